@@ -1,0 +1,160 @@
+"""The streams 104 and 105 between a consensus module and one service container of its process.
+
+Aeron runs them over IPC; here both agents are turned by one thread, so each stream is a queue of
+encoded SBE messages, handed over without a copy. Beside them goes what Aeron passes through shared
+memory: the recovery state (counter 204), the log that a JoinLog speaks of (an image there), and the
+answers of a service (the egress publication there), a batch at a time.
+
+    consensus module                                             service container
+      recovery = RecoveryState(...)        ---->        on_start, then ServiceAck 0
+      join_log(JoinLog, log)               ----104-->   drains the old log, joins, ServiceAck n
+      close_log(position)                  ---->        drains to position, role FOLLOWER
+      send_to_service(ServiceTermination…) ----104-->   on_terminate, ServiceAck n
+      poll_consensus_module()              <--105----   ScheduleTimer, CancelTimer, CloseSession,
+                                                        ServiceAck, session messages of the service
+      poll_egress()                        <-----       EgressBatch
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+# Aeron's control channel has terms of 128 KiB, emptied by another thread meanwhile. Here the module
+# cannot take anything while the service runs, so all that one delivery makes it say must fit.
+CONTROL_CAPACITY = 64 * 1024 * 1024
+
+
+class LogSource(Protocol):
+    """What a service reads the log from: an archive's recording, or a simulator's."""
+
+    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
+        """Return the recorded bytes ``[position, position + max_length)``, or fewer at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryState:
+    """Where a container starts: what Aeron publishes as counter 204 while a module starts.
+
+    ``leadership_term_id`` is -1 when there is no snapshot; then position and time are 0.
+    """
+
+    leadership_term_id: int = -1
+    log_position: int = 0
+    timestamp: int = 0  # cluster time of the snapshot
+    snapshot_recording_ids: tuple[int, ...] = ()  # one per service
+
+
+@dataclass(frozen=True, slots=True)
+class LogJoined:
+    """An encoded JoinLog with the log it speaks of."""
+
+    message: bytes
+    log: LogSource
+
+
+@dataclass(frozen=True, slots=True)
+class LogClosed:
+    """The log has no more than ``position`` (exclusive end): Aeron's end of stream of an image."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class EgressBatch:
+    """Answers of a service in the order given, as columns over one buffer.
+
+    The arrays belong to the service: they hold until its next turn, so the module frames and sends
+    them in its own next turn. Sessions that the module does not know (any more) are skipped.
+    """
+
+    leadership_term_id: int
+    session_ids: np.ndarray  # int64
+    timestamps: np.ndarray  # int64, cluster time
+    offsets: np.ndarray  # int64, of each payload in buffer
+    lengths: np.ndarray  # int64
+    buffer: np.ndarray  # uint8, C-contiguous
+
+    def __len__(self) -> int:
+        return len(self.session_ids)
+
+
+class ServiceChannel:
+    """One pair of queues; each side only calls the methods of its half."""
+
+    def __init__(self, capacity: int = CONTROL_CAPACITY) -> None:
+        self.recovery: RecoveryState | None = None  # set once by the module, before anything else
+        # A module may put a function here that empties stream 105 (returning how many it took) while
+        # a service idles in a callback: what another thread does in Aeron.
+        self.on_idle: Callable[[], int] | None = None
+        self._capacity = capacity
+        self._to_service: deque[bytes | LogJoined | LogClosed] = deque()
+        self._to_consensus_module: deque[bytes] = deque()
+        self._bytes_to_consensus_module = 0
+        self._egress: deque[EgressBatch] = deque()
+        self._is_closed = False
+
+    # -- the consensus module's half --
+
+    def send_to_service(self, message: bytes) -> None:
+        """Queue one encoded message of stream 104 that names no log."""
+        assert not self._is_closed
+        self._to_service.append(message)
+
+    def join_log(self, message: bytes, log: LogSource) -> None:
+        """Queue an encoded JoinLog with the log to read from its ``logPosition`` on."""
+        assert not self._is_closed
+        self._to_service.append(LogJoined(message, log))
+
+    def close_log(self, position: int) -> None:
+        """Tell that the joined log ends at ``position``: no later than any commit position told so far."""
+        self._to_service.append(LogClosed(position))
+
+    def poll_consensus_module(self) -> bytes | None:
+        """Take the oldest message of stream 105, None when there is none."""
+        if not self._to_consensus_module:
+            return None
+        message = self._to_consensus_module.popleft()
+        self._bytes_to_consensus_module -= len(message)
+        return message
+
+    def poll_egress(self) -> EgressBatch | None:
+        """Take the oldest batch of answers, None when there is none; to be emptied in each turn."""
+        return self._egress.popleft() if self._egress else None
+
+    # -- the service container's half --
+
+    def poll_service(self) -> bytes | LogJoined | LogClosed | None:
+        """Take the oldest message of stream 104, None when there is none."""
+        return self._to_service.popleft() if self._to_service else None
+
+    def offer_to_consensus_module(self, message: bytes) -> bool:
+        """Queue one encoded message of stream 105; False is back pressure."""
+        if self._bytes_to_consensus_module + len(message) > self._capacity:
+            return False
+        self._bytes_to_consensus_module += len(message)
+        self._to_consensus_module.append(message)
+        return True
+
+    def offer_egress(self, batch: EgressBatch) -> None:
+        """Queue answers; the container reads no further log until the module has taken them."""
+        self._egress.append(batch)
+
+    # -- both --
+
+    @property
+    def has_egress(self) -> bool:
+        return bool(self._egress)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        """No more messages either way: a container ends, or its module does."""
+        self._is_closed = True
