@@ -1,0 +1,54 @@
+# Two commands are enough: `make demo` shows the whole product, `make test` proves it. Each does the
+# set-up it needs, once; `make help` lists the rest.
+
+PYTHON_BIN := .venv/bin/python
+STAMP      := .venv/.setup-done
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint conformance sim interop faults bench lock clean
+
+help:         ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## Make .venv from the lock, find Java, compile kernels, fetch Spark's jars
+
+$(STAMP): requirements.lock pyproject.toml .ci/setup conf/ivysettings.xml
+	@.ci/setup
+	@touch $@
+
+demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in a few minutes
+	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
+
+test: lint  ## Types, style and layers, then every fast test and a first slice of the simulator
+	@$(PYTHON_BIN) -m pytest -q --ignore=tests/interop --ignore=tests/faults $(ARGS)
+
+lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
+	@$(PYTHON_BIN) -m ruff check .
+	@$(PYTHON_BIN) -m mypy
+	@$(PYTHON_BIN) -m pytest -q tests/test_tidy.py
+
+conformance: $(STAMP)  ## Every conformance point with the tests that prove it
+	@$(PYTHON_BIN) -m pytest -q --collect-only --conformance tests
+
+# One seed again: make sim SEED=91. SEEDS and FROM are ignored then.
+SEEDS ?= 100
+FROM  ?= 1
+sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM=1, or SEED=91
+	@$(PYTHON_BIN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(if $(STORY),--story) $(ARGS)
+
+interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories
+	@$(PYTHON_BIN) -m pytest -q tests/interop $(ARGS)
+
+faults: $(STAMP)  ## Real processes, killed and stopped under load
+	@$(PYTHON_BIN) -m pytest -q tests/faults $(ARGS)
+
+bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
+	@$(PYTHON_BIN) -m benchmarks $(ARGS)
+
+lock:         ## Resolve the dependencies again into requirements.lock (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header --quiet -o requirements.lock
+
+clean:        ## Remove what runs and builds leave behind, .venv too
+	rm -rf .venv build dist .benchmarks .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

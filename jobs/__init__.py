@@ -1,0 +1,10 @@
+"""Delta tables of a cluster's Log, and Spark's answers back into it.
+
+Each job is one module with an option list, a source and a sink; what it computes is a function from
+DataFrame to DataFrame in the same module, so that it can be read and tested without a cluster. A job runs as
+``python -m jobs.NAME`` and under ``spark-submit``. Nothing here knows the cluster's inside: jobs see the
+Spark format ``cluster`` and Delta tables only (the demo adds the public client, service and command line).
+
+Read first: :mod:`jobs.log_to_delta`, the smallest job; then :mod:`jobs.streaming`, how every job runs its
+query; :mod:`jobs.merge`, how a batch goes into a table once.
+"""

@@ -1,0 +1,175 @@
+"""The Spark session that the jobs, the demo and the tests share.
+
+``spark-submit`` brings its own session settings and jars; a plain ``python -m jobs.NAME`` gets them here, from
+the same files of ``conf/``. Delta's jars come by coordinate through Spark's own resolver the first time, and
+straight from its cache afterwards, which spares each start a second and a page of output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_COORDINATE: Final = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+# The part of that coordinate's dependencies that Spark does not bring along itself.
+DELTA_JARS: Final = (
+    "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
+    "io.delta_delta-storage-4.4.0.jar",
+    "io.delta_delta-kernel-api-4.4.0.jar",
+    "io.delta_delta-kernel-defaults-4.4.0.jar",
+    "io.delta_delta-kernel-unitycatalog-4.4.0.jar",
+    "io.unitycatalog_unitycatalog-client-0.6.0.jar",
+    "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar",
+)
+
+# What a starting JVM says however well it is configured.
+_START_UP_NOISE: Final = re.compile(r"^WARNING: Using incubator modules: ")
+
+
+def conf_dir() -> Path:
+    """The folder of Spark's settings: the checkout's ``conf/``, or the wheel's copy of it."""
+    here = Path(__file__).resolve().parent
+    for folder in (here.parent / "conf", here / "conf"):
+        if (folder / "spark-defaults.conf").is_file():
+            return folder
+    raise FileNotFoundError(f"no spark-defaults.conf beside {here}: this installation lacks its conf folder")
+
+
+def defaults(text: str) -> dict[str, str]:
+    """The settings of a ``spark-defaults.conf``: a key, white space, a value; ``#`` starts a comment line."""
+    settings = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if line and not line.startswith("#"):
+            key, _, value = line.partition(" ")
+            settings[key] = value.strip()
+    return settings
+
+
+def resolved_jars() -> list[Path]:
+    """Delta's jars in the resolver's cache, or nothing when one of them is not there yet."""
+    import pyspark
+
+    ivy_version = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"), Path("ivy-2.5.2.jar"))
+    homes = [Path.home() / f".ivy{ivy_version.stem.removeprefix('ivy-')}", *sorted(Path.home().glob(".ivy2*"))]
+    for home in homes:
+        jars = [home / "jars" / name for name in DELTA_JARS]
+        if all(jar.is_file() for jar in jars):
+            return jars
+    return []
+
+
+def _settings(app_name: str, master: str, extra: dict[str, str]) -> dict[str, str]:
+    conf = conf_dir()
+    settings = defaults((conf / "spark-defaults.conf").read_text())
+    jars = resolved_jars()
+    if jars:
+        settings.pop("spark.jars.packages", None)
+        settings.pop("spark.jars.ivySettings", None)
+        settings["spark.jars"] = ",".join(map(str, jars))
+    else:
+        settings["spark.jars.ivySettings"] = str(conf / "ivysettings.xml")
+    log4j = (conf / "log4j2.properties").as_uri()
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
+    settings["spark.executor.extraJavaOptions"] = settings["spark.driver.extraJavaOptions"]
+    settings["spark.master"] = master
+    settings["spark.app.name"] = app_name
+    return settings | extra
+
+
+def spark_session(
+    app_name: str, master: str = "local[*]", extra: dict[str, str] | None = None
+) -> SparkSession:
+    """Return the running session (under ``spark-submit``), or start one with the settings of ``conf/``.
+
+    ``extra`` wins over ``conf/spark-defaults.conf``. Workers run this very interpreter.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    if submitted():
+        builder = builder.appName(app_name)
+        for key, value in (extra or {}).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    if found := java_home():
+        os.environ["JAVA_HOME"] = found
+    for key, value in _settings(app_name, master, extra or {}).items():
+        builder = builder.config(key, value)
+    with _QuietStart():
+        return builder.getOrCreate()
+
+
+def java_home() -> str | None:
+    """A folder for ``JAVA_HOME`` when neither it nor the search path leads to Java 17 or newer."""
+    if os.environ.get("JAVA_HOME") and _is_new_enough(Path(os.environ["JAVA_HOME"], "bin", "java")):
+        return None
+    on_path = shutil.which("java")
+    if not os.environ.get("JAVA_HOME") and on_path and _is_new_enough(Path(on_path)):
+        return None
+    installed = sorted(Path("/usr/lib/jvm").glob("*/bin/java"))
+    return next((str(java.parent.parent) for java in installed if _is_new_enough(java)), None)
+
+
+def _is_new_enough(java: Path) -> bool:
+    try:
+        version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        return False
+    major = re.search(r'version "(\d+)', version)
+    return major is not None and int(major[1]) >= 17
+
+
+def submitted() -> bool:
+    """True under ``spark-submit``, which starts the JVM first and tells the program where it listens."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+class _QuietStart:
+    """Hands the JVM that is started inside a standard error that drops its start-up noise.
+
+    The JVM keeps that stream for life; everything else it says is passed on line by line.
+    """
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._screen = os.dup(2)
+        reading, writing = os.pipe()
+        os.dup2(writing, 2)
+        os.close(writing)
+        threading.Thread(target=self._pass_on, args=(reading, os.dup(self._screen)), daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._screen, 2)
+        os.close(self._screen)
+
+    @staticmethod
+    def _pass_on(reading: int, screen: int) -> None:
+        with os.fdopen(reading, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
+            for line in lines:
+                if not _START_UP_NOISE.match(line.decode(errors="replace")):
+                    out.write(line)
+
+
+def main() -> None:
+    """Start a session once, so that the resolver fetches what later sessions find in its cache."""
+    spark_session("setup", master="local[1]").stop()
+    if not resolved_jars():
+        sys.exit(f"Spark's resolver did not deliver the jars of {DELTA_COORDINATE}")
+
+
+if __name__ == "__main__":
+    main()
