@@ -1,0 +1,88 @@
+"""Offsets of the source: what stands in a checkpoint, and whose log and which range it names."""
+
+import json
+
+import pytest
+
+from cluster.errors import ConfigurationError, DataLoss
+from spark_connector.offsets import Offset, batch_range, check_cluster, identity_text
+
+CLUSTER = identity_text(0, 1795233405608, -1877313736)
+START = Offset(CLUSTER, 96, initial=True)
+END = Offset(CLUSTER, 250144, from_position=96)
+
+# As version 1 wrote them: a checkpoint of today must open for ever.
+GOLDEN = [
+    (START, '{"cluster": "0:1795233405608:-1877313736", "initial": true, "position": 96, "v": 1}'),
+    (END, '{"cluster": "0:1795233405608:-1877313736", "from": 96, "position": 250144, "v": 1}'),
+    (Offset(None, 0, initial=True), '{"cluster": null, "initial": true, "position": 0, "v": 1}'),
+]
+
+
+@pytest.mark.parametrize("offset, text", GOLDEN)
+def test_an_offset_is_written_as_ever_and_read_back(offset, text):
+    assert json.dumps(offset.to_json()) == text
+    assert Offset.from_json(json.loads(text)) == offset
+
+
+def test_an_offset_of_a_newer_version_is_refused():
+    with pytest.raises(ConfigurationError, match=r"version 2.*newer release.*up to version 1"):
+        Offset.from_json({"v": 2, "cluster": CLUSTER, "position": 5})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        7,
+        {},
+        {"v": "1"},
+        {"v": 1},
+        {"v": 1, "cluster": CLUSTER, "position": 96},
+        {"v": 1, "cluster": CLUSTER, "position": -1, "from": 0},
+        {"v": 1, "cluster": 7, "position": 96, "from": 0},
+        {"v": 1, "cluster": CLUSTER, "position": "96", "from": 0},
+        {"v": 1, "cluster": CLUSTER, "position": True, "from": 0},
+    ],
+)
+def test_what_is_no_offset_is_refused_with_its_text(given):
+    with pytest.raises(ConfigurationError) as refused:
+        Offset.from_json(given)
+    assert repr(given) in str(refused.value)
+
+
+def test_a_checkpoint_of_another_cluster_is_refused_naming_both():
+    other = identity_text(0, 1800000000000, 5)
+
+    with pytest.raises(DataLoss) as refused:
+        check_cluster(END, other)
+    assert CLUSTER in str(refused.value) and other in str(refused.value)
+
+
+def test_a_checkpoint_taken_before_the_first_entry_fits_the_log_that_then_began():
+    check_cluster(Offset(None, 0, initial=True), CLUSTER)
+    with pytest.raises(DataLoss):
+        check_cluster(END, None)
+
+
+def test_a_batch_after_the_first_runs_from_end_to_end():
+    following = Offset(CLUSTER, 250240, from_position=250144)
+
+    assert batch_range(END, following) == (250144, 250240)
+
+
+def test_the_first_batch_runs_from_where_its_end_says_even_if_latest_has_moved():
+    resolved_again = Offset(CLUSTER, 300000, initial=True)
+
+    assert batch_range(resolved_again, END) == batch_range(START, END) == (96, 250144)
+
+
+def test_a_batch_between_initial_offsets_is_empty():
+    moved = Offset(CLUSTER, 300000, initial=True)
+
+    assert batch_range(START, moved) == (300000, 300000)
+
+
+def test_offsets_that_run_backwards_are_refused():
+    with pytest.raises(DataLoss, match="backwards"):
+        batch_range(Offset(CLUSTER, 300000, from_position=96), END)
