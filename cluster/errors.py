@@ -1,0 +1,110 @@
+"""Every error the cluster raises. Bugs assert; the world raises one of these.
+
+ClusterError                       one line for people; ``exit_status`` is what a command ends with
+├── ConfigurationError             the operator: change the option it names (exit status 2)
+├── NotAClusterDirectory           the operator: point at a member's directory
+├── DirectoryInUse                 the operator: another process owns the directory
+├── PortInUse                      the operator: another process owns the port
+├── LogDamaged                     the operator: restore this member, the readable part is still read
+├── DataLoss                       the operator: a reader asked for what is gone, or is of another log
+├── StorageError                   the disk said no: this member stops acknowledging
+├── NotLeader                      the caller: try again with ``leader_member_id``
+├── ClientClosed                   the caller: connect again
+├── TimedOut                       the caller: the named deadline passed
+└── ProtocolError
+    ├── LocalProtocolError         our own caller broke the rules of the protocol
+    └── RemoteProtocolError        the peer did: drop its connection, keep running
+"""
+
+import os
+from typing import ClassVar
+
+PathOrNone = str | os.PathLike[str] | None
+
+
+class ClusterError(Exception):
+    """Base of all: ``str(error)`` is one line that names the thing, its value and what was expected."""
+
+    exit_status: ClassVar[int] = 1
+
+
+class ConfigurationError(ClusterError):
+    """An option, key or argument cannot be what was given."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class NotAClusterDirectory(ClusterError):
+    """The directory holds no member, or lacks the file that was asked for."""
+
+
+class DirectoryInUse(ClusterError):
+    """A live process holds the directory (its mark file is fresh, or its lock is taken)."""
+
+
+class PortInUse(ClusterError):
+    """An address that should be listened on is taken."""
+
+
+class LogDamaged(ClusterError):
+    """Bytes on disk are not what their format demands.
+
+    ``offset`` counts bytes from the start of the file (None: not tied to one place). Pure decoders do not
+    know their file and leave ``path`` None; whoever read the file raises ``error.at(path)`` instead.
+    """
+
+    def __init__(self, path: PathOrNone, offset: int | None, what: str) -> None:
+        self.path = None if path is None else os.fspath(path)
+        self.offset = offset
+        self.what = what
+        where = self.path or ""
+        if offset is not None:
+            where = f"{where} at offset {offset}" if where else f"offset {offset}"
+        super().__init__(f"{where}: {what}" if where else what)
+
+    def at(self, path: PathOrNone, offset_of_region: int = 0) -> "LogDamaged":
+        """The same damage, told with its file; ``offset_of_region`` is where the decoded bytes began."""
+        offset = None if self.offset is None else self.offset + offset_of_region
+        return LogDamaged(path, offset, self.what)
+
+
+class DataLoss(ClusterError):
+    """A position that was promised cannot be read any more, or belongs to another cluster's log."""
+
+
+class StorageError(ClusterError):
+    """The file system refused: no space, a failed write, a failed sync."""
+
+    def __init__(self, path: PathOrNone, errno: int | None, what: str = "") -> None:
+        self.path = None if path is None else os.fspath(path)
+        self.errno = errno
+        reason = os.strerror(errno) if errno is not None else ""
+        super().__init__(": ".join(part for part in (self.path, what, reason) if part))
+
+
+class NotLeader(ClusterError):
+    """The member that was asked does not lead; ``leader_member_id`` does, or is None when unknown."""
+
+    def __init__(self, what: str, leader_member_id: int | None = None) -> None:
+        self.leader_member_id = leader_member_id
+        super().__init__(what)
+
+
+class ClientClosed(ClusterError):
+    """The session is closed, by us or by the cluster."""
+
+
+class TimedOut(ClusterError):
+    """Something that was waited for did not come within its deadline."""
+
+
+class ProtocolError(ClusterError):
+    """A rule of the protocol was broken; the subclass says by whom."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own caller asked for what the protocol does not allow."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """Bytes from a peer break the protocol: drop its connection, keep running."""

@@ -1,0 +1,38 @@
+"""The bytes: every frame, message and file layout, each declared once. Data, no logic, no I/O.
+
+Read first ``sbe.py`` (how a message is declared, and what a reader does with other versions), then
+``frame.py`` (frames and positions). Messages of schema 111 are in ``session``, ``log``, ``service``,
+``consensus``, ``backup`` and ``snapshot``; ours (schema 1111) in ``link``. Files are in ``catalog``,
+``recording_log``, ``node_state``, ``mark_file``, ``cnc``, ``error_log``; strings in ``members``.
+
+This package never opens, reads or writes a file, and imports nothing of ours but ``cluster.errors``.
+"""
+
+from cluster.protocol import backup, consensus, link, log, service, session, snapshot
+from cluster.protocol.sbe import CLUSTER, NULL_VALUE, Buffer, Message, decode_with
+
+_SCHEMAS = {CLUSTER.id: CLUSTER, link.LINK_SCHEMA.id: link.LINK_SCHEMA}
+
+
+def decode(buffer: Buffer, offset: int = 0, length: int | None = None) -> Message | None:
+    """The message of schema 111 or 1111 at ``offset``; None when its template is unknown to us.
+
+    Raises RemoteProtocolError for another schema and for bytes that do not fit their declaration.
+    """
+    return decode_with(_SCHEMAS, buffer, offset, length)
+
+
+__all__ = [
+    "CLUSTER",
+    "NULL_VALUE",
+    "Buffer",
+    "Message",
+    "backup",
+    "consensus",
+    "decode",
+    "link",
+    "log",
+    "service",
+    "session",
+    "snapshot",
+]

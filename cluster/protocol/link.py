@@ -1,0 +1,187 @@
+"""Our own messages, schema 1111: what Aeron leaves to its media driver and archive, or does not have.
+
+They travel in frames of stream LINK beside Aeron's own messages: on links between members, on
+clients' connections (CommitAck) and for remote readers of the log. The first frame each way on a
+connection is Hello, answered by HelloReply.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
+
+LINK_SCHEMA: Final = Schema("link", 1111, 1)
+LINK_PROTOCOL_VERSION: Final = 0 << 16 | 1 << 8  # 0.1.0; the majors of both ends must be equal
+
+
+class ConnectionKind(IntEnum):
+    """What the end that dialled is."""
+
+    MEMBER = 0
+    CLIENT = 1
+    READER = 2
+    BACKUP = 3
+    TOOL = 4
+
+
+class LinkErrorCode(IntEnum):
+    """Why a request on a link was not served."""
+
+    OK = 0  # of LogEnd: the asked end was reached
+    NOT_AVAILABLE = 1  # purged, or not yet there: positions in the text
+    WRONG_CLUSTER = 2
+    WRONG_VERSION = 3
+    NOT_LEADER = 4
+    REFUSED = 5
+    FAILED = 6
+
+
+class Hello(Message, template_id=1, schema=LINK_SCHEMA):
+    """First frame of the end that dialled; ``member_id`` -1 unless it is a member.
+
+    ``incarnation`` differs between two lives of a process: a member that answers with a new one has
+    restarted, and what it said before counts no more.
+    """
+
+    cluster_id: i32
+    member_id: i32
+    incarnation: i64
+    protocol_version: Version
+    kind: ConnectionKind
+    name: Ascii = ""
+
+
+class HelloReply(Message, template_id=2, schema=LINK_SCHEMA):
+    """First frame of the end that was dialled; a ``code`` other than OK is followed by a close.
+
+    ``message_length_max`` is the longest message, SBE header included, that the log takes (0: not told).
+    """
+
+    cluster_id: i32
+    member_id: i32
+    incarnation: i64
+    protocol_version: Version
+    code: LinkErrorCode
+    message_length_max: i32 = 0
+    detail: Ascii = ""
+
+
+class CommitAck(Message, template_id=3, schema=LINK_SCHEMA):
+    """To a client, beside its egress: how many messages of its session are committed since it opened.
+
+    ``committed_position`` is the end of the last of them.
+    """
+
+    cluster_session_id: i64
+    leadership_term_id: i64
+    committed_messages: i64
+    committed_position: i64
+
+
+class LogRequest(Message, template_id=10, schema=LINK_SCHEMA):
+    """Send the log's frames from ``from_position``, up to ``to_position`` (-1: follow the commits)."""
+
+    correlation_id: i64
+    from_position: i64
+    to_position: i64
+    max_bytes: i64
+
+
+class LogEnd(Message, template_id=11, schema=LINK_SCHEMA):
+    """No more log frames for this request; ``position`` is the end of what was sent."""
+
+    correlation_id: i64
+    position: i64
+    code: LinkErrorCode
+    text: Ascii = ""
+
+
+class StatusRequest(Message, template_id=12, schema=LINK_SCHEMA):
+    correlation_id: i64
+
+
+class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
+    """How a member stands. The identity is that of the log: the same on every member of a cluster."""
+
+    correlation_id: i64
+    start_position: i64
+    commit_position: i64
+    append_position: i64
+    leadership_term_id: i64
+    first_term_timestamp: i64  # of the first NewLeadershipTermEvent, in cluster time units
+    first_log_session_id: i32
+    cluster_id: i32
+    member_id: i32
+    leader_member_id: i32  # -1 while none is known
+    role: i32
+    election_state: i32
+    module_state: i32
+    session_count: i32
+    term_length: i32
+    mtu: i32
+    initial_term_id: i32
+    time_unit: ClusterTimeUnit
+    ingress_endpoints: Ascii = ""
+    tcp_endpoints: Ascii = ""
+    ipc_endpoints: Ascii = ""
+
+
+class LinkError(Message, template_id=14, schema=LINK_SCHEMA):
+    """A request could not be served; the connection stays."""
+
+    correlation_id: i64
+    code: LinkErrorCode
+    text: Ascii = ""
+
+
+class ReplicationRequest(Message, template_id=20, schema=LINK_SCHEMA):
+    """From a member that fell behind: send frames of the recording, uncommitted ones included.
+
+    ``to_position`` excluded; -1 follows what the leader appends until StopReplication.
+    """
+
+    correlation_id: i64
+    leadership_term_id: i64
+    from_position: i64
+    to_position: i64
+
+
+class StopReplication(Message, template_id=21, schema=LINK_SCHEMA):
+    correlation_id: i64
+
+
+class TermEntry(Composite):
+    """A leadership term of the recording log; ``log_position`` -1 while it is open."""
+
+    leadership_term_id: i64
+    term_base_log_position: i64
+    log_position: i64
+    timestamp: i64
+
+
+class TermsRequest(Message, template_id=22, schema=LINK_SCHEMA):
+    correlation_id: i64
+
+
+class TermsReply(Message, template_id=23, schema=LINK_SCHEMA):
+    correlation_id: i64
+    terms: tuple[TermEntry, ...] = ()
+
+
+class SnapshotFetch(Message, template_id=30, schema=LINK_SCHEMA):
+    """Send the frames of a snapshot's recording from ``from_position`` on."""
+
+    correlation_id: i64
+    recording_id: i64
+    from_position: i64
+
+
+class SnapshotBlock(Message, template_id=31, schema=LINK_SCHEMA):
+    """Raw frames of a snapshot's recording at ``position``; the last block says so."""
+
+    correlation_id: i64
+    recording_id: i64
+    position: i64
+    is_last: Bool32
+    frames: Blob = b""

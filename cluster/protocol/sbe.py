@@ -1,0 +1,556 @@
+"""Messages in Simple Binary Encoding, declared as classes.
+
+    class CanvassPosition(Message, template_id=50):
+        log_leadership_term_id: i64
+        ...
+        protocol_version: Annotated[Version, since(9)] = 0
+
+A message on the wire, little-endian and nowhere aligned:
+
+    u16 block length | u16 template id | u16 schema id | u16 version      of the writer
+    root block                                                            fields in order
+    per group:    u16 element block length | u16 count | elements         each a block, groups, var data
+    per var data: u32 length | bytes
+
+The class is the table: its annotations say width, null and since-version, and out of them come one
+``struct.Struct`` for header and block, a packed numpy dtype of the block (``DTYPE``), and a constructor.
+Instances are immutable tuples with names, so that a fixed message is encoded or decoded by one call.
+
+How null is told: a field declared ``X | None`` reads as None when it holds the type's null, or when the
+writer's version is older than the field. A plain field keeps the number (a ``Version`` 0, an i64 -2**63).
+Aeron itself mostly says -1 for "no value" in plain fields; that is not SBE's null and passes through.
+
+Reading follows SBE's evolution rules: fields since a version later than the writer's are null, var data
+empty with nothing consumed; groups and var data begin after the block length that the *header* tells;
+unknown templates are None to `decode`. Anything that does not fit the bytes raises RemoteProtocolError.
+"""
+
+import enum
+import inspect
+import struct
+import types
+import typing
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    dataclass_transform,
+)
+
+import numpy as np
+
+from cluster.errors import LocalProtocolError, RemoteProtocolError
+
+Buffer: TypeAlias = Any  # bytes, bytearray, memoryview or a uint8 array: numpy's stubs do not tell
+
+NULL_I32: Final = -(2**31)
+NULL_I64: Final = -(2**63)
+NULL_VALUE: Final = -1  # Aeron's own "none" for ids, positions and timestamps
+VAR_DATA_LENGTH_MAX: Final = 2**30
+GROUP_COUNT_MAX: Final = 65_534
+
+HEADER_DTYPE = np.dtype(
+    [("block_length", "<u2"), ("template_id", "<u2"), ("schema_id", "<u2"), ("version", "<u2")]
+)
+HEADER_LENGTH: Final = 8
+_HEADER = struct.Struct("<HHHH")
+_GROUP = struct.Struct("<HH")
+_LENGTH = struct.Struct("<I")
+assert HEADER_DTYPE.itemsize == _HEADER.size == HEADER_LENGTH
+
+
+class Primitive(NamedTuple):
+    """A number: its struct code and the number that says null."""
+
+    code: str
+    null: int
+
+
+class VarData(NamedTuple):
+    """Bytes behind a u32 length; text is ASCII (bytes above 127 survive a round trip as Latin-1)."""
+
+    text: bool
+
+
+class since(NamedTuple):
+    """The schema version that brought the field."""
+
+    version: int
+
+
+class at(NamedTuple):
+    """The field's offset in its block, where it does not simply follow the field before."""
+
+    offset: int
+
+
+class null(NamedTuple):
+    """The field's null, where it is not its type's."""
+
+    value: int
+
+
+i8: TypeAlias = Annotated[int, Primitive("b", -128)]
+u8: TypeAlias = Annotated[int, Primitive("B", 255)]
+u16: TypeAlias = Annotated[int, Primitive("H", 65_535)]
+i32: TypeAlias = Annotated[int, Primitive("i", NULL_I32)]
+i64: TypeAlias = Annotated[int, Primitive("q", NULL_I64)]
+Time: TypeAlias = i64  # in the cluster's time unit, unless the field's name tells another
+Version: TypeAlias = Annotated[int, Primitive("i", 0)]  # semantic: major << 16 | minor << 8 | patch
+Bool32: TypeAlias = Annotated[bool, Primitive("i", NULL_I32)]
+Ascii: TypeAlias = Annotated[str, VarData(text=True)]
+Blob: TypeAlias = Annotated[bytes, VarData(text=False)]
+
+
+class Schema:
+    """An SBE schema: its identity, and the messages declared for it by template id."""
+
+    def __init__(self, name: str, schema_id: int, version: int) -> None:
+        self.name = name
+        self.id = schema_id
+        self.version = version
+        self.templates: dict[int, type[Message]] = {}
+
+
+CLUSTER = Schema("cluster", 111, 17)
+
+
+class Field(NamedTuple):
+    """One field of a block, as declared."""
+
+    name: str
+    primitive: Primitive
+    offset: int
+    since: int
+    optional: bool
+    values: dict[int, Any] | None  # number to enum member or bool; None for plain numbers
+
+    @property
+    def end(self) -> int:
+        return self.offset + struct.calcsize("<" + self.primitive.code)
+
+    @property
+    def dtype(self) -> str:
+        return {"b": "i1", "B": "u1", "H": "<u2", "i": "<i4", "q": "<i8"}[self.primitive.code]
+
+
+class Tail(NamedTuple):
+    """A group (``element`` is its class) or var data (``element`` is None) behind the block."""
+
+    name: str
+    since: int
+    text: bool
+    element: "type[Composite] | None"
+
+
+class Layout:
+    """What the declaration of one class comes to, computed once."""
+
+    def __init__(self, fields: list[Field], tail: list[Tail], block_length: int | None) -> None:
+        self.fields = tuple(fields)
+        self.tail = tuple(tail)
+        end = fields[-1].end if fields else 0
+        self.length = end if block_length is None else block_length
+        assert end <= self.length
+        self.codes = self._codes(len(fields)) + f"{self.length - end}x"
+        self.block = struct.Struct("<" + self.codes)
+        self.header = b""
+        self.message = self.block  # with the message header in front, once there is one
+        # Fields are only ever appended, so an older writer's block is a prefix of ours. Latest first.
+        assert all(a.since <= b.since for a, b in pairwise(fields))
+        self.since = fields[-1].since if fields else 0
+        versions = sorted({0, *(field.since for field in fields)}, reverse=True)
+        self.prefixes = tuple((version, *self._prefix(version)) for version in versions)
+        decoders = ((index, _decoder(field)) for index, field in enumerate(fields))
+        self.decoders = tuple((index, decoder) for index, decoder in decoders if decoder is not None)
+        self.encoders = tuple((i, field.primitive.null) for i, field in enumerate(fields) if field.optional)
+
+    def set_header(self, header: bytes) -> None:
+        """Let ``message`` pack ``header`` and block in one call."""
+        self.header = header
+        self.message = struct.Struct(f"<{len(header)}s{self.codes}")
+
+    def _codes(self, count: int) -> str:
+        codes, end = [], 0
+        for field in self.fields[:count]:
+            assert field.offset >= end
+            codes.append(f"{field.offset - end}x{field.primitive.code}")
+            end = field.end
+        return "".join(codes)
+
+    def _prefix(self, version: int) -> tuple[struct.Struct, tuple[int, ...]]:
+        """The part of the block that ``version`` knows, and the nulls of what came later."""
+        count = sum(field.since <= version for field in self.fields)
+        nulls = tuple(field.primitive.null for field in self.fields[count:])
+        return struct.Struct("<" + self._codes(count)), nulls
+
+
+def _decoder(field: Field) -> Callable[[int], Any] | None:
+    """From the number on the wire to the value in the message; None when they are the same."""
+    if field.values is not None:
+        return (field.values | {field.primitive.null: None} if field.optional else field.values).__getitem__
+    if field.optional:
+        number = field.primitive.null
+        return lambda value: None if value == number else value
+    return None
+
+
+def _declared(name: str, annotation: Any, end: int) -> Field | Tail:
+    """What one annotation declares; a field without `at` begins at ``end``."""
+    notes: list[Any] = []
+    optional = False
+    origin: Any
+    while True:
+        origin = typing.get_origin(annotation)
+        if origin is Annotated:
+            annotation, *more = typing.get_args(annotation)
+            notes.extend(more)
+        elif origin in (typing.Union, types.UnionType):
+            optional = True
+            (annotation,) = (a for a in typing.get_args(annotation) if a is not types.NoneType)
+        else:
+            break
+    noted = {type(note): note for note in reversed(notes)}
+    version = noted[since].version if since in noted else 0
+    if VarData in noted:
+        return Tail(name, version, noted[VarData].text, None)
+    if origin is tuple:
+        element = typing.get_args(annotation)[0]
+        assert issubclass(element, Composite)
+        return Tail(name, version, False, element)
+    values: dict[int, Any] | None = None
+    primitive = noted.get(Primitive, Primitive("i", NULL_I32))
+    if isinstance(annotation, type) and issubclass(annotation, enum.IntFlag):
+        raise AssertionError(f"{name}: declare flags as a number")
+    if isinstance(annotation, type) and issubclass(annotation, enum.IntEnum):
+        values = {member.value: member for member in annotation}
+    elif annotation is bool:
+        values = {0: False, 1: True}
+    else:
+        assert annotation is int and Primitive in noted, f"{name}: {annotation} has no width"
+    if null in noted:
+        primitive = primitive._replace(null=noted[null].value)
+    offset = noted[at].offset if at in noted else end
+    return Field(name, primitive, offset, version, optional, values)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class _Declaration(type):
+    """Turns annotations into a layout, a constructor and one getter a field."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        namespace.setdefault("__slots__", ())
+        return super().__new__(mcls, name, bases, namespace)
+
+    def __init__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        block_length: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, bases, namespace)
+        annotations = {
+            field: annotation
+            for field, annotation in inspect.get_annotations(cls, eval_str=True).items()
+            if typing.get_origin(annotation) is not ClassVar
+        }
+        if not annotations:
+            return
+        fields: list[Field] = []
+        tail: list[Tail] = []
+        for field, annotation in annotations.items():
+            declared = _declared(field, annotation, fields[-1].end if fields else 0)
+            if isinstance(declared, Tail):
+                # SBE puts groups before var data; a reader relies on it.
+                assert declared.element is None or not tail or tail[-1].element is not None
+                tail.append(declared)
+            else:
+                assert not tail, f"{name}.{field}: fields come before groups and var data"
+                fields.append(declared)
+        defaults = [namespace[field] for field in annotations if field in namespace]
+        # A named tuple of the same fields lends its constructor and its getters, which run in C.
+        named = namedtuple(name, list(annotations), defaults=defaults)  # type: ignore[misc]
+        for attribute in ("__new__", "__match_args__", "_fields", "_field_defaults", *annotations):
+            setattr(cls, attribute, named.__dict__[attribute])
+        layout = Layout(fields, tail, block_length)
+        cls._layout = layout
+        cls.BLOCK_LENGTH = layout.length
+        cls.DTYPE = np.dtype(
+            {
+                "names": [field.name for field in fields],
+                "formats": [field.dtype for field in fields],
+                "offsets": [field.offset for field in fields],
+                "itemsize": layout.length,
+            }
+        )
+        if options:
+            cls._identify(**options)  # type: ignore[attr-defined]
+
+
+if TYPE_CHECKING:
+
+    class _Tuple:
+        """A tuple without ``count`` and ``index``, which are names of fields here."""
+
+        def __iter__(self) -> Iterator[Any]: ...
+        def __getitem__(self, index: int) -> Any: ...
+        def __len__(self) -> int: ...
+
+else:
+    _Tuple = tuple
+
+_new: Any = tuple.__new__
+_same: Any = tuple.__eq__
+_hash: Any = tuple.__hash__
+
+
+class Composite(_Tuple, metaclass=_Declaration):
+    """A block with what follows it, without a message header: a group's element, or a record of a file.
+
+    Immutable; equal to another of the same class with the same values.
+    """
+
+    _layout: ClassVar[Layout]
+    _fields: ClassVar[tuple[str, ...]]
+    BLOCK_LENGTH: ClassVar[int]
+    DTYPE: ClassVar[np.dtype[Any]]
+
+    @classmethod
+    def layout(cls) -> Layout:
+        """Fields, groups and var data as declared, with offsets and since-versions."""
+        return cls._layout
+
+    def as_dict(self) -> dict[str, Any]:
+        """Values by field name, in order."""
+        return dict(zip(self._fields, self, strict=True))
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return type(self)(**(self.as_dict() | changes))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _same(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = _hash
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.as_dict().items())
+        return f"{type(self).__name__}({values})"
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    # -- bytes ------------------------------------------------------------------------------------
+
+    def encode_body(self) -> bytes:
+        """Block, groups and var data, without a message header."""
+        return b"".join(self._parts(self._layout.block))
+
+    def _parts(self, head: struct.Struct, *header: bytes) -> Iterator[bytes]:
+        layout = self._layout
+        values: Any = self
+        if layout.encoders:
+            values = list(self)
+            for index, number in layout.encoders:
+                if values[index] is None:
+                    values[index] = number
+        count = len(layout.fields)
+        try:
+            yield head.pack(*header, *values[:count])
+        except struct.error as error:
+            raise LocalProtocolError(f"{type(self).__name__}: {self._unfit(values)}: {error}") from None
+        for part, value in zip(layout.tail, values[count:], strict=True):
+            if part.element is not None:
+                if len(value) > GROUP_COUNT_MAX:
+                    raise LocalProtocolError(
+                        f"{type(self).__name__}.{part.name}: {len(value)} elements, at most {GROUP_COUNT_MAX}"
+                    )
+                yield _GROUP.pack(part.element.BLOCK_LENGTH, len(value))
+                for element in value:
+                    yield from element._parts(element._layout.block)
+            else:
+                data = value.encode("latin-1", "replace") if part.text else value
+                if len(data) > VAR_DATA_LENGTH_MAX:
+                    raise LocalProtocolError(
+                        f"{type(self).__name__}.{part.name}: {len(data)} bytes, at most {VAR_DATA_LENGTH_MAX}"
+                    )
+                yield _LENGTH.pack(len(data))
+                yield bytes(data)
+
+    def _unfit(self, values: Any) -> str:
+        """Name the field whose value its width cannot hold."""
+        for field, value in zip(self._layout.fields, values, strict=False):
+            try:
+                struct.pack("<" + field.primitive.code, value)
+            except struct.error:
+                return f"{field.name} = {value!r}"
+        return "fields"
+
+    @classmethod
+    def decode_body(
+        cls, buffer: Buffer, offset: int, limit: int, block_length: int, version: int
+    ) -> tuple[Self, int]:
+        """The value whose block begins at ``offset``, and the offset after all that belongs to it.
+
+        ``limit`` is excluded; ``block_length`` and ``version`` are the writer's. Raises RemoteProtocolError.
+        """
+        layout = cls._layout
+        end = offset + block_length
+        if end > limit:
+            raise RemoteProtocolError(
+                f"{cls.__name__}: block of {block_length} bytes at offset {offset}, "
+                f"{limit - offset} are there"
+            )
+        values: Any
+        if version >= layout.since and block_length >= layout.length:
+            values = layout.block.unpack_from(buffer, offset)
+        else:
+            values = cls._read_older(buffer, offset, block_length, version)
+        if layout.decoders:
+            values = list(values)
+            for index, decoder in layout.decoders:
+                try:
+                    values[index] = decoder(values[index])
+                except KeyError:
+                    field = layout.fields[index]
+                    known = ", ".join(str(int(value)) for value in field.values or ())
+                    raise RemoteProtocolError(
+                        f"{cls.__name__}.{field.name} at offset {offset + field.offset}: "
+                        f"{values[index]}, expected one of {known}"
+                    ) from None
+        if layout.tail:
+            values = list(values)
+            for part in layout.tail:
+                value: Any
+                if version < part.since:
+                    value = () if part.element is not None else "" if part.text else b""
+                elif part.element is not None:
+                    value, end = cls._read_group(part, buffer, end, limit, version)
+                else:
+                    value, end = cls._read_var_data(part, buffer, end, limit)
+                values.append(value)
+        return _new(cls, values), end
+
+    @classmethod
+    def _read_older(cls, buffer: Buffer, offset: int, block_length: int, version: int) -> tuple[int, ...]:
+        block, nulls = next(
+            (block, nulls) for known_since, block, nulls in cls._layout.prefixes if known_since <= version
+        )
+        if block.size > block_length:
+            raise RemoteProtocolError(
+                f"{cls.__name__}: block length {block_length} at offset {offset}, "
+                f"version {version} has at least {block.size}"
+            )
+        values: tuple[int, ...] = block.unpack_from(buffer, offset)
+        return values + nulls
+
+    @classmethod
+    def _read_group(
+        cls, part: Tail, buffer: Buffer, offset: int, limit: int, version: int
+    ) -> tuple[tuple["Composite", ...], int]:
+        assert part.element is not None
+        if offset + _GROUP.size > limit:
+            raise RemoteProtocolError(f"{cls.__name__}.{part.name}: no group header at offset {offset}")
+        block_length, count = _GROUP.unpack_from(buffer, offset)
+        offset += _GROUP.size
+        elements = []
+        for _ in range(count):
+            element, offset = part.element.decode_body(buffer, offset, limit, block_length, version)
+            elements.append(element)
+        return tuple(elements), offset
+
+    @classmethod
+    def _read_var_data(cls, part: Tail, buffer: Buffer, offset: int, limit: int) -> tuple[str | bytes, int]:
+        begin = offset + _LENGTH.size
+        if begin > limit:
+            raise RemoteProtocolError(f"{cls.__name__}.{part.name}: no length at offset {offset}")
+        (length,) = _LENGTH.unpack_from(buffer, offset)
+        if length > VAR_DATA_LENGTH_MAX or begin + length > limit:
+            raise RemoteProtocolError(
+                f"{cls.__name__}.{part.name}: {length} bytes at offset {begin}, {limit - begin} are there"
+            )
+        data = bytes(buffer[begin : begin + length])
+        return (data.decode("latin-1") if part.text else data), begin + length
+
+
+class Message(Composite):
+    """A composite that travels on its own: with a template id and the 8-byte message header in front."""
+
+    TEMPLATE_ID: ClassVar[int]
+    SCHEMA: ClassVar[Schema] = CLUSTER
+    ENCODED_LENGTH: ClassVar[int]  # header and block: all of a message without groups and var data
+
+    @classmethod
+    def _identify(cls, *, template_id: int, schema: Schema | None = None) -> None:
+        if schema is not None:
+            cls.SCHEMA = schema
+        cls.TEMPLATE_ID = template_id
+        cls.ENCODED_LENGTH = HEADER_LENGTH + cls.BLOCK_LENGTH
+        cls._layout.set_header(_HEADER.pack(cls.BLOCK_LENGTH, template_id, cls.SCHEMA.id, cls.SCHEMA.version))
+        assert template_id not in cls.SCHEMA.templates
+        cls.SCHEMA.templates[template_id] = cls
+
+    def encode(self) -> bytes:
+        """The whole message, header included. Raises LocalProtocolError for a value that does not fit."""
+        layout = self._layout
+        if not layout.tail and not layout.encoders:
+            try:
+                return layout.message.pack(layout.header, *self)
+            except struct.error as error:
+                raise LocalProtocolError(f"{type(self).__name__}: {self._unfit(self)}: {error}") from None
+        return b"".join(self._parts(layout.message, layout.header))
+
+    @classmethod
+    def decode(cls, buffer: Buffer, offset: int = 0, length: int | None = None) -> Self:
+        """The message that begins at ``offset`` and takes at most ``length`` bytes (None: to the end)."""
+        limit = len(buffer) if length is None else offset + length
+        block_length, template_id, schema_id, version = read_header(buffer, offset, limit)
+        if template_id != cls.TEMPLATE_ID or schema_id != cls.SCHEMA.id:
+            raise RemoteProtocolError(
+                f"template {template_id} of schema {schema_id} at offset {offset}, "
+                f"expected {cls.__name__} ({cls.TEMPLATE_ID} of schema {cls.SCHEMA.id})"
+            )
+        return cls.decode_body(buffer, offset + HEADER_LENGTH, limit, block_length, version)[0]
+
+
+def read_header(buffer: Buffer, offset: int, limit: int) -> tuple[int, int, int, int]:
+    """Block length, template id, schema id and version of the message at ``offset``."""
+    assert offset >= 0 and limit <= len(buffer)
+    if offset + HEADER_LENGTH > limit:
+        raise RemoteProtocolError(
+            f"message header at offset {offset}: {HEADER_LENGTH} bytes expected, {limit - offset} are there"
+        )
+    header: tuple[int, int, int, int] = _HEADER.unpack_from(buffer, offset)
+    return header
+
+
+def decode_with(
+    schemas: dict[int, Schema], buffer: Buffer, offset: int, length: int | None
+) -> Message | None:
+    """The message at ``offset`` of whichever schema; None when the schema has no such template.
+
+    Raises RemoteProtocolError for a schema that is not in ``schemas`` and for bytes that do not fit.
+    """
+    limit = len(buffer) if length is None else offset + length
+    block_length, template_id, schema_id, version = read_header(buffer, offset, limit)
+    schema = schemas.get(schema_id)
+    if schema is None:
+        raise RemoteProtocolError(f"schema {schema_id} at offset {offset}, expected one of {sorted(schemas)}")
+    message = schema.templates.get(template_id)
+    if message is None:
+        return None
+    return message.decode_body(buffer, offset + HEADER_LENGTH, limit, block_length, version)[0]

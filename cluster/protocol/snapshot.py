@@ -1,0 +1,75 @@
+"""Records of snapshots: schema 111, templates 100 and 102-107 (seed table 2.10, order in its section 6)."""
+
+from typing import Annotated, Final, TypeAlias
+
+from cluster.protocol.enums import CloseReason, ClusterTimeUnit, SnapshotMark
+from cluster.protocol.sbe import Ascii, Blob, Message, Time, Version, i32, i64, null, since
+
+CONSENSUS_MODULE_TYPE_ID: Final = 1  # SnapshotMarker.type_id
+SERVICE_TYPE_ID: Final = 2
+
+Capacity: TypeAlias = Annotated[i32, null(0)]  # bytes of a ring: message and 8-byte header, aligned to 8
+
+
+class SnapshotMarker(Message, template_id=100):
+    """First and last record of a snapshot; END repeats BEGIN's values except ``mark``."""
+
+    type_id: i64
+    log_position: i64
+    leadership_term_id: i64
+    index: i32
+    mark: SnapshotMark
+    time_unit: Annotated[ClusterTimeUnit | None, since(4)] = None
+    app_version: Annotated[Version, since(4)] = 0
+
+
+class ClientSession(Message, template_id=102):
+    """A session as a service sees it."""
+
+    cluster_session_id: i64
+    response_stream_id: i32
+    response_channel: Ascii = ""
+    encoded_principal: Blob = b""
+
+
+class ClusterSession(Message, template_id=103):
+    """A session as the consensus module sees it; ``close_reason`` is None while it is open."""
+
+    cluster_session_id: i64
+    correlation_id: i64
+    opened_log_position: i64
+    time_of_last_activity: Time
+    close_reason: CloseReason | None
+    response_stream_id: i32
+    response_channel: Ascii = ""
+
+
+class Timer(Message, template_id=104):
+    correlation_id: i64
+    deadline: Time
+
+
+class ConsensusModule(Message, template_id=105):
+    """The last three mirror the tracker of service 0."""
+
+    next_session_id: i64
+    next_service_session_id: Annotated[i64 | None, since(3)] = None
+    log_service_session_id: Annotated[i64 | None, since(3)] = None
+    pending_message_capacity: Annotated[Capacity, since(3)] = 0
+
+
+class ClusterMembers(Message, template_id=106):
+    """Historic: readers skip it."""
+
+    member_id: i32
+    high_member_id: i32
+    cluster_members: Ascii = ""
+
+
+class PendingMessageTracker(Message, template_id=107):
+    """One a service, followed by its pending messages (SessionMessageHeader and payload)."""
+
+    next_service_session_id: i64
+    log_service_session_id: i64
+    pending_message_capacity: Capacity
+    service_id: i32
