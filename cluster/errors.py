@@ -11,6 +11,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── NotLeader                      the caller: try again with ``leader_member_id``
 ├── ClientClosed                   the caller: connect again
 ├── TimedOut                       the caller: the named deadline passed
+├── AgentTermination               whoever runs the agent: it ends, and its process with it
 └── ProtocolError
     ├── LocalProtocolError         our own caller broke the rules of the protocol
     └── RemoteProtocolError        the peer did: drop its connection, keep running
@@ -96,6 +97,10 @@ class ClientClosed(ClusterError):
 
 class TimedOut(ClusterError):
     """Something that was waited for did not come within its deadline."""
+
+
+class AgentTermination(ClusterError):
+    """An agent cannot go on (Aeron: AgentTerminationException): whoever runs it ends the process."""
 
 
 class ProtocolError(ClusterError):
