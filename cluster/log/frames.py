@@ -1,0 +1,206 @@
+"""A frame, a message, a position: what all kernels agree on.
+
+    frame     32-byte header, payload, zeros up to the next multiple of 32
+    message   one frame with BEGIN and END, or a first, middle and last ones that follow each other
+    position  term count << bits | offset in the term
+
+``next_message`` is the one place that decides where a message ends and what is skipped, by the rules of
+Aeron's fragment assembly (LogAdapter, BoundedLogAdapter): padding is skipped, and so is a fragment whose
+predecessor is not there.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+
+from cluster.log.memory import copy_bytes, get_i32, get_u16, put_i64, zero_bytes
+
+# Beside the kernels because numba's cache does not see other files change; a test holds them equal to
+# cluster/protocol.
+FRAME_ALIGNMENT = 32
+HEADER_LENGTH = 32
+FLAG_BEGIN = 0x80
+FLAG_END = 0x40
+TYPE_PAD = 0
+TYPE_DATA = 1
+DATA_UNFRAGMENTED = 0x0001_C000  # version, flags and type as one i32: what most frames have at offset 4
+FLAGS_MASK = FLAG_BEGIN | FLAG_END
+
+SCHEMA_ID = 111
+SCHEMA_VERSION = 17
+SBE_HEADER_LENGTH = 8
+SESSION_MESSAGE_HEADER = 1  # template id
+SESSION_MESSAGE_BLOCK = 24
+# What stands before an application's payload.
+SESSION_HEADER_LENGTH = SBE_HEADER_LENGTH + SESSION_MESSAGE_BLOCK
+SESSION_MESSAGE_SBE_HEADER = (
+    SESSION_MESSAGE_BLOCK | SESSION_MESSAGE_HEADER << 16 | SCHEMA_ID << 32 | SCHEMA_VERSION << 48
+)
+
+# Why a kernel came back. Each says how far it came; what it stopped at begins there.
+DONE = 0  # all that is whole was taken
+OUT_FULL = 1  # the next message does not fit the output: empty it and call again
+OTHER_MESSAGE = 2  # something for Python: another template, stream or schema
+MALFORMED = 3  # bytes that nobody obeying the protocol sends or writes
+
+# What next_message found.
+WHOLE = 0  # an unfragmented message
+FRAGMENTED = 1  # a whole message in several frames
+SKIP = 2  # padding, or fragments that belong to nothing
+INCOMPLETE = 3  # a message whose end lies beyond the limit, or nothing at all
+DAMAGED = 4  # a length that no frame below the limit has
+
+# Words of LogParams.words.
+TERM_LENGTH, MTU, INITIAL_TERM_ID, SESSION_ID, STREAM_ID, POSITION_BITS, MESSAGE_LENGTH_MAX = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class LogParams:
+    """What does not change while one leader writes the log: its geometry and the ids in every header.
+
+    ``words`` is the same for kernels, which take one array faster than seven integers.
+    """
+
+    term_length: int
+    mtu: int
+    initial_term_id: int
+    session_id: int
+    stream_id: int = 100
+    words: np.ndarray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        bits = self.term_length.bit_length() - 1
+        assert self.term_length == 1 << bits
+        assert 1 << 16 <= self.term_length <= 1 << 30
+        # The session header of a message has to fit the first of its fragments.
+        assert self.mtu % FRAME_ALIGNMENT == 0
+        assert HEADER_LENGTH + SESSION_HEADER_LENGTH <= self.mtu <= 65_504
+        words = [self.term_length, self.mtu, self.initial_term_id, self.session_id, self.stream_id, bits]
+        object.__setattr__(self, "words", np.array([*words, self.message_length_max], np.int64))
+
+    @property
+    def position_bits(self) -> int:
+        """Bits to shift a term count by to have a position."""
+        return self.term_length.bit_length() - 1
+
+    @property
+    def message_length_max(self) -> int:
+        """Longest message, SBE header included; an application's payload is 32 bytes shorter."""
+        return min(self.term_length // 8, 16 * 1024 * 1024)
+
+    @property
+    def payload_length_max(self) -> int:
+        """Longest payload of an application's message."""
+        return self.message_length_max - SESSION_HEADER_LENGTH
+
+    @property
+    def batch_length_min(self) -> int:
+        """Bytes that are always enough for one message: the padding before it, and the message framed."""
+        max_payload = self.mtu - HEADER_LENGTH
+        frames = -(-self.message_length_max // max_payload)
+        return 2 * frames * self.mtu
+
+
+@njit
+def align(length):  # type: ignore[no-untyped-def]
+    return (length + 31) & ~31
+
+
+@njit
+def wrap_i32(value):  # type: ignore[no-untyped-def]
+    return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+
+
+@njit
+def put_header(out, offset, frame_length, flags_and_type, term_offset, session_id, stream_id, term_id):  # type: ignore[no-untyped-def]
+    """Write 32 bytes: ``flags_and_type`` is the i32 of version, flags and type; the reserved value is 0."""
+    put_i64(out, offset, frame_length | flags_and_type << 32)
+    put_i64(out, offset + 8, term_offset | session_id << 32)
+    put_i64(out, offset + 16, stream_id & 0xFFFF_FFFF | term_id << 32)
+    put_i64(out, offset + 24, 0)
+
+
+@njit
+def put_session_header(out, offset, leadership_term_id, cluster_session_id, timestamp):  # type: ignore[no-untyped-def]
+    """Write the 32 bytes of SessionMessageHeader, SBE header included."""
+    put_i64(out, offset, SESSION_MESSAGE_SBE_HEADER)
+    put_i64(out, offset + 8, leadership_term_id)
+    put_i64(out, offset + 16, cluster_session_id)
+    put_i64(out, offset + 24, timestamp)
+
+
+@njit
+def framed_length(length, mtu):  # type: ignore[no-untyped-def]
+    """Aligned bytes that a message takes, in as many frames as it needs."""
+    max_payload = mtu - HEADER_LENGTH
+    if length <= max_payload:
+        return align(length + HEADER_LENGTH)
+    rest = length % max_payload
+    last = align(rest + HEADER_LENGTH) if rest > 0 else 0
+    return length // max_payload * mtu + last
+
+
+@njit
+def padding_before(position, required, term_length):  # type: ignore[no-untyped-def]
+    """Bytes to pad at ``position`` so that ``required`` ones do not cross the end of the term."""
+    rest = term_length - (position & (term_length - 1))
+    return rest if rest < required else 0
+
+
+@njit
+def put_padding(out, out_offset, position, length, params):  # type: ignore[no-untyped-def]
+    """Write the frame that fills a term up to its end, its body zero."""
+    term_id = wrap_i32((position >> params[POSITION_BITS]) + params[INITIAL_TERM_ID])
+    term_offset = position & (params[TERM_LENGTH] - 1)
+    flags_and_type = FLAGS_MASK << 8 | TYPE_PAD << 16
+    put_header(
+        out, out_offset, length, flags_and_type, term_offset, params[SESSION_ID], params[STREAM_ID], term_id
+    )
+    zero_bytes(out, out_offset + HEADER_LENGTH, length - HEADER_LENGTH)
+
+
+@njit
+def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
+    """What begins at the frame at ``offset``, and where it ends (for INCOMPLETE and DAMAGED: ``offset``)."""
+    if limit - offset < HEADER_LENGTH:
+        return INCOMPLETE, offset
+    frame_length = get_i32(buffer, offset)
+    if frame_length < HEADER_LENGTH:
+        return DAMAGED, offset
+    end = offset + align(frame_length)
+    if end > limit:
+        return INCOMPLETE, offset
+    if get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED:
+        return WHOLE, end
+    flags = get_u16(buffer, offset + 4) >> 8 & FLAGS_MASK
+    if get_u16(buffer, offset + 6) != TYPE_DATA or not flags & FLAG_BEGIN:
+        return SKIP, end
+    if flags & FLAG_END:
+        return WHOLE, end
+    while True:
+        begin = end
+        if limit - begin < HEADER_LENGTH:
+            return INCOMPLETE, offset
+        frame_length = get_i32(buffer, begin)
+        if frame_length < HEADER_LENGTH:
+            return SKIP, begin  # the damage is told when it is come to
+        end = begin + align(frame_length)
+        if end > limit:
+            return INCOMPLETE, offset
+        flags = get_u16(buffer, begin + 4) >> 8 & FLAGS_MASK
+        if get_u16(buffer, begin + 6) != TYPE_DATA or flags & FLAG_BEGIN:
+            return SKIP, begin
+        if flags & FLAG_END:
+            return FRAGMENTED, end
+
+
+@njit
+def gather(buffer, offset, end, out, out_offset):  # type: ignore[no-untyped-def]
+    """Copy the payloads of the frames in ``buffer[offset:end]`` behind each other; return their end."""
+    while offset < end:
+        frame_length = get_i32(buffer, offset)
+        copy_bytes(out, out_offset, buffer, offset + HEADER_LENGTH, frame_length - HEADER_LENGTH)
+        out_offset += frame_length - HEADER_LENGTH
+        offset += align(frame_length)
+    return out_offset

@@ -1,0 +1,189 @@
+"""What clients send, into the leader's log: the check, the stamp and the framing of a run in one call.
+
+    ingress   header | SBE header | term id, session id, timestamp | payload     one frame a message
+    log       header | SBE header | term id, session id, CLUSTER TIME | payload  fragmented at the MTU
+
+The rules are those of Aeron's IngressAdapter and ConsensusModuleAgent (C-200, C-202, C-203, C-215): a message
+or keep-alive counts when its leadership term id is the current one and its session is open and came over this
+connection; else it is dropped, silently, and counted. Whatever is not one of these two goes to Python.
+"""
+
+import numpy as np
+from numba import njit, types
+
+from cluster.log.append import put_message
+from cluster.log.frames import (
+    DATA_UNFRAGMENTED,
+    DONE,
+    FRAME_ALIGNMENT,
+    HEADER_LENGTH,
+    MALFORMED,
+    MESSAGE_LENGTH_MAX,
+    MTU,
+    OTHER_MESSAGE,
+    OUT_FULL,
+    SBE_HEADER_LENGTH,
+    SCHEMA_ID,
+    SESSION_HEADER_LENGTH,
+    SESSION_MESSAGE_BLOCK,
+    SESSION_MESSAGE_HEADER,
+    TERM_LENGTH,
+    LogParams,
+    align,
+    framed_length,
+    padding_before,
+    put_padding,
+    put_session_header,
+)
+from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u16
+from cluster.log.session_table import (
+    APPENDED,
+    CONNECTION_ID,
+    DROPPED_SESSION,
+    DROPPED_TERM,
+    KEEP_ALIVES,
+    LANE,
+    LAST_ACTIVITY,
+    MESSAGES,
+    NEXT_ROW,
+    NULL_VALUE,
+    OPEN,
+    STATE,
+    SessionTable,
+    find_slot,
+)
+
+INGRESS_STREAM = 101
+SESSION_KEEP_ALIVE = 5  # template id
+SESSION_KEEP_ALIVE_BLOCK = 16
+
+# Why append_ingress stopped, besides those of frames.py. The message is not consumed.
+TOO_LONG = 4  # longer than the log takes: close its session with an error, skip it
+UNLINKED = 5  # an open session of this term without a connection (a new leader): link it, call again
+ROW_REFUSED = 6  # a lane's row number is not the next one: close its session
+
+
+@njit(
+    types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64), cache=True
+)
+def _append_ingress(  # type: ignore[no-untyped-def]
+    out,
+    out_offset,
+    position,
+    params,
+    ingress,
+    offset,
+    end,
+    table,
+    connection_id,
+    leadership_term_id,
+    timestamp,
+):
+    last_session_id = NULL_VALUE
+    slot = -1
+    while end - offset >= HEADER_LENGTH:
+        frame_length = get_i32(ingress, offset)
+        if frame_length < HEADER_LENGTH:
+            return MALFORMED, position, offset
+        frame_end = offset + align(frame_length)
+        if frame_end > end:
+            break
+        if (
+            get_i32(ingress, offset + 4) != DATA_UNFRAGMENTED
+            or get_i32(ingress, offset + 16) != INGRESS_STREAM
+            or frame_length < HEADER_LENGTH + SBE_HEADER_LENGTH
+        ):
+            return OTHER_MESSAGE, position, offset
+        block_length = get_u16(ingress, offset + 32)
+        template_id = get_u16(ingress, offset + 34)
+        is_message = template_id == SESSION_MESSAGE_HEADER
+        is_ours = is_message or template_id == SESSION_KEEP_ALIVE
+        if not is_ours or get_u16(ingress, offset + 36) != SCHEMA_ID:
+            return OTHER_MESSAGE, position, offset
+        block_length_min = SESSION_MESSAGE_BLOCK if is_message else SESSION_KEEP_ALIVE_BLOCK
+        payload_length = frame_length - HEADER_LENGTH - SBE_HEADER_LENGTH - block_length
+        if block_length < block_length_min or payload_length < 0:
+            return MALFORMED, position, offset
+
+        session_id = get_i64(ingress, offset + 48)
+        if session_id != last_session_id:
+            last_session_id = session_id
+            slot = find_slot(table, session_id)
+        if get_i64(ingress, offset + 40) != leadership_term_id:
+            table[DROPPED_TERM] += 1
+            offset = frame_end
+            continue
+        if slot >= 0 and table[slot + CONNECTION_ID] == NULL_VALUE and table[slot + STATE] == OPEN:
+            return UNLINKED, position, offset
+        if slot < 0 or table[slot + STATE] != OPEN or table[slot + CONNECTION_ID] != connection_id:
+            table[DROPPED_SESSION] += 1
+            offset = frame_end
+            continue
+
+        if is_message:
+            if table[slot + LANE] != 0 and get_i64(ingress, offset + 56) != table[slot + NEXT_ROW]:
+                return ROW_REFUSED, position, offset
+            length = SESSION_HEADER_LENGTH + payload_length
+            if length > params[MESSAGE_LENGTH_MAX]:
+                return TOO_LONG, position, offset
+            required = framed_length(length, params[MTU])
+            padding = padding_before(position, required, params[TERM_LENGTH])
+            if padding + required > out.size - out_offset:
+                return OUT_FULL, position, offset
+            if padding > 0:
+                put_padding(out, out_offset, position, padding, params)
+                out_offset += padding
+                position += padding
+            # A newer client's block may be longer: the log's own header goes right before the payload.
+            put_message(
+                out, out_offset, position, params, ingress, offset + HEADER_LENGTH + block_length - 24, length
+            )
+            put_session_header(out, out_offset + HEADER_LENGTH, leadership_term_id, session_id, timestamp)
+            out_offset += required
+            position += required
+            table[slot + APPENDED] += 1
+            table[slot + NEXT_ROW] += table[slot + LANE]
+            table[MESSAGES] += 1
+        else:
+            table[KEEP_ALIVES] += 1
+        table[slot + LAST_ACTIVITY] = timestamp
+        offset = frame_end
+    return DONE, position, offset
+
+
+def append_ingress(
+    out: np.ndarray,
+    out_offset: int,
+    position: int,
+    params: LogParams,
+    ingress: np.ndarray,
+    start: int,
+    end: int,
+    table: SessionTable,
+    connection_id: int,
+    leadership_term_id: int,
+    timestamp: int,
+) -> tuple[int, int, int]:
+    """Append the session messages of ``ingress[start:end]`` to the log; return (status, position, consumed).
+
+    ``out[out_offset]`` is the byte at ``position``; the bytes up to the returned position are written.
+    ``consumed`` is the offset in ``ingress`` of the first frame not taken. With DONE, what is left there is
+    less than a frame; with any other status the frame at ``consumed`` is the caller's to handle and step over
+    (OUT_FULL: write ``out``, and call again from there). Nobody's message delays another connection's.
+    """
+    assert position % FRAME_ALIGNMENT == 0
+    assert 0 <= out_offset <= out.size
+    assert 0 <= start <= end <= ingress.size
+    return _append_ingress(
+        out,
+        out_offset,
+        position,
+        params.words,
+        ingress,
+        start,
+        end,
+        table.words,
+        connection_id,
+        leadership_term_id,
+        timestamp,
+    )
