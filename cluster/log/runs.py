@@ -1,0 +1,52 @@
+"""Where the whole frames of a byte stream end: what a connection asks of the bytes that it received.
+
+Unlike a scan of a log, where a length of 0 is the end of what was written, a peer that sends anything
+but frames is wrong, and the earlier that is seen the less of it is kept.
+"""
+
+import numpy as np
+from numba import njit, types
+
+from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
+
+FRAME_ALIGNMENT = 32
+HEADER_LENGTH = 32
+FLAGS_UNFRAGMENTED = 0xC0
+TYPE_DATA = 1
+
+MALFORMED = -1
+
+
+@njit(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, types.boolean), cache=True)
+def _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  # type: ignore[no-untyped-def]
+    offset = start
+    while offset + HEADER_LENGTH <= limit:
+        frame_length = get_i32(buffer, offset)
+        if frame_length < HEADER_LENGTH or frame_length > frame_length_max:
+            return offset, MALFORMED
+        frame_type = get_u16(buffer, offset + 6)
+        if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA:
+            return offset, MALFORMED
+        if not is_log_allowed and (
+            frame_type != TYPE_DATA or get_u8(buffer, offset + 5) != FLAGS_UNFRAGMENTED
+        ):
+            return offset, MALFORMED
+        aligned_length = (frame_length + FRAME_ALIGNMENT - 1) & -FRAME_ALIGNMENT
+        if offset + aligned_length > limit:
+            return offset, aligned_length
+        offset += aligned_length
+    return offset, 0
+
+
+def whole_frames(
+    buffer: np.ndarray, start: int, limit: int, frame_length_max: int, is_log_allowed: bool
+) -> tuple[int, int]:
+    """Return where the whole frames of ``buffer[start:limit]`` end, and what follows them.
+
+    What follows is 0 for less than a header, the aligned length of a frame that is not whole yet, or
+    ``MALFORMED``: a length below 32 or above ``frame_length_max``, a version other than 0, an unknown
+    type, or, unless ``is_log_allowed``, padding or a fragment.
+    """
+    assert 0 <= start <= limit <= len(buffer)
+    end, follows = _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed)
+    return end, follows

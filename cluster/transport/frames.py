@@ -1,0 +1,52 @@
+"""Single messages in frames of their own: what is rare on a connection, and not worth a kernel."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+
+from cluster.errors import RemoteProtocolError
+from cluster.protocol import Message, decode, streams
+from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.transport.sockets import Connection
+
+_LENGTH = struct.Struct("<i")
+_STREAM_ID = struct.Struct("<i")
+_STREAM_ID_OFFSET = 16
+
+
+def message_frame(message: Message, stream_id: int, session_id: int = 0) -> bytes:
+    """One message in one frame of ``stream_id``, padded to the alignment."""
+    return frame(message.encode(), session_id=session_id, stream_id=stream_id)
+
+
+def link_frame(message: Message) -> bytes:
+    """One of our own messages in one frame of the stream LINK."""
+    return message_frame(message, streams.LINK)
+
+
+def each_frame(buffer: np.ndarray, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (stream id, payload offset, payload length) of each frame of a run of whole frames."""
+    view = buffer.data
+    while start < end:
+        (length,) = _LENGTH.unpack_from(view, start)
+        (stream_id,) = _STREAM_ID.unpack_from(view, start + _STREAM_ID_OFFSET)
+        yield stream_id, start + HEADER_LENGTH, length - HEADER_LENGTH
+        start += align(length)
+
+
+def decode_first(connection: Connection) -> Message | None:
+    """Decode the first frame that the connection holds and release that one alone.
+
+    None for a template that we do not know. ``RemoteProtocolError`` when it is not of the stream LINK,
+    or no message.
+    """
+    start = connection.start
+    stream_id, offset, length = next(each_frame(connection.buffer, start, connection.end))
+    if stream_id != streams.LINK:
+        raise RemoteProtocolError(f"the first frame is of stream {stream_id}, expected {streams.LINK}")
+    message = decode(connection.buffer, offset, length)
+    connection.release(start + align(HEADER_LENGTH + length))
+    return message

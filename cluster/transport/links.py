@@ -1,0 +1,459 @@
+"""The links between members: who can be reached, who is gone, and their frames in a fixed order.
+
+A link is a pair of connections, one that each side dialled; a member sends on the one it dialled and
+receives on the one it accepted (a publication and an image, in Aeron's terms). The two are made and
+replaced together, so a frame never comes from before the last ``on_link_down``.
+
+    we dial    -> Hello(member, incarnation)      they accept
+               <- HelloReply(member, incarnation)
+    we accept  <- Hello, -> HelloReply            they dial
+    both done, same incarnation                   -> on_link_up
+
+Losing a connection is a hint, not a fact:
+
+    lost          -> on_link_down; dialled again at once, then every 50 ms
+    same incarnation answers      -> on_link_up: the process lives
+    three refusals in a row, or
+    another incarnation answers   -> on_member_gone: the process that we knew is dead
+    silence                       -> nothing is said; the caller's own time-outs decide
+
+A member that never answered is only told as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
+start together, some listen later than others.
+
+Addresses on the loopback interface are first tried by the abstract Unix socket that the member at that
+address listens on beside its port: a third less time for each hop on one host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.protocol import link
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frames import decode_first, link_frame
+from cluster.transport.listener import LOOPBACK_HOSTS, Listener
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import Buffer, Connection, Offer, ReceiveBuffer, dial
+
+MS = 1_000_000
+DIAL_INTERVAL_NS = 50 * MS
+DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made again
+STABLE_AFTER_NS = 1_000 * MS
+FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
+HELLO_TIMEOUT_NS = 10_000 * MS
+REFUSALS_OF_GONE = 3
+GREETING_MAX = 64  # accepted connections that have not said who they are
+
+
+class LinksHandler(Protocol):
+    """What is told of the other members, from within ``MemberLinks.poll``."""
+
+    def on_link_up(self, member_id: int, incarnation: int) -> None:
+        """The member can be reached; ``incarnation`` is new with each start of its process."""
+        ...
+
+    def on_link_down(self, member_id: int) -> None:
+        """The link broke: a hint. Reports that came over it prove nothing any more."""
+        ...
+
+    def on_member_gone(self, member_id: int) -> None:
+        """The process that was known under this id is dead; told once until it is up again."""
+        ...
+
+    def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int | None:
+        """Whole frames, the caller's for the length of this call.
+
+        Returns the end of what was taken, None for all; the rest comes again at the next poll.
+        """
+        ...
+
+
+class _Peer:
+    """One other member, and both connections of its link."""
+
+    __slots__ = (
+        "dial_ns",
+        "endpoint",
+        "first_dial_ns",
+        "incarnation",
+        "incoming",
+        "incoming_incarnation",
+        "is_gone",
+        "is_up",
+        "member_id",
+        "next_dial_ns",
+        "outgoing",
+        "outgoing_incarnation",
+        "refusals",
+        "up_since_ns",
+    )
+
+    def __init__(self, member_id: int, endpoint: Endpoint, now_ns: int) -> None:
+        self.member_id = member_id
+        self.endpoint = endpoint
+        self.outgoing: Connection | None = None
+        self.outgoing_incarnation: int | None = None  # None until its HelloReply
+        self.incoming: Connection | None = None  # only after its Hello
+        self.incoming_incarnation: int | None = None
+        self.incarnation: int | None = None  # of the process that was last heard
+        self.is_up = False
+        self.is_gone = False
+        self.up_since_ns = 0
+        self.refusals = 0
+        self.first_dial_ns = now_ns
+        self.next_dial_ns = now_ns
+        self.dial_ns = 0
+
+
+class MemberLinks:
+    """Keeps a link to every other member; polled and called by one thread."""
+
+    def __init__(
+        self,
+        member_id: int,
+        listen: Endpoint,
+        members: Mapping[int, Endpoint],
+        *,
+        incarnation: int,
+        cluster_id: int,
+        poller: Poller,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        on_error: Callable[[ClusterError], None] | None = None,
+    ) -> None:
+        """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
+
+        ``on_error`` hears of peers that broke the protocol; their connection is dropped.
+        """
+        self.member_id = member_id
+        self.incarnation = incarnation
+        self.cluster_id = cluster_id
+        self._poller = poller
+        self._clock_ns = clock_ns
+        self._on_error = on_error
+        self._receive_buffer = ReceiveBuffer()
+        self._listeners = [Listener(listen, poller)]
+        self.endpoint = self._listeners[0].endpoint
+        local = _local_address(self.endpoint)
+        if local is not None:
+            self._listeners.append(Listener(self.endpoint, poller, address=local))
+        now_ns = clock_ns()
+        self._peers = {
+            other: _Peer(other, endpoint, now_ns)
+            for other, endpoint in sorted(members.items())
+            if other != member_id
+        }
+        self._greeting: list[tuple[Connection, int]] = []  # accepted, and when we stop waiting
+        self._hello = link_frame(
+            link.Hello(
+                member_id=member_id,
+                incarnation=incarnation,
+                cluster_id=cluster_id,
+                protocol_version=link.LINK_PROTOCOL_VERSION,
+                kind=link.ConnectionKind.MEMBER,
+            )
+        )
+
+    # -- asked by the owner --
+
+    def is_up(self, member_id: int) -> bool:
+        """Whether frames can be sent to the member now."""
+        return self._peers[member_id].is_up
+
+    def is_stable(self, member_id: int) -> bool:
+        """Whether the link has been up for a second: flapping ones must not steer elections."""
+        peer = self._peers[member_id]
+        return peer.is_up and self._clock_ns() - peer.up_since_ns >= STABLE_AFTER_NS
+
+    def is_gone(self, member_id: int) -> bool:
+        """Whether the member was told as gone and has not come back."""
+        return self._peers[member_id].is_gone
+
+    def send(self, member_id: int, *buffers: Buffer) -> int:
+        """Send whole frames, all or nothing: a position > 0, or a code of ``Offer``.
+
+        The buffers are the caller's again on return; only what the socket did not take was copied, so
+        one batch goes to several members without a copy for each.
+        """
+        peer = self._peers[member_id]
+        if not peer.is_up:
+            return Offer.NOT_CONNECTED
+        outgoing = peer.outgoing
+        assert outgoing is not None
+        result = outgoing.offer(*buffers)
+        return Offer.NOT_CONNECTED if result == Offer.CLOSED else result
+
+    def queued_bytes(self, member_id: int) -> int:
+        """Bytes accepted for the member that its socket has not taken yet."""
+        outgoing = self._peers[member_id].outgoing
+        return 0 if outgoing is None else outgoing.queued_bytes
+
+    # -- the duty cycle --
+
+    def poll(self, handler: LinksHandler) -> int:
+        """Take one turn: members in ascending id, each at most one receive. Returns how much was done."""
+        now_ns = self._clock_ns()
+        work = self._greet(now_ns, handler)
+        for peer in self._peers.values():
+            if peer.is_up:
+                incoming, outgoing = peer.incoming, peer.outgoing
+                assert incoming is not None and outgoing is not None
+                if outgoing.is_closed or (outgoing.is_readable and not self._is_quiet(outgoing)):
+                    self._lose(peer, now_ns, handler)
+                    work += 1
+                elif incoming.is_readable or incoming.has_frames or incoming.is_closed:
+                    work += self._receive(peer, incoming, now_ns, handler)
+            else:
+                work += self._connect(peer, now_ns, handler)
+        return work
+
+    def _receive(self, peer: _Peer, incoming: Connection, now_ns: int, handler: LinksHandler) -> int:
+        try:
+            has_frames = incoming.receive()
+        except RemoteProtocolError as error:
+            self._report(f"member {peer.member_id}: {error}")
+            has_frames = False
+        if has_frames:
+            consumed = handler.on_frames(peer.member_id, incoming.buffer, incoming.start, incoming.end)
+            before = incoming.start
+            incoming.release(incoming.end if consumed is None else consumed)
+            return int(consumed is None or consumed > before)
+        if incoming.is_closed and peer.is_up:
+            self._lose(peer, now_ns, handler)
+            return 1
+        return 0
+
+    def _lose(self, peer: _Peer, now_ns: int, handler: LinksHandler) -> None:
+        """An established link broke: drop both connections, so that nothing of it is heard later."""
+        assert peer.is_up
+        peer.is_up = False
+        self._drop_outgoing(peer)
+        self._drop_incoming(peer)
+        peer.refusals = 0
+        peer.next_dial_ns = now_ns
+        handler.on_link_down(peer.member_id)
+
+    def _connect(self, peer: _Peer, now_ns: int, handler: LinksHandler) -> int:
+        """Bring a link that is down one step further."""
+        work = 0
+        outgoing = peer.outgoing
+        if outgoing is None:
+            if now_ns < peer.next_dial_ns:
+                return 0
+            outgoing = self._dial(peer, now_ns)
+            work = 1
+        if outgoing.is_connected and outgoing.position == 0:
+            outgoing.offer(self._hello)
+        if outgoing.is_readable and not outgoing.is_closed:
+            self._read_reply(peer, outgoing, handler)
+            work = 1
+        if outgoing.is_closed:
+            self._on_dial_failed(peer, outgoing, now_ns, handler)
+            return 1
+        if peer.outgoing_incarnation is None:
+            if now_ns - peer.dial_ns > DIAL_TIMEOUT_NS:
+                self._drop_outgoing(peer)
+                peer.refusals = 0
+                peer.next_dial_ns = now_ns
+            return work
+        incoming = peer.incoming
+        if incoming is not None and (incoming.is_closed or (incoming.is_readable and incoming.is_paused)):
+            # Paused until the link is up, so this is an error or a hang-up.
+            self._drop_incoming(peer)
+            incoming = None
+        if incoming is not None and peer.incoming_incarnation == peer.outgoing_incarnation:
+            peer.is_up = True
+            peer.is_gone = False
+            peer.up_since_ns = now_ns
+            peer.refusals = 0
+            incoming.resume()
+            handler.on_link_up(peer.member_id, peer.outgoing_incarnation)
+            return 1
+        return work
+
+    def _dial(self, peer: _Peer, now_ns: int) -> Connection:
+        local = _local_address(peer.endpoint)
+        outgoing = None
+        if local is not None:
+            outgoing = dial(peer.endpoint, self._poller, self._receive_buffer, address=local)
+            if outgoing.was_refused:
+                outgoing = None
+        if outgoing is None:
+            outgoing = dial(peer.endpoint, self._poller, self._receive_buffer)
+        peer.outgoing = outgoing
+        peer.outgoing_incarnation = None
+        peer.dial_ns = now_ns
+        return outgoing
+
+    def _on_dial_failed(self, peer: _Peer, outgoing: Connection, now_ns: int, handler: LinksHandler) -> None:
+        was_refused = outgoing.was_refused
+        self._drop_outgoing(peer)
+        peer.next_dial_ns = max(now_ns, peer.dial_ns + DIAL_INTERVAL_NS)
+        peer.refusals = peer.refusals + 1 if was_refused else 0
+        if peer.refusals >= REFUSALS_OF_GONE and (
+            peer.incarnation is not None or now_ns - peer.first_dial_ns >= FIRST_CONTACT_TIMEOUT_NS
+        ):
+            self._tell_gone(peer, handler)
+
+    def _tell_gone(self, peer: _Peer, handler: LinksHandler) -> None:
+        if not peer.is_gone:
+            peer.is_gone = True
+            handler.on_member_gone(peer.member_id)
+
+    def _read_reply(self, peer: _Peer, outgoing: Connection, handler: LinksHandler) -> None:
+        try:
+            if not outgoing.receive():
+                return
+            reply = decode_first(outgoing)
+            if not isinstance(reply, link.HelloReply):
+                raise RemoteProtocolError("the first frame is not a HelloReply")
+            if reply.code is not link.LinkErrorCode.OK:
+                raise RemoteProtocolError(f"refused our Hello: {reply.detail}")
+            if reply.member_id != peer.member_id or reply.cluster_id != self.cluster_id:
+                raise RemoteProtocolError(f"is member {reply.member_id} of cluster {reply.cluster_id}")
+        except RemoteProtocolError as error:
+            self._report(f"member {peer.member_id} at {peer.endpoint}: {error}")
+            outgoing.close(str(error))
+            return
+        peer.outgoing_incarnation = reply.incarnation
+        self._observe(peer, reply.incarnation, handler)
+
+    def _observe(self, peer: _Peer, incarnation: int, handler: LinksHandler) -> None:
+        """A process answered for the member: the one that we knew, or its successor."""
+        if peer.incarnation is not None and peer.incarnation != incarnation:
+            self._tell_gone(peer, handler)
+        peer.incarnation = incarnation
+
+    def _is_quiet(self, outgoing: Connection) -> bool:
+        """Whether a link's dialled side, on which nothing is to come, is alive."""
+        try:
+            if outgoing.receive():
+                raise RemoteProtocolError("frames came on the side that only sends")
+        except RemoteProtocolError as error:
+            self._report(str(error))
+            outgoing.close(str(error))
+        return not outgoing.is_closed
+
+    # -- accepted connections until they have said who they are --
+
+    def _greet(self, now_ns: int, handler: LinksHandler) -> int:
+        work = 0
+        for listener in self._listeners:
+            for sock in listener.accept():
+                connection = Connection(sock, self._poller, self._receive_buffer)
+                self._greeting.append((connection, now_ns + HELLO_TIMEOUT_NS))
+                work += 1
+        if not self._greeting:
+            return work
+        waiting: list[tuple[Connection, int]] = []
+        for connection, deadline_ns in self._greeting:
+            if connection.is_readable and self._take_hello(connection, now_ns, handler):
+                work += 1
+            elif not connection.is_closed:
+                if now_ns > deadline_ns:
+                    connection.close("no Hello came in time")
+                else:
+                    waiting.append((connection, deadline_ns))
+        for connection, _ in waiting[:-GREETING_MAX]:
+            connection.close("too many connections without a Hello")
+        self._greeting = waiting[-GREETING_MAX:]
+        return work
+
+    def _take_hello(self, connection: Connection, now_ns: int, handler: LinksHandler) -> bool:
+        """Read who dialled us and join the connection to its peer; True when it left the greeting list."""
+        try:
+            if not connection.receive():
+                return connection.is_closed
+            hello = decode_first(connection)
+            if not isinstance(hello, link.Hello) or hello.kind != link.ConnectionKind.MEMBER:
+                raise RemoteProtocolError("the first frame is not a member's Hello")
+        except RemoteProtocolError as error:
+            self._report(f"an unknown peer: {error}")
+            connection.close(str(error))
+            return True
+        code, detail = self._judge(hello)
+        if code is not link.LinkErrorCode.OK:
+            self._report(f"a peer that calls itself member {hello.member_id}: {detail}")
+            connection.offer(self._reply(code, detail))
+            connection.close(detail)
+            return True
+        peer = self._peers[hello.member_id]
+        if peer.is_up:
+            self._lose(peer, now_ns, handler)
+        self._observe(peer, hello.incarnation, handler)
+        self._drop_incoming(peer)
+        peer.incoming = connection
+        peer.incoming_incarnation = hello.incarnation
+        connection.pause()
+        if peer.outgoing is None:
+            peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
+        connection.offer(self._reply(link.LinkErrorCode.OK, ""))
+        return True
+
+    def _judge(self, hello: link.Hello) -> tuple[link.LinkErrorCode, str]:
+        if hello.cluster_id != self.cluster_id:
+            detail = (
+                f"cluster {hello.cluster_id}, but member {self.member_id} is of cluster {self.cluster_id}"
+            )
+            return link.LinkErrorCode.WRONG_CLUSTER, detail
+        if hello.protocol_version >> 16 != link.LINK_PROTOCOL_VERSION >> 16:
+            ours = link.LINK_PROTOCOL_VERSION
+            detail = f"link protocol {hello.protocol_version:#x}, member {self.member_id} speaks {ours:#x}"
+            return link.LinkErrorCode.WRONG_VERSION, detail
+        if hello.member_id not in self._peers:
+            known = ", ".join(map(str, self._peers))
+            return link.LinkErrorCode.REFUSED, f"member {self.member_id} knows only the members {known}"
+        return link.LinkErrorCode.OK, ""
+
+    def _reply(self, code: link.LinkErrorCode, detail: str) -> bytes:
+        return link_frame(
+            link.HelloReply(
+                member_id=self.member_id,
+                incarnation=self.incarnation,
+                cluster_id=self.cluster_id,
+                protocol_version=link.LINK_PROTOCOL_VERSION,
+                code=code,
+                detail=detail,
+            )
+        )
+
+    # -- ending --
+
+    def _drop_outgoing(self, peer: _Peer) -> None:
+        if peer.outgoing is not None:
+            peer.outgoing.close()
+        peer.outgoing = None
+        peer.outgoing_incarnation = None
+
+    def _drop_incoming(self, peer: _Peer) -> None:
+        if peer.incoming is not None:
+            peer.incoming.close()
+        peer.incoming = None
+        peer.incoming_incarnation = None
+
+    def _report(self, what: str) -> None:
+        if self._on_error is not None:
+            self._on_error(RemoteProtocolError(what))
+
+    def close(self) -> None:
+        """Close every connection and stop listening; the handler hears nothing of it."""
+        for listener in self._listeners:
+            listener.close()
+        for connection, _ in self._greeting:
+            connection.close()
+        self._greeting.clear()
+        for peer in self._peers.values():
+            peer.is_up = False
+            self._drop_outgoing(peer)
+            self._drop_incoming(peer)
+
+
+def _local_address(endpoint: Endpoint) -> str | None:
+    """The abstract Unix address that stands for a loopback port, None for any other endpoint."""
+    if endpoint.medium is Medium.TCP and endpoint.host in LOOPBACK_HOSTS:
+        return f"\0cluster-link-{endpoint.host}:{endpoint.port}"
+    return None

@@ -1,0 +1,76 @@
+"""Waiting for sockets: one epoll for all of a process's connections, and a way to be woken.
+
+The order in which the kernel names ready sockets decides nothing: ``wait`` only marks them, and
+their owners drain them in their own fixed order (spec of safety, "One order").
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import Protocol
+
+READABLE = select.EPOLLIN
+WRITABLE = select.EPOLLOUT
+EVENTS_PER_WAIT_MAX = 256
+
+
+class Target(Protocol):
+    """What is registered: told of its own socket's events, from within ``Poller.wait``."""
+
+    def on_ready(self, events: int) -> None:
+        """``events`` is epoll's mask. Only mark what is ready; work is done at the owner's ``poll``."""
+        ...
+
+
+class Poller:
+    """Level-triggered epoll. Owned by one thread; only ``wake`` may be called from another."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._targets: dict[int, Target] = {}
+        self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._event_fd, READABLE)
+        self._closed = False
+
+    def register(self, fd: int, target: Target, events: int) -> None:
+        """Watch ``fd`` for ``events`` and tell ``target``. A descriptor is watched once."""
+        assert fd not in self._targets
+        self._epoll.register(fd, events)
+        self._targets[fd] = target
+
+    def modify(self, fd: int, events: int) -> None:
+        """Watch ``fd`` for ``events`` from now on; 0 leaves only errors and hang-ups."""
+        self._epoll.modify(fd, events)
+
+    def unregister(self, fd: int) -> None:
+        """Stop watching ``fd``; call it before the descriptor is closed."""
+        if self._targets.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def wait(self, timeout_s: float) -> int:
+        """Mark what is ready and return how many were; sleep at most ``timeout_s`` (0: do not sleep).
+
+        The kernel counts in whole milliseconds, rounded up.
+        """
+        events = self._epoll.poll(timeout_s, EVENTS_PER_WAIT_MAX)
+        targets = self._targets
+        for fd, mask in events:
+            target = targets.get(fd)
+            if target is not None:
+                target.on_ready(mask)
+            elif fd == self._event_fd:
+                os.eventfd_read(fd)
+        return len(events)
+
+    def wake(self) -> None:
+        """End a ``wait`` that runs in another thread, or the next one if none does."""
+        if not self._closed:
+            os.eventfd_write(self._event_fd, 1)
+
+    def close(self) -> None:
+        """Release both descriptors. Sockets are their owners' to close."""
+        if not self._closed:
+            self._closed = True
+            self._epoll.close()
+            os.close(self._event_fd)

@@ -1,0 +1,339 @@
+"""Where clients connect: frames in from many, frames out to each, and none of them can hold up a turn.
+
+    client -> Hello, frames of ingress                 ClientPort.poll -> handler.on_frames
+    client <- HelloReply, frames of egress and ours    ClientPort.send
+
+Fair: each poll serves ready connections by ascending id from where the last poll ended, one receive each,
+and stops at a quota of bytes. Robust: whoever sends what is no frame, sends no Hello, or does not read what
+was sent to it is cut off; the others do not notice.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Protocol
+
+import numpy as np
+
+from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.protocol import link
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.frames import decode_first, link_frame
+from cluster.transport.listener import Listener
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import Buffer, Connection, Offer, ReceiveBuffer
+
+SECOND_NS = 1_000_000_000
+HELLO_TIMEOUT_NS = 10 * SECOND_NS
+STALL_TIMEOUT_NS = 10 * SECOND_NS
+SWEEP_INTERVAL_NS = SECOND_NS
+BYTES_PER_POLL_MAX = 4 * 1024 * 1024
+QUEUE_BYTES_MAX = 16 * 1024 * 1024  # of one client that does not read
+QUEUES_BYTES_MAX = 64 * 1024 * 1024  # of all of them together
+CONNECTIONS_MAX = 4_096
+
+
+class ClientsHandler(Protocol):
+    """What is told of clients' connections, from within ``ClientPort.poll``."""
+
+    def on_connect(self, connection_id: int) -> None:
+        """A client said Hello and was answered; ids ascend and never come again."""
+        ...
+
+    def on_frames(self, connection_id: int, buffer: np.ndarray, start: int, end: int) -> int | None:
+        """Whole unfragmented frames, the caller's for the length of this call.
+
+        Returns the end of what was taken, None for all; the rest comes again at the next poll.
+        """
+        ...
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """The connection is gone, told once, whoever closed it. Aeron: the ingress image went away."""
+        ...
+
+
+class _Client:
+    """What the port remembers of a connection beside its socket."""
+
+    __slots__ = ("connection", "deadline_ns", "is_known", "sent")
+
+    def __init__(self, connection: Connection, deadline_ns: int) -> None:
+        self.connection = connection
+        self.deadline_ns = deadline_ns  # of the Hello; then of the next byte taken, while some are queued
+        self.is_known = False  # its Hello came, so the handler hears of it
+        self.sent = 0  # bytes that its socket had taken at the last sweep
+
+
+_connection_id = attrgetter("connection_id")
+
+
+class ClientPort:
+    """Listens for clients on TCP and Unix sockets; polled and called by one thread."""
+
+    def __init__(
+        self,
+        listen: Sequence[Endpoint],
+        *,
+        poller: Poller,
+        member_id: int,
+        cluster_id: int,
+        incarnation: int,
+        message_length_max: int,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        on_error: Callable[[ClusterError], None] | None = None,
+        queue_bytes_max: int = QUEUE_BYTES_MAX,
+        queues_bytes_max: int = QUEUES_BYTES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
+
+        ``message_length_max`` counts the SBE header too. ``on_error`` hears of clients that were cut off.
+        """
+        self._poller = poller
+        self._clock_ns = clock_ns
+        self._on_error = on_error
+        self._cluster_id = cluster_id
+        self._frame_length_max = HEADER_LENGTH + message_length_max
+        self._queue_bytes_max = queue_bytes_max
+        self._queues_bytes_max = queues_bytes_max
+        self._connections_max = connections_max
+        self._reply = link.HelloReply(
+            member_id=member_id,
+            incarnation=incarnation,
+            cluster_id=cluster_id,
+            protocol_version=link.LINK_PROTOCOL_VERSION,
+            code=link.LinkErrorCode.OK,
+            message_length_max=message_length_max,
+        )
+        self._receive_buffer = ReceiveBuffer()
+        self._clients: dict[int, _Client] = {}
+        self._queued: dict[int, _Client] = {}  # with bytes that their sockets have not taken
+        self._ready: list[Connection] = []
+        self._connection_id = 0  # of the newest
+        self._last_served = 0
+        self._next_sweep_ns = 0
+        self._listeners: list[Listener] = []
+        try:
+            for endpoint in listen:
+                self._listeners.append(Listener(endpoint, poller))
+        except ClusterError:
+            self.shutdown()
+            raise
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where it listens, with the ports that were given where 0 was asked for."""
+        return [listener.endpoint for listener in self._listeners]
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._clients)
+
+    # -- the duty cycle --
+
+    def poll(self, handler: ClientsHandler) -> int:
+        """Take one turn; returns how many connections had something taken from them."""
+        now_ns = self._clock_ns()
+        work = 0
+        for listener in self._listeners:
+            for sock in listener.accept():
+                self._accept(sock, now_ns)
+                work += 1
+        if now_ns >= self._next_sweep_ns:
+            self._sweep(now_ns)
+        ready = self._ready
+        if not ready:
+            return work
+        self._ready = []
+        if len(ready) > 1:
+            ready.sort(key=_connection_id)
+            first = bisect_right(ready, self._last_served, key=_connection_id)
+            ready = ready[first:] + ready[:first]
+        budget = BYTES_PER_POLL_MAX
+        for index, connection in enumerate(ready):
+            if budget <= 0:
+                self._ready.extend(ready[index:])
+                break
+            taken = self._serve(connection, handler)
+            self._last_served = connection.connection_id
+            budget -= taken
+            work += taken > 0
+        return work
+
+    def _accept(self, sock: socket.socket, now_ns: int) -> None:
+        if len(self._clients) >= self._connections_max:
+            sock.close()
+            self._report(f"a client was turned away: {self._connections_max} connections are open")
+            return
+        self._connection_id += 1
+        connection = Connection(
+            sock,
+            self._poller,
+            self._receive_buffer,
+            connection_id=self._connection_id,
+            on_readable=self._on_readable,
+            is_log_allowed=False,
+            frame_length_max=self._frame_length_max,
+            queue_bytes_max=self._queue_bytes_max,
+        )
+        self._clients[self._connection_id] = _Client(connection, now_ns + HELLO_TIMEOUT_NS)
+
+    def _on_readable(self, connection: Connection) -> None:
+        self._ready.append(connection)
+
+    def _serve(self, connection: Connection, handler: ClientsHandler) -> int:
+        """Give the handler what one connection holds; returns the bytes taken."""
+        client = self._clients.get(connection.connection_id)
+        if client is None:
+            return 0
+        if connection.is_paused and not connection.is_closed:
+            connection.is_readable = False
+            return 0
+        try:
+            has_frames = connection.receive()
+            if has_frames and not client.is_known:
+                self._greet(client, connection)
+                handler.on_connect(connection.connection_id)
+                has_frames = connection.has_frames
+        except RemoteProtocolError as error:
+            connection.close(str(error))
+            self._report(f"client {connection.connection_id} was cut off: {error}")
+            has_frames = False
+        taken = 0
+        if has_frames:
+            start = connection.start
+            consumed = handler.on_frames(connection.connection_id, connection.buffer, start, connection.end)
+            if consumed is None:
+                consumed = connection.end
+            taken = consumed - start
+            connection.release(consumed)
+        if connection.is_closed:
+            self._forget(client, connection, handler)
+        elif connection.has_frames and not connection.is_readable:
+            connection.is_readable = True
+            self._ready.append(connection)
+        return taken
+
+    def _greet(self, client: _Client, connection: Connection) -> None:
+        hello = decode_first(connection)
+        if not isinstance(hello, link.Hello):
+            raise RemoteProtocolError("the first frame is not a Hello")
+        reply = self._reply
+        if hello.protocol_version >> 16 != link.LINK_PROTOCOL_VERSION >> 16:
+            detail = f"link protocol {hello.protocol_version:#x}, expected {link.LINK_PROTOCOL_VERSION:#x}"
+            reply = reply.replace(code=link.LinkErrorCode.WRONG_VERSION, detail=detail)
+        elif hello.cluster_id not in (-1, self._cluster_id):
+            detail = f"cluster {hello.cluster_id}, but this is cluster {self._cluster_id}"
+            reply = reply.replace(code=link.LinkErrorCode.WRONG_CLUSTER, detail=detail)
+        connection.offer(link_frame(reply))
+        if reply.code is not link.LinkErrorCode.OK:
+            raise RemoteProtocolError(reply.detail)
+        client.is_known = True
+
+    def _forget(self, client: _Client, connection: Connection, handler: ClientsHandler) -> None:
+        del self._clients[connection.connection_id]
+        self._queued.pop(connection.connection_id, None)
+        if client.is_known:
+            handler.on_disconnect(connection.connection_id)
+
+    def _sweep(self, now_ns: int) -> None:
+        """Cut off who said no Hello, and who took no byte of what is queued for too long."""
+        self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
+        for client in self._clients.values():
+            connection = client.connection
+            if not client.is_known:
+                if now_ns > client.deadline_ns:
+                    connection.close("no Hello came in time")
+            elif connection.queued_bytes:
+                sent = connection.position - connection.queued_bytes
+                if sent != client.sent:
+                    client.sent = sent
+                    client.deadline_ns = now_ns + STALL_TIMEOUT_NS
+                elif now_ns > client.deadline_ns:
+                    self._cut(client, "it took nothing of its egress for too long")
+        self._queued = {key: c for key, c in self._queued.items() if c.connection.queued_bytes}
+
+    # -- asked by the owner --
+
+    def send(self, connection_id: int, *buffers: Buffer) -> int:
+        """Send whole frames, all or nothing: a position > 0, or a code of ``Offer``.
+
+        The buffers are the caller's again on return. A client that reads too slowly is cut off, not
+        waited for: then, and for an unknown id, the answer is CLOSED.
+        """
+        client = self._clients.get(connection_id)
+        if client is None:
+            return Offer.CLOSED
+        connection = client.connection
+        result = connection.offer(*buffers)
+        if connection.queued_bytes:
+            if connection_id not in self._queued:
+                self._queued[connection_id] = client
+                client.sent = connection.position - connection.queued_bytes
+                client.deadline_ns = self._clock_ns() + STALL_TIMEOUT_NS
+            if result == Offer.BACK_PRESSURED:
+                self._cut(client, f"{connection.queued_bytes} bytes of egress wait to be read")
+                return Offer.CLOSED
+            self._bound_queues()
+            if connection.is_closed:
+                return Offer.CLOSED
+        return result
+
+    def _bound_queues(self) -> None:
+        total = sum(client.connection.queued_bytes for client in self._queued.values())
+        if total > self._queues_bytes_max:
+            slowest = max(self._queued.values(), key=lambda client: client.connection.queued_bytes)
+            self._cut(slowest, f"{total} bytes of egress wait to be read, most of them here")
+
+    def _cut(self, client: _Client, why: str) -> None:
+        connection = client.connection
+        connection.close(f"slow reader: {why}")
+        self._queued.pop(connection.connection_id, None)
+        self._report(f"client {connection.connection_id} was cut off: {why}")
+
+    def is_connected(self, connection_id: int) -> bool:
+        """Whether ``send`` can reach the client."""
+        client = self._clients.get(connection_id)
+        return client is not None and client.is_known and not client.connection.is_closed
+
+    def pause(self, connection_id: int) -> None:
+        """Take nothing from the client until ``resume``: its own window fills, and nobody else's."""
+        client = self._clients.get(connection_id)
+        if client is not None:
+            client.connection.pause()
+
+    def resume(self, connection_id: int) -> None:
+        """Undo ``pause``."""
+        client = self._clients.get(connection_id)
+        if client is not None:
+            connection = client.connection
+            connection.resume()
+            if connection.has_frames and not connection.is_readable:
+                connection.is_readable = True
+                self._ready.append(connection)
+
+    def close(self, connection_id: int, why: str = "closed by the member") -> None:
+        """Close one connection once what is queued for it was tried; told by ``on_disconnect``."""
+        client = self._clients.get(connection_id)
+        if client is not None and not client.connection.is_closed:
+            client.connection.flush()
+            client.connection.close(why)
+
+    def shutdown(self) -> None:
+        """Stop listening and close every connection; the handler hears nothing of it."""
+        for listener in self._listeners:
+            listener.close()
+        for client in self._clients.values():
+            client.connection.close()
+        self._clients.clear()
+        self._queued.clear()
+        self._ready.clear()
+
+    def _report(self, what: str) -> None:
+        if self._on_error is not None:
+            self._on_error(RemoteProtocolError(what))

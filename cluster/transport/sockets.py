@@ -1,0 +1,430 @@
+"""One non-blocking stream connection that carries whole frames, over TCP or a Unix socket.
+
+Receiving: one ``recv_into`` fills a buffer that all connections of an owner share; a kernel tells where
+the whole frames end; the owner looks at them and gives back what it took. Only what is left over, half
+a frame or frames that could not be taken, is copied aside until the next turn. A frame that the shared
+buffer cannot hold gets a buffer of its own for as long as it takes to arrive.
+
+    owner: wait -> connection.receive() -> buffer[start:end] -> connection.release(consumed_end)
+
+Sending: ``offer`` hands the pieces to the kernel in one call and copies only what the socket did not
+take into a bounded queue; with a queue standing it refuses whole batches by Aeron's names. ``write`` is
+for callers whose bytes stay where they are until sent: it never queues.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+
+import numpy as np
+
+from cluster.errors import RemoteProtocolError
+from cluster.log.runs import MALFORMED, whole_frames
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.poller import READABLE, WRITABLE, Poller
+
+Buffer = bytes | bytearray | memoryview | np.ndarray
+
+RECEIVE_BUFFER_LENGTH = 1024 * 1024
+SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
+SOCKET_BUFFER_BYTES = 1024 * 1024  # of Unix sockets: TCP sizes its own
+FRAME_LENGTH_MAX = 16 * 1024 * 1024 + 32  # Aeron's longest message in one frame
+BUFFERS_PER_SEND_MAX = 512  # below the kernel's IOV_MAX of 1,024
+
+_ERROR_OR_HANG_UP = 0x008 | 0x010  # EPOLLERR, EPOLLHUP
+
+# A dial that ends with one of these met nobody; any other end says nothing about the peer's process.
+REFUSALS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EAGAIN})
+
+
+class Offer(IntEnum):
+    """Why an offer was not taken, with Aeron's values (Publication.java); a position is above 0."""
+
+    NOT_CONNECTED = -1
+    BACK_PRESSURED = -2
+    ADMIN_ACTION = -3
+    CLOSED = -4
+    MAX_POSITION_EXCEEDED = -5
+
+
+class ReceiveBuffer:
+    """The bytes of the connection that is being read; its content lasts until the next ``receive``."""
+
+    __slots__ = ("array", "view")
+
+    def __init__(self, length: int = RECEIVE_BUFFER_LENGTH) -> None:
+        self.array = np.zeros(length, np.uint8)
+        self.view: memoryview = self.array.data
+
+
+class Connection:
+    """One connected (or connecting) stream socket.
+
+    ``buffer[start:end]`` are the whole frames that the last ``receive`` found, 32-byte aligned in the
+    buffer. ``why_closed`` is one line once the connection is closed.
+    """
+
+    __slots__ = (
+        "_buffers",
+        "_carry",
+        "_events",
+        "_frame_length_max",
+        "_is_connecting",
+        "_is_log_allowed",
+        "_is_paused",
+        "_limit",
+        "_on_readable",
+        "_poller",
+        "_queue",
+        "_queue_bytes_max",
+        "_receive_buffer",
+        "_sock",
+        "buffer",
+        "connection_id",
+        "end",
+        "error_number",
+        "is_closed",
+        "is_readable",
+        "position",
+        "queued_bytes",
+        "start",
+        "why_closed",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        poller: Poller,
+        receive_buffer: ReceiveBuffer,
+        *,
+        connection_id: int = 0,
+        on_readable: Callable[[Connection], None] | None = None,
+        is_connecting: bool = False,
+        is_log_allowed: bool = True,
+        frame_length_max: int = FRAME_LENGTH_MAX,
+        queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
+    ) -> None:
+        sock.setblocking(False)
+        if sock.family == socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+        else:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._poller = poller
+        self._receive_buffer = receive_buffer
+        self._on_readable = on_readable
+        self._is_connecting = is_connecting
+        self._is_log_allowed = is_log_allowed
+        self._frame_length_max = frame_length_max
+        self._queue: deque[memoryview] = deque()
+        self._queue_bytes_max = queue_bytes_max
+        self._is_paused = False
+        self._events = WRITABLE if is_connecting else READABLE
+        self._carry: np.ndarray | None = None  # what the last release left over, or a buffer of our own
+        self._limit = 0  # end of what is received in buffer; in _carry between turns
+        self.buffer: np.ndarray = receive_buffer.array
+        self.start = 0
+        self.end = 0
+        self.connection_id = connection_id
+        self.is_readable = False
+        self.is_closed = False
+        self.why_closed = ""
+        self.error_number = 0
+        self.position = 0  # bytes accepted by offer and write since the connection was made
+        self.queued_bytes = 0
+        poller.register(sock.fileno(), self, self._events)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the socket is open and its connect is done."""
+        return not self.is_closed and not self._is_connecting
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether whole frames wait that the owner did not take at its last turn."""
+        return self.end > self.start
+
+    # -- told by the poller --
+
+    def on_ready(self, events: int) -> None:
+        if self._is_connecting:
+            self._finish_connect()
+            return
+        if events & WRITABLE:
+            if self._queue:
+                self.flush()
+            else:
+                self._watch()  # once was enough for want_writable
+        if events & (READABLE | _ERROR_OR_HANG_UP) and not self.is_readable:
+            self.is_readable = True
+            if self._on_readable is not None:
+                self._on_readable(self)
+
+    def _finish_connect(self) -> None:
+        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._fail(OSError(error, errno.errorcode.get(error, str(error))))
+            return
+        self._is_connecting = False
+        self._watch()
+
+    # -- receiving --
+
+    def receive(self) -> bool:
+        """Take what the socket holds, in one call; True when whole frames are in ``buffer[start:end]``.
+
+        Frames that were not released come again first, without touching the socket. End-of-file and
+        resets close the connection. ``RemoteProtocolError``: the peer sent what is no frame; the
+        connection is closed, the frames before the fault are lost with it.
+        """
+        if self.end > self.start:
+            return True
+        if self.is_closed:
+            return False
+        self.is_readable = False
+        carry = self._carry
+        kept = self._limit
+        if carry is None:
+            buffer, view = self._receive_buffer.array, self._receive_buffer.view
+        elif len(carry) > kept:  # a large frame's own buffer
+            buffer, view = carry, carry.data
+        else:
+            buffer, view = self._receive_buffer.array, self._receive_buffer.view
+            buffer[:kept] = carry
+        try:
+            received = self._sock.recv_into(view[kept:] if kept else view)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            self._fail(error)
+            return False
+        if received == 0:
+            self.close("the peer closed the connection")
+            return False
+        limit = kept + received
+        end, follows = whole_frames(buffer, 0, limit, self._frame_length_max, self._is_log_allowed)
+        if follows == MALFORMED:
+            header = bytes(buffer[end : end + 32]).hex()
+            self.close(f"not a frame of at most {self._frame_length_max} bytes: {header}")
+            raise RemoteProtocolError(f"connection {self.connection_id}: {self.why_closed}")
+        self.buffer, self.start, self.end, self._limit = buffer, 0, end, limit
+        if end == 0:
+            self._keep(0, follows)
+            return False
+        return True
+
+    def release(self, consumed_end: int) -> None:
+        """Give back ``buffer[start:consumed_end]``; what follows is kept and comes again."""
+        assert self.start <= consumed_end <= self.end
+        if consumed_end == self._limit:
+            self._carry = None
+            self._limit = self.start = self.end = 0
+            return
+        follows = 0
+        if consumed_end == self.end:
+            _, follows = whole_frames(
+                self.buffer, consumed_end, self._limit, self._frame_length_max, self._is_log_allowed
+            )
+        self._keep(consumed_end, follows)
+
+    def _keep(self, offset: int, follows: int) -> None:
+        """Copy ``buffer[offset:limit]`` aside, with room for the frame of ``follows`` bytes there."""
+        left = self._limit - offset
+        frames = self.end - offset
+        is_own = self.buffer is not self._receive_buffer.array
+        if follows > len(self._receive_buffer.array) // 2:
+            # Too large to be copied back and forth at every turn.
+            if not (is_own and offset == 0):
+                own = np.zeros(max(follows, left + 1), np.uint8)
+                own[:left] = self.buffer[offset : self._limit]
+                self._carry = own
+        elif not (is_own and offset == 0 and len(self.buffer) == left):
+            self._carry = self.buffer[offset : self._limit].copy()
+        self._limit = left
+        self.start, self.end = 0, frames
+        if frames:
+            assert self._carry is not None
+            self.buffer = self._carry
+
+    def pause(self) -> None:
+        """Receive nothing until ``resume``: the peer's window fills, as under an Aeron image unpolled."""
+        if not self._is_paused and not self.is_closed:
+            self._is_paused = True
+            self._watch()
+
+    def resume(self) -> None:
+        """Undo ``pause``."""
+        if self._is_paused and not self.is_closed:
+            self._is_paused = False
+            self._watch()
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    # -- sending --
+
+    def offer(self, *buffers: Buffer) -> int:
+        """Send ``buffers`` in one go, all or nothing: a position > 0, or a code of ``Offer``.
+
+        Each buffer is a contiguous run of bytes; together they are whole frames. What the socket does
+        not take at once is copied, so the buffers are the caller's again on return.
+        """
+        if self.is_closed:
+            return Offer.CLOSED
+        if self._is_connecting:
+            return Offer.NOT_CONNECTED
+        total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        if self._queue:
+            if self.queued_bytes + total > self._queue_bytes_max:
+                return Offer.BACK_PRESSURED
+            for buffer in buffers:
+                self._enqueue(buffer, 0)
+            self.position += total
+            return self.position
+        assert len(buffers) <= BUFFERS_PER_SEND_MAX
+        try:
+            if len(buffers) == 1:
+                taken = self._sock.send(buffers[0])  # type: ignore[arg-type]
+            else:
+                taken = self._sock.sendmsg(buffers)  # type: ignore[arg-type]
+        except (BlockingIOError, InterruptedError):
+            taken = 0
+        except OSError as error:
+            self._fail(error)
+            return Offer.CLOSED
+        if taken < total:
+            for buffer in buffers:
+                length = len(buffer)
+                if taken < length:
+                    self._enqueue(buffer, taken)
+                    taken = 0
+                else:
+                    taken -= length
+            self._watch()
+        self.position += total
+        return self.position
+
+    def write(self, buffer: Buffer) -> int:
+        """Send what the socket takes of ``buffer`` and return how many bytes that was, or a code.
+
+        0 when it takes none. Nothing is queued: the caller sends the rest later, before anything else.
+        """
+        if self.is_closed:
+            return Offer.CLOSED
+        if self._is_connecting:
+            return Offer.NOT_CONNECTED
+        if self._queue:
+            return 0
+        try:
+            taken = self._sock.send(buffer)  # type: ignore[arg-type]
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self._fail(error)
+            return Offer.CLOSED
+        self.position += taken
+        return taken
+
+    def want_writable(self) -> None:
+        """Wake ``Poller.wait`` once when the socket takes bytes again, for callers of ``write``."""
+        if not self.is_closed and not self._is_connecting:
+            self._set_events(self._events | WRITABLE)
+
+    def flush(self) -> None:
+        """Send what is queued as far as the socket takes it."""
+        queue = self._queue
+        while queue and not self.is_closed:
+            buffers = [queue[i] for i in range(min(len(queue), BUFFERS_PER_SEND_MAX))]
+            try:
+                taken = self._sock.sendmsg(buffers)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._fail(error)
+                return
+            self.queued_bytes -= taken
+            while taken:
+                head = queue[0]
+                if taken < len(head):
+                    queue[0] = head[taken:]
+                    break
+                taken -= len(head)
+                queue.popleft()
+        self._watch()
+
+    def _enqueue(self, buffer: Buffer, offset: int) -> None:
+        copy = memoryview(bytes(memoryview(buffer)[offset:]))  # type: ignore[arg-type]
+        self._queue.append(copy)
+        self.queued_bytes += len(copy)
+
+    # -- ending --
+
+    def _watch(self) -> None:
+        events = 0 if self._is_paused else READABLE
+        self._set_events(events | WRITABLE if self._queue else events)
+
+    def _set_events(self, events: int) -> None:
+        if events != self._events and not self.is_closed:
+            self._events = events
+            self._poller.modify(self._sock.fileno(), events)
+
+    def _fail(self, error: OSError) -> None:
+        self.error_number = error.errno or 0
+        self.close(error.strerror or str(error))
+
+    def close(self, why: str = "closed by this side") -> None:
+        """Close at once; what is queued is lost. Safe to call twice."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.why_closed = why
+        self._poller.unregister(self._sock.fileno())
+        self._sock.close()
+        self._queue.clear()
+        self.queued_bytes = 0
+        # The owner has yet to see that this connection ended.
+        if self._on_readable is not None and not self.is_readable:
+            self.is_readable = True
+            self._on_readable(self)
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether nobody listens at the address: the one sign that the peer's process is not there."""
+        return self.error_number in REFUSALS
+
+
+def dial(
+    endpoint: Endpoint,
+    poller: Poller,
+    receive_buffer: ReceiveBuffer,
+    *,
+    address: tuple[str, int] | str | None = None,
+    **options: object,
+) -> Connection:
+    """Start to connect to ``endpoint`` and return at once; failures show as a closed connection.
+
+    ``options`` are ``Connection``'s. Host names are resolved in line: give addresses where that matters.
+    """
+    assert endpoint.medium is not Medium.GRPC
+    sock = socket.socket(
+        endpoint.family if address is None or not isinstance(address, str) else socket.AF_UNIX,
+        socket.SOCK_STREAM | socket.SOCK_CLOEXEC,
+    )
+    sock.setblocking(False)
+    try:
+        error = sock.connect_ex(endpoint.address if address is None else address)
+    except OSError as failure:  # a host name that does not resolve
+        error = failure.errno or errno.EHOSTUNREACH
+    is_connecting = error in _IN_PROGRESS
+    if sock.family == socket.AF_UNIX and error == errno.EAGAIN:
+        is_connecting = False  # its backlog is full: a Unix socket does not connect later by itself
+    connection = Connection(sock, poller, receive_buffer, is_connecting=is_connecting, **options)  # type: ignore[arg-type]
+    if error and not is_connecting:
+        connection._fail(OSError(error, errno.errorcode.get(error, str(error))))
+    return connection
