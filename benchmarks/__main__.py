@@ -1,0 +1,62 @@
+"""Take the figures named on the command line, or all of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.options import Options
+
+BENCHMARKS = {
+    "kernels": "the kernels on runs of frames, and frames to Arrow",
+    "members": "a member's start, its idle cost and its memory",
+    "cluster": "three members: committed and echoed messages per second, round trips",
+    "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
+    "delta": "python -m jobs.log_to_delta on a log of two million entries",
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure, and write benchmarks/results/.",
+        epilog="benchmarks: " + "; ".join(f"{name}: {text}" for name, text in BENCHMARKS.items()),
+    )
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which to take; all by default")
+    parser.add_argument("--peers", type=Path, help="folder with the peers' harnesses (aeron/run, kafka/run)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measured run (default: 8)")
+    parser.add_argument("--rounds", type=int, default=3, help="alternating runs of both sides (default: 3)")
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    arguments = parser.parse_args()
+    options = Options(peers=arguments.peers, seconds=arguments.seconds, rounds=arguments.rounds)
+
+    for name in arguments.names or BENCHMARKS:
+        figures = [_machine()]
+        for figure in importlib.import_module(f"benchmarks.{name}").run(options):
+            print(json.dumps(figure), flush=True)
+            figures.append(figure)
+        if not arguments.no_write:
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / f"{name}.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures))
+    return 0
+
+
+def _machine() -> dict[str, object]:
+    return {
+        "taken": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "python": platform.python_version(),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
