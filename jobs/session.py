@@ -1,8 +1,8 @@
 """The Spark session that the jobs, the demo and the tests share.
 
-``spark-submit`` brings its own session settings and jars; a plain ``python -m jobs.NAME`` gets them here, from
-the same files of ``conf/``. Delta's jars come by coordinate through Spark's own resolver the first time, and
-straight from its cache afterwards, which spares each start a second and a page of output.
+``spark-submit`` brings its own session settings and jars; a plain ``python -m jobs.NAME`` gets them here,
+from the same files of ``conf/``. Delta's jars come by coordinate through Spark's own resolver the first time,
+and straight from its cache afterwards, which spares each start a second and a page of output.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def resolved_jars() -> list[Path]:
     import pyspark
 
     ivy_version = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"), Path("ivy-2.5.2.jar"))
-    homes = [Path.home() / f".ivy{ivy_version.stem.removeprefix('ivy-')}", *sorted(Path.home().glob(".ivy2*"))]
+    homes = [
+        Path.home() / f".ivy{ivy_version.stem.removeprefix('ivy-')}",
+        *sorted(Path.home().glob(".ivy2*")),
+    ]
     for home in homes:
         jars = [home / "jars" / name for name in DELTA_JARS]
         if all(jar.is_file() for jar in jars):

