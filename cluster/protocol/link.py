@@ -79,6 +79,34 @@ class CommitAck(Message, template_id=3, schema=LINK_SCHEMA):
     committed_position: i64
 
 
+class SessionResume(Message, template_id=4, schema=LINK_SCHEMA):
+    """From a client whose connection broke or whose leader changed: it wants its open session back.
+
+    The leader answers SessionResumed and links the session to this connection, anyone else a SessionEvent
+    with REDIRECT; a session that is not open (any more), or of another principal, is told CLOSED. The
+    credentials are those of the connect request.
+    """
+
+    correlation_id: i64
+    cluster_session_id: i64
+    leadership_term_id: i64  # the last that the client heard of
+    encoded_credentials: Blob = b""
+
+
+class SessionResumed(Message, template_id=5, schema=LINK_SCHEMA):
+    """The session goes on here: ``appended_messages`` of it are in this leader's log since it opened.
+
+    The client sends from the next one on; what it had sent beyond that is in no log.
+    """
+
+    correlation_id: i64
+    cluster_session_id: i64
+    leadership_term_id: i64
+    appended_messages: i64
+    leader_member_id: i32
+    ingress_endpoints: Ascii = ""
+
+
 class LogRequest(Message, template_id=10, schema=LINK_SCHEMA):
     """Send the log's frames from ``from_position``, up to ``to_position`` (-1: follow the commits)."""
 

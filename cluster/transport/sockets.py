@@ -288,11 +288,9 @@ class Connection:
             self.position += total
             return self.position
         assert len(buffers) <= BUFFERS_PER_SEND_MAX
+        sock = self._sock
         try:
-            if len(buffers) == 1:
-                taken = self._sock.send(buffers[0])  # type: ignore[arg-type]
-            else:
-                taken = self._sock.sendmsg(buffers)  # type: ignore[arg-type]
+            taken = sock.send(buffers[0]) if len(buffers) == 1 else sock.sendmsg(buffers)  # type: ignore
         except (BlockingIOError, InterruptedError):
             taken = 0
         except OSError as error:
