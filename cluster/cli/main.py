@@ -1,0 +1,127 @@
+"""The ``cluster`` command itself: finds the module of a command, and turns every error into one line.
+
+Exit status: 0 done, 1 what was asked for failed or is false, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from cluster.errors import ClusterError
+
+UsageError = typer.BadParameter.__mro__[1]
+ClickException = typer.BadParameter.__mro__[2]
+
+# What `cluster --help` lists, so that it need not import the modules.
+COMMANDS = {
+    "up": "Run a whole cluster on this machine, one process per member.",
+    "node": "Run one member from a configuration file.",
+    "send": "Send lines or records as one session; print what is answered.",
+    "bench": "Measure throughput and round-trip latency of a running cluster.",
+    "top": "Watch roles, positions, lag, sessions and counters of the members.",
+    "log": "Dump, follow or export the committed log.",
+    "tool": "Describe a member's cluster directory, as Aeron's ClusterTool does.",
+    "archive": "Describe, dump or verify a member's archive, as ArchiveTool does.",
+}
+
+EPILOG = """Example:
+
+  cluster up &
+
+  echo hello | cluster send --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
+"""
+
+
+class LazyCommands(TyperGroup):
+    """A group whose commands are imported by name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(importlib.import_module(f"cluster.cli.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # names to suggest from
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        formatter.write("\n" + EPILOG)
+
+
+app = typer.Typer(
+    cls=LazyCommands, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
+)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"cluster {version('pyspark-cluster')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _cluster(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    """An Aeron-Cluster-compatible replicated log in Python, which Spark can read and write.
+
+    Every command has --help with an example, and --json where it prints state.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (``sys.argv`` by default) and return its exit status."""
+    try:
+        status = typer.main.get_command(app).main(
+            args=None if arguments is None else list(arguments), prog_name="cluster", standalone_mode=False
+        )
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except ClusterError as error:
+        return _fail(str(error), error.exit_status)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read us has enough. What is still buffered would raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ClickException as error:
+        return _report_usage(error)
+
+
+def _report_usage(error: Any) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(error.format_message().rstrip() + "\n")
+        return 2
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "cluster"
+    hint = f" (see {command} --help)" if isinstance(error, UsageError) else ""
+    return _fail(f"{command}: {message}{hint}", error.exit_code)
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(" ".join(message.split("\n")).rstrip() + "\n")
+    return status
+
