@@ -11,7 +11,6 @@ The folder does no I/O, knows no session protocol beyond the bytes it moves, and
 peer or a disk could have produced: kernels return a status and how far they came. Whatever the bytes, a
 kernel stays within its arrays and ends.
 
-Kernels are compiled for one signature when their module is imported and kept in numba's cache, so arrays may
-be read-only where only read. The cache sees changes of the kernel's own file only: after an edit of a module
-that kernels of others call (``memory.py``, ``frames.py``), run ``python -m cluster.log.warm``.
+Kernels are compiled once, for one signature, and cached (``kernel.py``); arrays may be read-only where they
+are only read. ``warm.py`` compiles them all.
 """

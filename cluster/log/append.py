@@ -28,6 +28,7 @@ from cluster.log.frames import (
     put_padding,
     wrap_i32,
 )
+from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, copy_bytes, put_i64
 
 BACK_PRESSURED = -2  # as Aeron's publications say it: not now, offer again when the output is empty
@@ -69,7 +70,7 @@ def put_message(out, out_offset, position, params, source, offset, length):  # t
         flags &= ~FLAG_BEGIN
 
 
-@njit(I64(BYTES_OUT, I64, I64, WORDS, BYTES), cache=True)
+@kernel(I64(BYTES_OUT, I64, I64, WORDS, BYTES))
 def _append_message(out, out_offset, position, params, message):  # type: ignore[no-untyped-def]
     required = framed_length(message.size, params[MTU])
     padding = padding_before(position, required, params[TERM_LENGTH])
@@ -94,7 +95,7 @@ def append_message(out: np.ndarray, out_offset: int, position: int, params: LogP
     return _append_message(out, out_offset, position, params.words, np.frombuffer(message, np.uint8))
 
 
-@njit(I64(I64, I64, WORDS), cache=True)
+@kernel(I64(I64, I64, WORDS))
 def _message_end_position(position, length, params):  # type: ignore[no-untyped-def]
     required = framed_length(length, params[MTU])
     return position + padding_before(position, required, params[TERM_LENGTH]) + required

@@ -9,7 +9,7 @@ connection; else it is dropped, silently, and counted. Whatever is not one of th
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from cluster.log.append import put_message
 from cluster.log.frames import (
@@ -35,6 +35,7 @@ from cluster.log.frames import (
     put_padding,
     put_session_header,
 )
+from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u16
 from cluster.log.session_table import (
     APPENDED,
@@ -63,9 +64,7 @@ UNLINKED = 5  # an open session of this term without a connection (a new leader)
 ROW_REFUSED = 6  # a lane's row number is not the next one: close its session
 
 
-@njit(
-    types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64), cache=True
-)
+@kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64))
 def _append_ingress(  # type: ignore[no-untyped-def]
     out,
     out_offset,

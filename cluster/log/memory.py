@@ -85,7 +85,7 @@ def _zeroer():  # type: ignore[no-untyped-def]
     return intrinsic(zero)
 
 
-if not config.DISABLE_JIT and not config.BOUNDSCHECK:
+if not config.DISABLE_JIT and not config.BOUNDSCHECK:  # type: ignore[attr-defined]
     get_u8, get_u16, get_u32 = _loader(8, False), _loader(16, False), _loader(32, False)
     get_i32, get_i64 = _loader(32, True), _loader(64, True)
     put_u8, put_i32, put_i64 = _storer(8), _storer(32), _storer(64)

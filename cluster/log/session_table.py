@@ -2,7 +2,7 @@
 
 Everything lies in one array of int64, because a kernel takes one array faster than five:
 
-    header (32 words) | service message ids (128) | touched slots | index | slots
+    header (32 words) | service message ids (128) | touched slots | slots with egress | index | slots
 
 The index is a hash table with open addressing: session ids count up from 1, so the low bits of an id place
 it, and a look-up is one probe. At most half of the index is taken, so a probe ends for any id.
@@ -13,13 +13,14 @@ from collections.abc import Iterable
 import numpy as np
 from numba import njit
 
+from cluster.log.kernel import kernel
 from cluster.log.memory import I64, WORDS_OUT
 
 NULL_VALUE = -1
 
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, LAST_ACTIVITY = range(4)
-APPENDED, COMMITTED, COMMITTED_POSITION, LANE, NEXT_ROW, TOUCHED = range(4, 10)
+APPENDED, COMMITTED, COMMITTED_POSITION, LANE, NEXT_ROW, TOUCHED, EGRESS_END = range(4, 11)
 SLOT_WORDS = 16
 
 FREE, OPEN, CLOSING = range(3)  # states
@@ -36,7 +37,8 @@ SESSION_SLOT = np.dtype(
         ("lane", "<i8"),  # 1: the header's timestamp is a row number, taken only when it is next_row
         ("next_row", "<i8"),
         ("touched", "<i8"),  # 1: in the list of slots that follow_log changed
-        ("reserved", "<i8", 6),
+        ("egress_end", "<i8"),  # within frame_egress: how much, then where to; 0 outside
+        ("reserved", "<i8", 5),
     ]
 )
 assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS
@@ -44,7 +46,7 @@ assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS
 # Words of the header.
 SLOT_LIMIT, INDEX_MASK, TOUCHED_COUNT = range(3)
 MESSAGES, KEEP_ALIVES, DROPPED_TERM, DROPPED_SESSION, DROPPED_EGRESS = range(3, 8)
-TOUCHED_AT, INDEX_AT, SLOTS_AT = range(8, 11)
+TOUCHED_AT, EGRESS_SLOTS_AT, INDEX_AT, SLOTS_AT = range(8, 12)
 HEADER_WORDS = 32
 SERVICE_IDS_AT = HEADER_WORDS
 SERVICE_IDS = 128  # bits 56..62 of a service message's id
@@ -65,12 +67,12 @@ def find_slot(table, cluster_session_id):  # type: ignore[no-untyped-def]
         place = (place + 1) & mask
 
 
-@njit(I64(WORDS_OUT, I64), cache=True)
+@kernel(I64(WORDS_OUT, I64))
 def _find(table, cluster_session_id):  # type: ignore[no-untyped-def]
     return find_slot(table, cluster_session_id)
 
 
-@njit(I64(WORDS_OUT, I64, I64), cache=True)
+@kernel(I64(WORDS_OUT, I64, I64))
 def _insert(table, cluster_session_id, slot):  # type: ignore[no-untyped-def]
     mask = table[INDEX_MASK]
     place = cluster_session_id & mask
@@ -80,7 +82,7 @@ def _insert(table, cluster_session_id, slot):  # type: ignore[no-untyped-def]
     return place
 
 
-@njit(I64(WORDS_OUT, I64), cache=True)
+@kernel(I64(WORDS_OUT, I64))
 def _remove(table, cluster_session_id):  # type: ignore[no-untyped-def]
     """Take the id out of the index, moving back those that had to step over it; return its slot."""
     mask = table[INDEX_MASK]
@@ -108,18 +110,20 @@ class SessionTable:
     fields, but open and close sessions by the methods, which keep the index. ``words`` goes to kernels.
     """
 
-    __slots__ = ("_free", "max_sessions", "slots", "words")
+    __slots__ = ("_free", "max_sessions", "ranges", "slots", "words")
 
     def __init__(self, max_sessions: int = 1024) -> None:
         assert max_sessions > 0
         self.max_sessions = max_sessions
         index_length = 1 << (2 * max_sessions - 1).bit_length()
         touched_at = SERVICE_IDS_AT + SERVICE_IDS
-        index_at = touched_at + max_sessions
+        index_at = touched_at + 2 * max_sessions
         slots_at = index_at + index_length
         self.words = np.zeros(slots_at + max_sessions * SLOT_WORDS, np.int64)
         self.words[[SLOT_LIMIT, INDEX_MASK]] = max_sessions, index_length - 1
-        self.words[[TOUCHED_AT, INDEX_AT, SLOTS_AT]] = touched_at, index_at, slots_at
+        self.words[[TOUCHED_AT, EGRESS_SLOTS_AT]] = touched_at, touched_at + max_sessions
+        self.words[[INDEX_AT, SLOTS_AT]] = index_at, slots_at
+        self.ranges = np.zeros(3 * max_sessions, np.int64)  # of frame_egress
         self.slots = self.words[slots_at:].view(SESSION_SLOT)
         self.clear()
 

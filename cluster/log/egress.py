@@ -1,0 +1,329 @@
+"""Many messages in and out of session frames: a service's answers, what a client sends, what it receives.
+
+    header (stream 101 or 102) | SBE header | term id, session id, timestamp | payload
+
+On a link a message is one frame, however long. Each function takes or gives columns over one buffer of
+payloads: a row is (session id, timestamp, offset, length).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit, types
+
+from cluster.errors import LocalProtocolError
+from cluster.log.frames import (
+    DATA_UNFRAGMENTED,
+    DONE,
+    HEADER_LENGTH,
+    MALFORMED,
+    OTHER_MESSAGE,
+    OUT_FULL,
+    SBE_HEADER_LENGTH,
+    SCHEMA_ID,
+    SESSION_HEADER_LENGTH,
+    SESSION_MESSAGE_BLOCK,
+    SESSION_MESSAGE_HEADER,
+    align,
+    put_header,
+    put_session_header,
+)
+from cluster.log.kernel import kernel
+from cluster.log.memory import (
+    BYTES,
+    BYTES_OUT,
+    I64,
+    WORDS,
+    WORDS_OUT,
+    copy_bytes,
+    get_i32,
+    get_i64,
+    get_u16,
+    put_i64,
+)
+from cluster.log.message_columns import EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns
+from cluster.log.session_table import (
+    CONNECTION_ID,
+    DROPPED_EGRESS,
+    EGRESS_END,
+    EGRESS_SLOTS_AT,
+    NULL_VALUE,
+    SessionTable,
+    find_slot,
+)
+
+FRAME_OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
+PAYLOAD_LENGTH_MAX = 0x4000_0000
+INGRESS_STREAM = 101
+EGRESS_STREAM = 102
+
+
+@njit
+def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp, buffer, offset, length):  # type: ignore[no-untyped-def]
+    """Write one unfragmented frame with a session header; return its aligned end."""
+    end = begin + align(FRAME_OVERHEAD + length)
+    for word in range(end - 32, end, 8):  # zeros behind the payload, overwritten in part
+        put_i64(out, word, 0)
+    put_header(out, begin, FRAME_OVERHEAD + length, DATA_UNFRAGMENTED, 0, 0, stream_id, 0)
+    put_session_header(out, begin + HEADER_LENGTH, leadership_term_id, session_id, timestamp)
+    copy_bytes(out, begin + FRAME_OVERHEAD, buffer, offset, length)
+    return end
+
+
+@njit
+def _is_row_wrong(offset, length, size):  # type: ignore[no-untyped-def]
+    return offset < 0 or length < 0 or length > PAYLOAD_LENGTH_MAX or offset > size - length
+
+
+@njit
+def _sort_by_connection(table, begin, end):  # type: ignore[no-untyped-def]
+    """Order the slots ``table[begin:end]`` by their connection (Shell's sort: few, and mostly in order)."""
+    gap = (end - begin) // 2
+    while gap > 0:
+        for i in range(begin + gap, end):
+            slot = table[i]
+            j = i
+            while j - gap >= begin and table[table[j - gap] + CONNECTION_ID] > table[slot + CONNECTION_ID]:
+                table[j] = table[j - gap]
+                j -= gap
+            table[j] = slot
+        gap //= 2
+
+
+@kernel(
+    types.UniTuple(I64, 2)(BYTES_OUT, I64, WORDS, WORDS, WORDS, WORDS, BYTES, I64, I64, WORDS_OUT, WORDS_OUT)
+)
+def _frame_egress(  # type: ignore[no-untyped-def]
+    out, out_offset, session_ids, timestamps, offsets, lengths, buffer, row, leadership_term_id, table, ranges
+):
+    # First how much each session gets, so that each has its place; then the frames, in the rows' order.
+    room = out.size - out_offset
+    slots_begin = slots_end = table[EGRESS_SLOTS_AT]
+    rows_end = row
+    slot = -1
+    for i in range(row, session_ids.size):
+        if _is_row_wrong(offsets[i], lengths[i], buffer.size):
+            for j in range(slots_begin, slots_end):
+                table[table[j] + EGRESS_END] = 0
+            return -1 - i, 0
+        if i == row or session_ids[i] != session_ids[i - 1]:
+            slot = find_slot(table, session_ids[i])
+        if slot >= 0 and table[slot + CONNECTION_ID] != NULL_VALUE:
+            framed = align(FRAME_OVERHEAD + lengths[i])
+            if framed > room:
+                break
+            room -= framed
+            if table[slot + EGRESS_END] == 0:
+                table[slots_end] = slot
+                slots_end += 1
+            table[slot + EGRESS_END] += framed
+        rows_end = i + 1
+    _sort_by_connection(table, slots_begin, slots_end)
+
+    begin = out_offset
+    for j in range(slots_begin, slots_end):  # from lengths to begins
+        length = table[table[j] + EGRESS_END]
+        table[table[j] + EGRESS_END] = begin
+        begin += length
+    for i in range(row, rows_end):
+        if i == row or session_ids[i] != session_ids[i - 1]:
+            slot = find_slot(table, session_ids[i])
+        if slot < 0 or table[slot + CONNECTION_ID] == NULL_VALUE:
+            table[DROPPED_EGRESS] += 1
+            continue
+        table[slot + EGRESS_END] = _put_frame(
+            out,
+            table[slot + EGRESS_END],
+            EGRESS_STREAM,
+            leadership_term_id,
+            session_ids[i],
+            timestamps[i] if timestamps.size > 1 else timestamps[0],
+            buffer,
+            offsets[i],
+            lengths[i],
+        )
+
+    begin = out_offset
+    count = 0
+    for j in range(slots_begin, slots_end):  # sessions of one connection lie side by side: one range
+        slot = table[j]
+        connection_id = table[slot + CONNECTION_ID]
+        if count == 0 or ranges[3 * count - 3] != connection_id:
+            ranges[3 * count] = connection_id
+            ranges[3 * count + 1] = begin
+            count += 1
+        begin = table[slot + EGRESS_END]
+        ranges[3 * count - 1] = begin
+        table[slot + EGRESS_END] = 0
+    return rows_end, count
+
+
+def frame_egress(
+    out: np.ndarray,
+    out_offset: int,
+    session_ids: np.ndarray,
+    timestamps: np.ndarray,
+    offsets: np.ndarray,
+    lengths: np.ndarray,
+    buffer: np.ndarray,
+    row: int,
+    leadership_term_id: int,
+    table: SessionTable,
+) -> tuple[int, list[list[int]]]:
+    """Frame the answers from ``row`` on into ``out[out_offset:]``; return (rows taken, ranges).
+
+    A range ``[connection_id, begin, end]`` of ``out`` is all that one connection gets; ranges ascend by
+    connection, rows of one session keep their order. Columns are int64; ``timestamps`` may have one value for
+    all. Rows of sessions that are closed or not connected are dropped and counted (Aeron: the egress of such
+    a session is mocked). Fewer rows than there are were taken when ``out`` is full: send, and call again.
+    Raises LocalProtocolError for a row whose payload lies outside ``buffer``; nothing is framed then.
+    """
+    assert 0 <= out_offset <= out.size
+    assert 0 <= row <= session_ids.size == offsets.size == lengths.size
+    assert timestamps.size in (1, session_ids.size)
+    rows_end, count = _frame_egress(
+        out,
+        out_offset,
+        session_ids,
+        timestamps,
+        offsets,
+        lengths,
+        buffer,
+        row,
+        leadership_term_id,
+        table.words,
+        table.ranges,
+    )
+    if rows_end < 0:
+        _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer)
+    return rows_end, table.ranges[: 3 * count].reshape(count, 3).tolist()
+
+
+def _raise_wrong_row(row: int, offsets: np.ndarray, lengths: np.ndarray, buffer: np.ndarray) -> None:
+    raise LocalProtocolError(
+        f"row {row}: a payload of {lengths[row]} bytes at offset {offsets[row]} does not lie in the buffer "
+        f"of {buffer.size} bytes"
+    )
+
+
+@kernel(types.UniTuple(I64, 2)(BYTES_OUT, I64, WORDS, WORDS, BYTES, I64, I64, I64, I64))
+def _frame_ingress(  # type: ignore[no-untyped-def]
+    out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id, lane_row
+):
+    while row < offsets.size:
+        if _is_row_wrong(offsets[row], lengths[row], buffer.size):
+            return -1 - row, out_offset
+        if align(FRAME_OVERHEAD + lengths[row]) > out.size - out_offset:
+            break
+        timestamp = 0 if lane_row < 0 else lane_row + row
+        out_offset = _put_frame(
+            out,
+            out_offset,
+            INGRESS_STREAM,
+            leadership_term_id,
+            cluster_session_id,
+            timestamp,
+            buffer,
+            offsets[row],
+            lengths[row],
+        )
+        row += 1
+    return row, out_offset
+
+
+def frame_ingress(
+    out: np.ndarray,
+    out_offset: int,
+    offsets: np.ndarray,
+    lengths: np.ndarray,
+    buffer: np.ndarray,
+    row: int,
+    leadership_term_id: int,
+    cluster_session_id: int,
+    lane_row: int = NULL_VALUE,
+) -> tuple[int, int]:
+    """Frame a client's messages from ``row`` on into ``out[out_offset:]``; return (rows taken, end in out).
+
+    The header's timestamp is 0, as Aeron's clients leave it, or with ``lane_row`` >= 0 the row's number in
+    its lane, that of row 0 being ``lane_row``. Fewer rows were taken when ``out`` is full.
+    Raises LocalProtocolError for a row whose payload lies outside ``buffer``.
+    """
+    assert 0 <= out_offset <= out.size
+    assert 0 <= row <= offsets.size == lengths.size
+    rows_end, end = _frame_ingress(
+        out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id, lane_row
+    )
+    if rows_end < 0:
+        _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer)
+    return rows_end, end
+
+
+def join_payloads(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(offsets, lengths, buffer) of payloads that are separate objects, for frame_ingress."""
+    lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
+    offsets = np.cumsum(lengths) - lengths
+    return offsets, lengths, np.frombuffer(b"".join(payloads), np.uint8)
+
+
+class EgressMessages(MessageColumns):
+    """A reusable batch of what a client received; ``buffer`` is the array that it was received into."""
+
+    __slots__ = ()
+
+    def __init__(self, rows: int = 4096) -> None:
+        super().__init__(rows)
+
+    @property
+    def leadership_term_ids(self) -> np.ndarray:
+        """Term of the leader that sent each."""
+        return self._column(EXTRA)
+
+
+@kernel(types.UniTuple(I64, 3)(BYTES, I64, I64, WORDS_OUT, I64))
+def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untyped-def]
+    row = 0
+    while end - offset >= HEADER_LENGTH:
+        frame_length = get_i32(buffer, offset)
+        if frame_length < HEADER_LENGTH:
+            return MALFORMED, offset, row
+        if align(frame_length) > end - offset:
+            break
+        if (
+            get_i32(buffer, offset + 4) != DATA_UNFRAGMENTED
+            or get_i32(buffer, offset + 16) != EGRESS_STREAM
+            or frame_length < HEADER_LENGTH + SBE_HEADER_LENGTH
+        ):
+            return OTHER_MESSAGE, offset, row
+        message = offset + HEADER_LENGTH
+        if (
+            get_u16(buffer, message + 2) != SESSION_MESSAGE_HEADER
+            or get_u16(buffer, message + 4) != SCHEMA_ID
+        ):
+            return OTHER_MESSAGE, offset, row
+        block_length = get_u16(buffer, message)
+        payload = message + SBE_HEADER_LENGTH + block_length
+        if block_length < SESSION_MESSAGE_BLOCK or payload > offset + frame_length:
+            return MALFORMED, offset, row
+        if row == rows:
+            return OUT_FULL, offset, row
+        columns[EXTRA * rows + row] = get_i64(buffer, message + 8)
+        columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
+        columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
+        columns[OFFSETS * rows + row] = payload
+        columns[LENGTHS * rows + row] = offset + frame_length - payload
+        row += 1
+        offset += align(frame_length)
+    return DONE, offset, row
+
+
+def parse_egress(buffer: np.ndarray, start: int, end: int, messages: EgressMessages) -> tuple[int, int]:
+    """Fill ``messages`` from the egress frames of ``buffer[start:end]``; return (status, consumed).
+
+    DONE: what is left is less than a frame. OUT_FULL: handle the rows, go on from ``consumed``.
+    OTHER_MESSAGE: what is there is no session message (another template, or one of our own streams).
+    MALFORMED: drop the connection.
+    """
+    assert 0 <= start <= end <= buffer.size
+    status, consumed, messages.count = _parse_egress(buffer, start, end, messages.words, messages.rows)
+    messages.buffer = buffer
+    return status, consumed

@@ -1,0 +1,45 @@
+"""How a kernel is compiled: for one signature, at import of its module, into a cache that cannot be stale.
+
+numba keeps compiled code beside the source and compiles again when the source *file of the kernel* changed.
+But a kernel has constants and functions of other modules compiled into it: after an update that moves a field
+in ``frames.py``, cached kernels elsewhere would go on with the old place and write wrong logs. So the modules
+that kernels share are part of the stamp that the cache is checked by.
+"""
+
+import pkgutil
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from numba import config, njit
+
+# Every module of this folder that a kernel of another module takes constants or functions from.
+SHARED_MODULES = ("kernel", "memory", "frames", "append", "session_table", "message_columns")
+
+
+def _fingerprint() -> int:
+    fingerprint = 0
+    for module in SHARED_MODULES:
+        fingerprint = zlib.crc32(pkgutil.get_data("cluster.log", f"{module}.py") or b"", fingerprint)
+    return fingerprint
+
+
+_FINGERPRINT = _fingerprint()
+
+
+def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile the function for exactly this signature, cached; other arguments are a TypeError when called.
+
+    With NUMBA_DISABLE_JIT=1 the function itself, as plain Python.
+    """
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher = njit(cache=True)(function)
+        if not config.DISABLE_JIT:  # type: ignore[attr-defined]
+            cache_file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
+            cache_file._source_stamp = (cache_file._source_stamp, _FINGERPRINT)
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        return dispatcher
+
+    return compiled

@@ -1,0 +1,222 @@
+"""Where frames and messages end, and whether they are what they should be.
+
+Frames can only be walked forwards, from where one is known to begin: the start of a term, of a segment, or
+any position that a log, a commit or a snapshot has named. A walk reads only the length of each frame.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit, types
+
+from cluster.log.frames import (
+    FRAGMENTED,
+    FRAME_ALIGNMENT,
+    HEADER_LENGTH,
+    INITIAL_TERM_ID,
+    MTU,
+    POSITION_BITS,
+    SESSION_ID,
+    SKIP,
+    STREAM_ID,
+    TERM_LENGTH,
+    TYPE_DATA,
+    TYPE_PAD,
+    WHOLE,
+    LogParams,
+    align,
+    next_message,
+    wrap_i32,
+)
+from cluster.log.kernel import kernel
+from cluster.log.memory import BYTES, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u8, get_u16
+
+
+@njit
+def _walk(buffer, offset, limit, target):  # type: ignore[no-untyped-def]
+    """The first frame boundary at or after ``target``, or where the walk has to end before it."""
+    while offset < target and limit - offset >= HEADER_LENGTH:
+        frame_length = get_i32(buffer, offset)
+        if frame_length < HEADER_LENGTH or align(frame_length) > limit - offset:
+            break
+        offset += align(frame_length)
+    return offset
+
+
+@kernel(I64(BYTES, I64, I64, I64))
+def _first_frame(buffer, offset, limit, target):  # type: ignore[no-untyped-def]
+    return _walk(buffer, offset, limit, target)
+
+
+def scan(buffer: np.ndarray, offset: int, limit: int) -> int:
+    """End of the last whole frame in ``buffer[offset:limit]``, or ``offset`` if none.
+
+    A length below 32 ends the walk: nothing was written there.
+    """
+    assert offset % FRAME_ALIGNMENT == 0
+    assert 0 <= offset <= limit <= buffer.size
+    return _first_frame(buffer, offset, limit, limit)
+
+
+def first_frame_at_or_after(buffer: np.ndarray, offset: int, limit: int, target: int) -> int:
+    """Offset of the first frame boundary at or after ``target``, walking from the boundary ``offset``.
+
+    Less than ``target`` when the walk ended before: a frame that is not whole below ``limit``, or no frame.
+    """
+    assert offset % FRAME_ALIGNMENT == 0
+    assert 0 <= offset <= limit <= buffer.size
+    return _first_frame(buffer, offset, limit, target)
+
+
+@kernel(I64(BYTES, I64, I64))
+def _last_message_end(buffer, offset, limit):  # type: ignore[no-untyped-def]
+    while True:
+        kind, end = next_message(buffer, offset, limit)
+        if kind != WHOLE and kind != FRAGMENTED and kind != SKIP:
+            return offset
+        offset = end
+
+
+def last_message_end(buffer: np.ndarray, offset: int, limit: int) -> int:
+    """End of the last whole message (or padding) in ``buffer[offset:limit]``: no message is cut there."""
+    assert offset % FRAME_ALIGNMENT == 0
+    assert 0 <= offset <= limit <= buffer.size
+    return _last_message_end(buffer, offset, limit)
+
+
+@kernel(I64(BYTES, I64, I64, WORDS, WORDS_OUT))
+def _split(buffer, offset, limit, cuts, out):  # type: ignore[no-untyped-def]
+    for i in range(cuts.size):
+        while offset < cuts[i]:
+            kind, end = next_message(buffer, offset, limit)
+            if kind != WHOLE and kind != FRAGMENTED and kind != SKIP:
+                break
+            offset = end
+        out[i] = offset
+    return offset
+
+
+def split(buffer: np.ndarray, start: int, limit: int, cuts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """For each of the ascending offsets ``cuts``, the first message boundary at or after it.
+
+    ``start`` is a boundary. What lies between two results is a run that no message crosses; a result below
+    its cut says that the run ends there.
+    """
+    assert start % FRAME_ALIGNMENT == 0
+    assert 0 <= start <= limit <= buffer.size
+    wanted = np.ascontiguousarray(cuts, np.int64)
+    assert (np.diff(wanted) >= 0).all()
+    boundaries = np.empty(wanted.size, np.int64)
+    _split(buffer, start, limit, wanted, boundaries)
+    return boundaries
+
+
+# What check_run found wrong with a frame, in the order in which it looks.
+FINE, FRAME_LENGTH, FRAME_TYPE, TERM_OFFSET, TERM_ID, STREAM, SESSION, TERM_END, PADDING = range(9)
+FAULTS = {
+    FRAME_LENGTH: "frame length {frame_length}",
+    FRAME_TYPE: "version, flags and type {flags_and_type:#010x}",
+    TERM_OFFSET: "term offset {term_offset}",
+    TERM_ID: "term id {term_id}",
+    STREAM: "stream id {stream_id}",
+    SESSION: "session id {session_id}",
+    TERM_END: "frame length {frame_length} crosses the end of the term",
+    PADDING: "bytes of the padding are not zero",
+}
+
+
+@njit
+def _is_zero(buffer, offset, end):  # type: ignore[no-untyped-def]
+    while end - offset >= 8:
+        if get_i64(buffer, offset) != 0:
+            return False
+        offset += 8
+    while offset < end:
+        if get_u8(buffer, offset) != 0:
+            return False
+        offset += 1
+    return True
+
+
+@njit
+def _fault(buffer, offset, position, params, is_any_session):  # type: ignore[no-untyped-def]
+    """What is wrong with the frame, known to be whole, that should be the one at ``position``."""
+    frame_length = get_i32(buffer, offset)
+    frame_type = get_u16(buffer, offset + 6)
+    if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA or get_u8(buffer, offset + 5) & 0x3F != 0:
+        return FRAME_TYPE
+    term_offset = position & (params[TERM_LENGTH] - 1)
+    if get_i32(buffer, offset + 8) != term_offset:
+        return TERM_OFFSET
+    if get_i32(buffer, offset + 20) != wrap_i32(
+        (position >> params[POSITION_BITS]) + params[INITIAL_TERM_ID]
+    ):
+        return TERM_ID
+    if get_i32(buffer, offset + 16) != params[STREAM_ID]:
+        return STREAM
+    if not is_any_session and get_i32(buffer, offset + 12) != params[SESSION_ID]:
+        return SESSION
+    if term_offset + align(frame_length) > params[TERM_LENGTH]:
+        return TERM_END
+    if frame_type == TYPE_DATA and frame_length > params[MTU]:
+        return FRAME_LENGTH
+    body = offset + HEADER_LENGTH if frame_type == TYPE_PAD else offset + frame_length
+    return FINE if _is_zero(buffer, body, offset + align(frame_length)) else PADDING
+
+
+@kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, WORDS, types.boolean))
+def _check_run(buffer, offset, end, position, params, is_any_session):  # type: ignore[no-untyped-def]
+    position -= offset  # of buffer[0]
+    while offset < end:
+        if end - offset < HEADER_LENGTH:
+            return offset, FRAME_LENGTH
+        frame_length = get_i32(buffer, offset)
+        if frame_length < HEADER_LENGTH or align(frame_length) > end - offset:
+            return offset, FRAME_LENGTH
+        fault = _fault(buffer, offset, position + offset, params, is_any_session)
+        if fault != FINE:
+            return offset, fault
+        offset += align(frame_length)
+    return offset, FINE
+
+
+def check_run(
+    buffer: np.ndarray,
+    start: int,
+    end: int,
+    position: int,
+    params: LogParams,
+    *,
+    is_any_session: bool = False,
+) -> int:
+    """End of the part of ``buffer[start:end]`` that joins on to a log that ends at ``position``.
+
+    Every frame of it is whole, at its place (term id, term offset), of the log's stream and session, at most
+    an MTU long, with zeros behind its payload; padding is zero throughout. With ``is_any_session`` the
+    session may be any: a recording holds those of all its leaders, or checksums.
+    """
+    assert position % FRAME_ALIGNMENT == 0
+    assert 0 <= start <= end <= buffer.size
+    valid_end, _ = _check_run(buffer, start, end, position, params.words, is_any_session)
+    return valid_end
+
+
+def fault_at(
+    buffer: np.ndarray,
+    start: int,
+    end: int,
+    position: int,
+    params: LogParams,
+    *,
+    is_any_session: bool = False,
+) -> str:
+    """What is wrong where check_run ended, for an error message; "" when nothing is."""
+    offset, fault = _check_run(buffer, start, end, position, params.words, is_any_session)
+    if fault == FINE:
+        return ""
+    header = np.zeros(HEADER_LENGTH, np.uint8)
+    there = buffer[offset : offset + HEADER_LENGTH]
+    header[: there.size] = there
+    words = header.view("<i4").tolist()
+    names = ("frame_length", "flags_and_type", "term_offset", "session_id", "stream_id", "term_id")
+    return FAULTS[fault].format(**dict(zip(names, words)))
