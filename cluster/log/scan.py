@@ -220,3 +220,13 @@ def fault_at(
     words = header.view("<i4").tolist()
     names = ("frame_length", "flags_and_type", "term_offset", "session_id", "stream_id", "term_id")
     return FAULTS[fault].format(**dict(zip(names, words)))
+
+
+def find_fault(
+    buffer: np.ndarray, start: int, end: int, position: int, params: LogParams, *, is_any_session: bool = False
+) -> tuple[int, int]:
+    """As check_run, with the reason why it ended: FINE, or a key of FAULTS, about the frame that begins there."""
+    assert position % FRAME_ALIGNMENT == 0
+    assert 0 <= start <= end <= buffer.size
+    valid_end, fault = _check_run(buffer, start, end, position, params.words, is_any_session)
+    return valid_end, fault
