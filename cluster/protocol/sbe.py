@@ -47,7 +47,7 @@ from typing import (
 
 import numpy as np
 
-from cluster.errors import LocalProtocolError, RemoteProtocolError
+from cluster.errors import LocalProtocolError, LogDamaged, RemoteProtocolError
 
 Buffer: TypeAlias = Any  # bytes, bytearray, memoryview or a uint8 array: numpy's stubs do not tell
 
@@ -56,6 +56,7 @@ NULL_I64: Final = -(2**63)
 NULL_VALUE: Final = -1  # Aeron's own "none" for ids, positions and timestamps
 VAR_DATA_LENGTH_MAX: Final = 2**30
 GROUP_COUNT_MAX: Final = 65_534
+VERSION_LATEST: Final = 65_534  # of a writer that tells none: it knows all that we know
 
 HEADER_DTYPE = np.dtype(
     [("block_length", "<u2"), ("template_id", "<u2"), ("schema_id", "<u2"), ("version", "<u2")]
@@ -207,13 +208,11 @@ def _declared(name: str, annotation: Any, end: int) -> Field | Tail:
     """What one annotation declares; a field without `at` begins at ``end``."""
     notes: list[Any] = []
     optional = False
-    origin: Any
     while True:
-        origin = typing.get_origin(annotation)
-        if origin is Annotated:
-            annotation, *more = typing.get_args(annotation)
-            notes.extend(more)
-        elif origin in (typing.Union, types.UnionType):
+        if hasattr(annotation, "__metadata__"):
+            notes.extend(annotation.__metadata__)
+            annotation = annotation.__origin__
+        elif typing.get_origin(annotation) in (typing.Union, types.UnionType):
             optional = True
             (annotation,) = (a for a in typing.get_args(annotation) if a is not types.NoneType)
         else:
@@ -222,7 +221,7 @@ def _declared(name: str, annotation: Any, end: int) -> Field | Tail:
     version = noted[since].version if since in noted else 0
     if VarData in noted:
         return Tail(name, version, noted[VarData].text, None)
-    if origin is tuple:
+    if getattr(annotation, "__origin__", None) is tuple:
         element = typing.get_args(annotation)[0]
         assert issubclass(element, Composite)
         return Tail(name, version, False, element)
@@ -263,7 +262,7 @@ class _Declaration(type):
         annotations = {
             field: annotation
             for field, annotation in inspect.get_annotations(cls, eval_str=True).items()
-            if typing.get_origin(annotation) is not ClassVar
+            if getattr(annotation, "__origin__", None) is not ClassVar
         }
         if not annotations:
             return
@@ -330,6 +329,11 @@ class Composite(_Tuple, metaclass=_Declaration):
     def layout(cls) -> Layout:
         """Fields, groups and var data as declared, with offsets and since-versions."""
         return cls._layout
+
+    @classmethod
+    def offset_of(cls, name: str) -> int:
+        """Offset of a field in the block, for those who update it in place."""
+        return next(field.offset for field in cls._layout.fields if field.name == name)
 
     def as_dict(self) -> dict[str, Any]:
         """Values by field name, in order."""
@@ -444,6 +448,23 @@ class Composite(_Tuple, metaclass=_Declaration):
                     value, end = cls._read_var_data(part, buffer, end, limit)
                 values.append(value)
         return _new(cls, values), end
+
+    @classmethod
+    def decode_record(
+        cls,
+        buffer: Buffer,
+        offset: int = 0,
+        limit: int | None = None,
+        block_length: int | None = None,
+        version: int = VERSION_LATEST,
+    ) -> Self:
+        """As `decode_body`, for bytes of a file: what does not fit raises LogDamaged with ``offset``."""
+        limit = len(buffer) if limit is None else limit
+        block_length = cls.BLOCK_LENGTH if block_length is None else block_length
+        try:
+            return cls.decode_body(buffer, offset, limit, block_length, version)[0]
+        except RemoteProtocolError as error:
+            raise LogDamaged(None, offset, str(error)) from None
 
     @classmethod
     def _read_older(cls, buffer: Buffer, offset: int, block_length: int, version: int) -> tuple[int, ...]:

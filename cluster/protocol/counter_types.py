@@ -1,0 +1,329 @@
+"""What counters there are: type ids, labels and keys, as Aeron's own tools look for them.
+
+A tool finds a counter by its type id and by its key, not by its label; people read the label.
+Sources: AeronCounters, ClusterCounters, ConsensusModule, ArchiveCounters of Aeron (seed tables 5.6-5.8).
+"""
+
+import struct
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+from cluster.errors import LogDamaged
+from cluster.protocol.cnc import KEY_LENGTH_MAX, LABEL_LENGTH_MAX
+from cluster.protocol.sbe import Buffer, Composite, i32, i64
+
+SERVICES_MAX: Final = 10
+
+
+class CounterTypeId(IntEnum):
+    """Type ids of the driver (0-13), the archive (100-113) and the cluster (200-241)."""
+
+    SYSTEM = 0
+    PUBLISHER_LIMIT = 1
+    SENDER_POSITION = 2
+    RECEIVER_HIGH_WATER_MARK = 3
+    SUBSCRIBER_POSITION = 4
+    RECEIVER_POSITION = 5
+    SENDER_LIMIT = 9
+    CLIENT_HEARTBEAT = 11
+    PUBLISHER_POSITION = 12
+    SENDER_BACK_PRESSURE = 13
+
+    RECORDING_POSITION = 100
+    ARCHIVE_ERRORS = 101
+    ARCHIVE_CONTROL_SESSIONS = 102
+    ARCHIVE_MAX_CYCLE_TIME = 103
+    ARCHIVE_CYCLE_TIME_EXCEEDED = 104
+    ARCHIVE_RECORDER_MAX_WRITE_TIME = 105
+    ARCHIVE_RECORDER_WRITE_BYTES = 106
+    ARCHIVE_RECORDER_WRITE_TIME = 107
+    ARCHIVE_REPLAYER_MAX_READ_TIME = 108
+    ARCHIVE_REPLAYER_READ_BYTES = 109
+    ARCHIVE_REPLAYER_READ_TIME = 110
+    ARCHIVE_RECORDING_SESSIONS = 111
+    ARCHIVE_REPLAY_SESSIONS = 112
+    ARCHIVE_CONTROL_SESSION = 113
+
+    CONSENSUS_MODULE_STATE = 200
+    NODE_ROLE = 201
+    CONTROL_TOGGLE = 202
+    COMMIT_POSITION = 203
+    RECOVERY_STATE = 204
+    SNAPSHOT_COUNT = 205
+    ELECTION_STATE = 207
+    BACKUP_STATE = 208
+    BACKUP_LIVE_LOG_POSITION = 209
+    BACKUP_NEXT_QUERY_DEADLINE = 210
+    BACKUP_ERRORS = 211
+    CONSENSUS_MODULE_ERRORS = 212
+    CLIENT_TIMEOUTS = 213
+    INVALID_REQUESTS = 214  # reserved, never allocated
+    CONTAINER_ERRORS = 215
+    MAX_CYCLE_TIME = 216
+    CYCLE_TIME_EXCEEDED = 217
+    CONTAINER_MAX_CYCLE_TIME = 218
+    CONTAINER_CYCLE_TIME_EXCEEDED = 219
+    STANDBY_SNAPSHOTS_RECEIVED = 232
+    NODE_CONTROL_TOGGLE = 233
+    MAX_SNAPSHOT_DURATION = 234
+    SNAPSHOT_DURATION_EXCEEDED = 235
+    SERVICE_MAX_SNAPSHOT_DURATION = 236
+    SERVICE_SNAPSHOT_DURATION_EXCEEDED = 237
+    ELECTION_COUNT = 238
+    LEADERSHIP_TERM_ID = 239
+    BACKUP_SNAPSHOTS_RETRIEVED = 240
+    CLIENT_SESSION = 241
+
+
+class Scope(Enum):
+    """Whose counter it is, hence its key: (cluster id), (cluster id, service id) or (archive id)."""
+
+    CLUSTER = 0
+    SERVICE = 1
+    ARCHIVE = 2
+
+
+class CounterText(NamedTuple):
+    """How a label begins, and what it tells besides the scope."""
+
+    text: str
+    scope: Scope = Scope.CLUSTER
+    has_version: bool = False
+    has_threshold: bool = False  # ``text`` is followed by the threshold before the scope
+
+
+_T = CounterTypeId
+TEXTS: Final = {
+    _T.CONSENSUS_MODULE_STATE: CounterText("Consensus Module state"),
+    _T.NODE_ROLE: CounterText("Cluster node role"),
+    _T.CONTROL_TOGGLE: CounterText("Cluster control toggle"),
+    _T.COMMIT_POSITION: CounterText("Cluster commit-pos:"),
+    _T.SNAPSHOT_COUNT: CounterText("Cluster snapshot count"),
+    _T.ELECTION_STATE: CounterText("Cluster election state"),
+    _T.BACKUP_STATE: CounterText("ClusterBackup State"),
+    _T.BACKUP_LIVE_LOG_POSITION: CounterText("ClusterBackup live log position"),
+    _T.BACKUP_NEXT_QUERY_DEADLINE: CounterText("ClusterBackup next query deadline in ms"),
+    _T.BACKUP_ERRORS: CounterText("ClusterBackup Errors", has_version=True),
+    _T.CONSENSUS_MODULE_ERRORS: CounterText("Cluster Errors", has_version=True),
+    _T.CLIENT_TIMEOUTS: CounterText("Cluster timed out client count"),
+    _T.CONTAINER_ERRORS: CounterText("Cluster Container Errors", Scope.SERVICE, has_version=True),
+    _T.MAX_CYCLE_TIME: CounterText("Cluster max cycle time in ns"),
+    _T.CYCLE_TIME_EXCEEDED: CounterText("Cluster work cycle time exceeded count", has_threshold=True),
+    _T.CONTAINER_MAX_CYCLE_TIME: CounterText("Cluster container max cycle time in ns", Scope.SERVICE),
+    _T.CONTAINER_CYCLE_TIME_EXCEEDED: CounterText(
+        "Cluster container work cycle time exceeded count", Scope.SERVICE, has_threshold=True
+    ),
+    _T.STANDBY_SNAPSHOTS_RECEIVED: CounterText("Cluster standby snapshots received"),
+    _T.NODE_CONTROL_TOGGLE: CounterText("Node control toggle"),
+    _T.MAX_SNAPSHOT_DURATION: CounterText("Total max snapshot duration in ns"),
+    _T.SNAPSHOT_DURATION_EXCEEDED: CounterText(
+        "Total max snapshot duration exceeded count", has_threshold=True
+    ),
+    _T.SERVICE_MAX_SNAPSHOT_DURATION: CounterText(
+        "Clustered service max snapshot duration in ns", Scope.SERVICE
+    ),
+    _T.SERVICE_SNAPSHOT_DURATION_EXCEEDED: CounterText(
+        "Clustered service max snapshot duration exceeded count", Scope.SERVICE, has_threshold=True
+    ),
+    _T.ELECTION_COUNT: CounterText("Cluster election count"),
+    _T.LEADERSHIP_TERM_ID: CounterText("Cluster leadership term id"),
+    _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
+    _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),
+    _T.ARCHIVE_CONTROL_SESSIONS: CounterText("Archive Control Sessions", Scope.ARCHIVE),
+    _T.ARCHIVE_RECORDING_SESSIONS: CounterText("Archive Recording Sessions", Scope.ARCHIVE),
+    _T.ARCHIVE_REPLAY_SESSIONS: CounterText("Archive Replay Sessions", Scope.ARCHIVE),
+    _T.ARCHIVE_RECORDER_MAX_WRITE_TIME: CounterText("archive-recorder max write time in ns", Scope.ARCHIVE),
+    _T.ARCHIVE_RECORDER_WRITE_BYTES: CounterText("archive-recorder total write bytes", Scope.ARCHIVE),
+    _T.ARCHIVE_RECORDER_WRITE_TIME: CounterText("archive-recorder total write time in ns", Scope.ARCHIVE),
+    _T.ARCHIVE_REPLAYER_MAX_READ_TIME: CounterText("archive-replayer max read time in ns", Scope.ARCHIVE),
+    _T.ARCHIVE_REPLAYER_READ_BYTES: CounterText("archive-replayer total read bytes", Scope.ARCHIVE),
+    _T.ARCHIVE_REPLAYER_READ_TIME: CounterText("archive-replayer total read time in ns", Scope.ARCHIVE),
+}
+
+
+def duration_text(duration_ns: int) -> str:
+    """As labels tell a threshold: in the largest of s, ms, us, ns that tells it exactly, as 100ms."""
+    for unit, nanoseconds in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
+        if duration_ns and duration_ns % nanoseconds == 0:
+            return f"{duration_ns // nanoseconds}{unit}"
+    return f"{duration_ns}ns"
+
+
+def counter_label(
+    type_id: CounterTypeId,
+    scope_id: int,
+    *,
+    service_id: int | None = None,
+    version: str = "",
+    commit: str = "",
+    threshold_ns: int | None = None,
+) -> str:
+    """Label of a counter of `TEXTS`; ``scope_id`` is the cluster id, or the archive id of an archive's."""
+    known = TEXTS[type_id]
+    assert (known.scope is Scope.SERVICE) == (service_id is not None)
+    assert known.has_threshold == (threshold_ns is not None)
+    label = known.text
+    if threshold_ns is not None:
+        label += f": threshold={duration_text(threshold_ns)}"
+    label += f" - {'archiveId' if known.scope is Scope.ARCHIVE else 'clusterId'}={scope_id}"
+    if service_id is not None:
+        label += f" serviceId={service_id}"
+    if known.has_version:
+        label += f" version={version} commit={commit}"
+    return label
+
+
+def recovery_state_label(leadership_term_id: int, log_position: int, cluster_id: int) -> str:
+    """Label of counter 204."""
+    return (
+        f"Cluster recovery: leadershipTermId={leadership_term_id} "
+        f"logPosition={log_position} clusterId={cluster_id}"
+    )
+
+
+def client_session_label(client_info: str, source_identity: str, session_id: int) -> str:
+    """Label of counter 241; ``session_id`` is the transport's."""
+    return f"cluster-session: {client_info} sourceIdentity={source_identity} sessionId={session_id}"
+
+
+def recording_position_label(
+    recording_id: int, session_id: int, stream_id: int, stripped_channel: str, archive_id: int
+) -> str:
+    """Label of counter 100; the channel is cut so that all of the rest fits."""
+    head, tail = f"rec-pos: {recording_id} {session_id} {stream_id} ", f" - archiveId={archive_id}"
+    return f"{head}{stripped_channel[: LABEL_LENGTH_MAX - len(head) - len(tail)]}{tail}"
+
+
+def cycle_time_label(
+    agent: str, threading_mode: str, archive_id: int, threshold_ns: int | None = None
+) -> str:
+    """Label of counters 103 (no threshold) and 104 of archive-conductor, archive-recorder, archive-replayer."""
+    if threshold_ns is None:
+        return f"{agent} max cycle time in ns: {threading_mode} - archiveId={archive_id}"
+    return (
+        f"{agent} work cycle time exceeded count: threshold={duration_text(threshold_ns)} "
+        f"{threading_mode} - archiveId={archive_id}"
+    )
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+class ClusterKey(Composite):
+    """Of counters with cluster scope."""
+
+    cluster_id: i32
+
+
+class ServiceKey(Composite):
+    """Of counters with service scope."""
+
+    cluster_id: i32
+    service_id: i32
+
+
+class ArchiveKey(Composite):
+    """Of archive counters 101 to 112."""
+
+    archive_id: i64
+
+
+class ControlSessionKey(Composite):
+    """Of counter 113."""
+
+    archive_id: i64
+    control_session_id: i64
+
+
+class ClientSessionKey(Composite):
+    """Of counter 241: a client's session."""
+
+    cluster_id: i32
+    cluster_session_id: i64
+
+
+class ClientHeartbeatKey(Composite):
+    """Of counter 11."""
+
+    client_id: i64
+
+
+class RecoveryStateHead(Composite):
+    """Of counter 204; the recording ids of the services' snapshots follow, 8 bytes each."""
+
+    leadership_term_id: i64  # of the snapshot; -1 without one
+    log_position: i64
+    timestamp: i64
+    cluster_id: i32
+    service_count: i32
+
+
+class RecordingPositionHead(Composite):
+    """Of counter 100; the source identity and, unaligned behind it, the archive id follow."""
+
+    recording_id: i64
+    session_id: i32
+    source_identity_length: i32
+
+
+SOURCE_IDENTITY_LENGTH_MAX: Final = KEY_LENGTH_MAX - RecordingPositionHead.BLOCK_LENGTH - 8
+
+
+def counter_key(cluster_id: int, service_id: int | None = None) -> bytes:
+    """Key of a counter with cluster scope, or (with a service id) service scope."""
+    if service_id is None:
+        return ClusterKey(cluster_id).encode_body()
+    return ServiceKey(cluster_id, service_id).encode_body()
+
+
+def recovery_state_key(
+    leadership_term_id: int,
+    log_position: int,
+    timestamp: int,
+    cluster_id: int,
+    snapshot_recording_ids: tuple[int, ...] = (),
+) -> bytes:
+    """Key of counter 204; recording ids by service id, at most ten."""
+    assert len(snapshot_recording_ids) <= SERVICES_MAX
+    head = RecoveryStateHead(
+        leadership_term_id, log_position, timestamp, cluster_id, len(snapshot_recording_ids)
+    )
+    return head.encode_body() + struct.pack(f"<{len(snapshot_recording_ids)}q", *snapshot_recording_ids)
+
+
+def decode_recovery_state_key(key: Buffer) -> tuple[RecoveryStateHead, tuple[int, ...]]:
+    """The head and the recording ids of the services' snapshots."""
+    head = RecoveryStateHead.decode_record(key)
+    if not 0 <= head.service_count <= SERVICES_MAX:
+        raise LogDamaged(None, 28, f"{head.service_count} services, expected 0 to {SERVICES_MAX}")
+    return head, struct.unpack_from(f"<{head.service_count}q", key, RecoveryStateHead.BLOCK_LENGTH)
+
+
+def recording_position_key(
+    recording_id: int, session_id: int, source_identity: str, archive_id: int
+) -> bytes:
+    """Key of counter 100; a longer source identity is cut to 88 bytes."""
+    identity = source_identity.encode("ascii", "replace")[:SOURCE_IDENTITY_LENGTH_MAX]
+    head = RecordingPositionHead(recording_id, session_id, len(identity))
+    return head.encode_body() + identity + ArchiveKey(archive_id).encode_body()
+
+
+class RecordingPositionKey(NamedTuple):
+    """What the key of counter 100 tells."""
+
+    recording_id: int
+    session_id: int
+    source_identity: str
+    archive_id: int
+
+
+def decode_recording_position_key(key: Buffer) -> RecordingPositionKey:
+    """Key of counter 100."""
+    head = RecordingPositionHead.decode_record(key)
+    length = head.source_identity_length
+    if not 0 <= length <= SOURCE_IDENTITY_LENGTH_MAX:
+        raise LogDamaged(None, 12, f"source identity of {length} bytes, at most {SOURCE_IDENTITY_LENGTH_MAX}")
+    begin = RecordingPositionHead.BLOCK_LENGTH
+    identity = bytes(key[begin : begin + length]).decode("latin-1")
+    archive_id = ArchiveKey.decode_record(key, begin + length).archive_id
+    return RecordingPositionKey(head.recording_id, head.session_id, identity, archive_id)
