@@ -197,7 +197,7 @@ def recording_position_label(
 def cycle_time_label(
     agent: str, threading_mode: str, archive_id: int, threshold_ns: int | None = None
 ) -> str:
-    """Label of counters 103 (no threshold) and 104 of archive-conductor, archive-recorder, archive-replayer."""
+    """Label of counters 103 (no threshold) and 104; ``agent`` as archive-conductor, archive-recorder."""
     if threshold_ns is None:
         return f"{agent} max cycle time in ns: {threading_mode} - archiveId={archive_id}"
     return (
