@@ -1,0 +1,158 @@
+"""Committed log bytes into the callbacks of a service (Aeron: BoundedLogAdapter).
+
+What is read is bounded by the commit position and by the log's own end; a kernel turns runs of session
+messages into columns, every other entry is decoded by itself.
+
+    read_position      position               commit position, or the end of the log
+    |                  |                      |
+    +--fragments of----+--not read yet--------+--not ours yet-->
+       an unfinished
+       message
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from cluster.errors import AgentTermination
+from cluster.log.deliver import DeliveredMessages, deliver, read_message
+from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
+from cluster.protocol import decode
+from cluster.service.channel import LogSource
+from cluster.service.clustered_service import SessionMessageBatch
+
+NULL_POSITION = -1
+
+
+class LogHandler(Protocol):
+    """Whose service is fed: the agent."""
+
+    def on_messages(self, batch: SessionMessageBatch) -> None: ...
+
+    def on_entry(self, message: Any, position: int) -> None: ...
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the service can be given more in this turn."""
+        ...
+
+
+class BoundedLogAdapter:
+    """Reads one log at a time, each from where the one before it ended.
+
+    ``position`` is moved past an entry before the entry is handed over, so that an exception of a
+    callback does not bring it again.
+    """
+
+    def __init__(
+        self, handler: LogHandler, fragment_limit: int, read_bytes: int, max_message_length: int
+    ) -> None:
+        self._handler = handler
+        self._messages = DeliveredMessages(fragment_limit, max_message_length)
+        self._fragment_limit = fragment_limit
+        self._buffer = np.empty(read_bytes, np.uint8)
+        # A message with its frames' headers, at the smallest MTU, and the padding before it.
+        self._read_bytes_max = max(read_bytes, 4 * max_message_length)
+        self._log: LogSource | None = None
+        self._read_position = 0
+        self._position = 0
+        self._max_log_position = NULL_POSITION
+
+    @property
+    def position(self) -> int:
+        """Up to where the log was taken: an exclusive end of a frame."""
+        return self._position
+
+    @property
+    def has_log(self) -> bool:
+        return self._log is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the log that is held has been read to its end."""
+        return self._log is not None and self._position >= self._max_log_position
+
+    def start(self, position: int) -> None:
+        """Begin behind what a snapshot has."""
+        self.advance(position)
+
+    def advance(self, position: int) -> None:
+        """Everything before ``position`` has been handed over."""
+        self._read_position = self._position = position
+
+    def join(self, log: LogSource, max_log_position: int) -> None:
+        """Go on at ``position`` in another log, up to ``max_log_position`` (exclusive)."""
+        assert self._log is None
+        self._log = log
+        self._max_log_position = max_log_position
+
+    def limit_to(self, position: int) -> None:
+        """The log that is held ends at ``position``, or where it was said to end before."""
+        self._max_log_position = min(self._max_log_position, position)
+
+    def leave(self) -> None:
+        """Forget the log; a message of which only the begin was in it goes on in the next."""
+        self._log = None
+
+    def poll(self, commit_position: int) -> int:
+        """Hand over at most ``fragment_limit`` messages below the commit position; returns the work done."""
+        limit = min(commit_position, self._max_log_position)
+        if self._log is None or self._position >= limit:
+            return 0
+        position = self._read_position
+        data = self._read(position, min(limit - position, len(self._buffer)))
+        end = len(data)
+        offset = 0
+        count = 0
+        while count < self._fragment_limit and self._handler.is_reading:
+            status, offset = deliver(data, offset, end, position + offset, self._messages)
+            if self._messages.count:
+                count += self._messages.count
+                self._hand_over(position + offset)
+            elif status == OTHER_MESSAGE:
+                count += 1
+                offset = self._hand_over_entry(data, offset, end, position)
+            elif status == MALFORMED:
+                raise AgentTermination(f"the log is damaged at position {position + offset}")
+            else:
+                assert status == DONE
+                self.advance(position + offset)
+                if position + end == limit:
+                    self._position = limit
+                elif offset == 0:
+                    self._grow(position)
+                return max(count, 1)
+        return count
+
+    def _read(self, position: int, length: int) -> np.ndarray:
+        assert self._log is not None
+        return self._log.read(position, length, self._buffer[:length])
+
+    def _grow(self, position: int) -> None:
+        """The message at ``position`` is longer than what is read at once."""
+        if len(self._buffer) >= self._read_bytes_max:
+            raise AgentTermination(f"the log is damaged at position {position}: a message without an end")
+        self._buffer = np.empty(min(2 * len(self._buffer), self._read_bytes_max), np.uint8)
+
+    def _hand_over(self, end_position: int) -> None:
+        messages = self._messages
+        batch = SessionMessageBatch(
+            messages.session_ids,
+            messages.timestamps,
+            messages.positions,
+            messages.offsets,
+            messages.lengths,
+            messages.buffer,
+        )
+        self._handler.on_messages(batch)
+        # Behind the last message may be padding.
+        self.advance(end_position)
+
+    def _hand_over_entry(self, data: np.ndarray, offset: int, end: int, position: int) -> int:
+        message, offset = read_message(data, offset, end)
+        self.advance(position + offset)
+        if message is not None:
+            self._handler.on_entry(decode(message), position + offset)
+        return offset

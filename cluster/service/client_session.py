@@ -1,0 +1,110 @@
+"""A client as its service sees it (Aeron: ClientSession, ContainerClientSession)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from cluster.service.cluster import Cluster
+
+Payload: TypeAlias = bytes | bytearray | memoryview | np.ndarray
+
+
+class OfferResult(IntEnum):
+    """What an offer of a service returns besides a position (Aeron: Publication, ClientSession)."""
+
+    MOCKED = 1  # on followers and in replays, where it is only acted
+    NOT_CONNECTED = -1
+    BACK_PRESSURED = -2
+
+
+class BufferClaim:
+    """Room for one message: fill ``buffer``, then ``commit()`` it or ``abort()`` it, once."""
+
+    __slots__ = ("_commit", "buffer")
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(b"")
+        self._commit: Callable[[memoryview], int] | None = None
+
+    def wrap(self, length: int, commit: Callable[[memoryview], int] | None) -> None:
+        self.buffer = memoryview(bytearray(length))
+        self._commit = commit
+
+    def commit(self) -> None:
+        """Send what was written; without effect on a follower."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit(self.buffer)
+
+    def abort(self) -> None:
+        """Send nothing."""
+        self._commit = None
+
+
+class ClientSession:
+    """One open session. Offers reach the client on the leader; elsewhere they are only acted."""
+
+    __slots__ = (
+        "_cluster",
+        "_egress_position",
+        "_is_closing",
+        "_is_connected",
+        "_is_open",
+        "encoded_principal",
+        "id",
+        "response_channel",
+        "response_stream_id",
+    )
+
+    def __init__(
+        self,
+        cluster_session_id: int,
+        response_stream_id: int,
+        response_channel: str,
+        encoded_principal: bytes,
+        cluster: Cluster,
+    ) -> None:
+        self.id = cluster_session_id
+        self.response_stream_id = response_stream_id
+        self.response_channel = response_channel
+        self.encoded_principal = encoded_principal
+        self._cluster = cluster
+        self._is_closing = False
+        self._is_open = True
+        self._is_connected = False  # only on the leader, and if the container is a responder
+        self._egress_position = 0
+
+    @property
+    def cluster_session_id(self) -> int:
+        """The same as ``id``, under its name in the protocol."""
+        return self.id
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether this service has asked for the session to be closed."""
+        return self._is_closing
+
+    def offer(self, *payload: Payload) -> int:
+        """Send one message, gathered from the given buffers, to the client.
+
+        Returns a positive number, NOT_CONNECTED when the session is closed. On a follower and in a
+        replay it returns 1 and sends nothing. Raises ClusterError where sending is not allowed, and
+        LocalProtocolError when the message is longer than the log could hold.
+        """
+        return self._cluster._offer_to(self, payload)
+
+    def try_claim(self, length: int, claim: BufferClaim) -> int:
+        """Give ``claim`` room for ``length`` bytes; the message goes out when it is committed."""
+        return self._cluster._try_claim_to(self, length, claim)
+
+    def close(self) -> bool:
+        """Ask the consensus module to close the session; it ends with ``on_session_close``."""
+        return self._cluster._close(self)
+
+    def __repr__(self) -> str:
+        return f"ClientSession(id={self.id}, response_channel={self.response_channel!r})"

@@ -1,0 +1,103 @@
+"""What a user writes: a state machine that is fed the committed log (Aeron: ClusteredService)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from cluster.protocol.enums import CloseReason, Role
+    from cluster.protocol.log import NewLeadershipTermEvent
+    from cluster.service.client_session import ClientSession
+    from cluster.service.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionMessageBatch:
+    """Messages that follow each other in the log, as columns; the payloads lie in one buffer.
+
+    The arrays are read-only to the service and hold until the callback returns. ``session_ids`` has
+    negative values where a service of the cluster sent the message (Aeron: no session).
+    """
+
+    session_ids: np.ndarray  # int64
+    timestamps: np.ndarray  # int64, cluster time; the same on every member
+    positions: np.ndarray  # int64, log position after each message
+    offsets: np.ndarray  # int64, of each payload in buffer
+    lengths: np.ndarray  # int64
+    buffer: np.ndarray  # uint8
+
+    def __len__(self) -> int:
+        return len(self.session_ids)
+
+    def payload(self, index: int) -> memoryview:
+        """The payload of one message, not copied."""
+        offset = int(self.offsets[index])
+        return self.buffer.data[offset : offset + int(self.lengths[index])]
+
+    def payloads(self) -> Iterator[memoryview]:
+        """All payloads in log order, not copied."""
+        view = self.buffer.data
+        for offset, length in zip(self.offsets.tolist(), self.lengths.tolist(), strict=True):
+            yield view[offset : offset + length]
+
+
+class ClusteredService:
+    """A replicated state machine: same log in, same state on every member.
+
+    Derive from it and override what is of interest. All callbacks run in log order on one thread and
+    never overlap. State may depend on what they are given only: no clock, no randomness, no set order.
+    ``timestamp`` is cluster time (milliseconds by default). An exception that leaves a callback is
+    counted and written to the error log, and the log goes on *behind* the event that caused it; with
+    ``on_session_messages`` that is the whole batch.
+
+    Sending, timers and closing sessions are for the callbacks of log entries; in ``on_start``,
+    ``on_role_change``, ``on_terminate`` and ``do_background_work`` they raise.
+    """
+
+    def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
+        """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot."""
+
+    def on_session_open(self, session: ClientSession, timestamp: int) -> None:
+        """A client has connected; answers to it go through ``session.offer``."""
+
+    def on_session_close(self, session: ClientSession, timestamp: int, close_reason: CloseReason) -> None:
+        """The session is gone already: it is no longer found by its id, and offers to it fail."""
+
+    def on_session_message(self, session: ClientSession | None, timestamp: int, buffer: memoryview) -> None:
+        """One message; the buffer holds until the callback returns; no session: a service sent it."""
+
+    def on_session_messages(self, batch: SessionMessageBatch) -> None:
+        """Override to be given runs of messages as columns instead of ``on_session_message`` calls.
+
+        Within it ``cluster.log_position()`` and ``cluster.time()`` are those of the last message.
+        How the log is cut into batches differs between members: state must not depend on it.
+        """
+
+    def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
+        """A timer has fired, at the same place in the log on every member."""
+
+    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+        """Write the state as of this place in the log."""
+
+    def on_role_change(self, new_role: Role) -> None:
+        """The member's role; not ordered against the log, so no business of the state machine."""
+
+    def on_new_leadership_term_event(self, event: NewLeadershipTermEvent) -> None:
+        """The first entry of every leadership term, live and replayed."""
+
+    def on_terminate(self, cluster: Cluster) -> None:
+        """The container ends in good order; called once, and not when the start failed."""
+
+    def do_background_work(self, now_ns: int) -> int:
+        """Called in every duty cycle and while idling; returns how much was done. Not replicated."""
+        return 0
+
+
+def overrides(service: object, name: str) -> bool:
+    """Whether a service brings its own version of a callback; it need not derive from the base class."""
+    method = getattr(type(service), name, None)
+    return method is not None and method is not getattr(ClusteredService, name)
