@@ -124,4 +124,3 @@ def _fail(message: str, status: int) -> int:
     sys.stdout.flush()
     sys.stderr.write(" ".join(message.split("\n")).rstrip() + "\n")
     return status
-
