@@ -1,0 +1,163 @@
+"""What a member knows of each member, and the predicates over all of them (Aeron: ClusterMember).
+
+Two things that are easily confused are kept apart:
+
+    standing   how good a log is, as canvass and votes tell it: decides who may lead, never what is committed
+    report     what an AppendPosition of the current term proves: the only thing that counts towards a quorum
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends; "a log at least as good" is ``>=`` (Raft §5.4.1)."""
+
+    leadership_term_id: int
+    log_position: int
+
+
+class ClusterMember:
+    """One configured member, ourselves included."""
+
+    __slots__ = (
+        "candidate_term_id",
+        "has_terminated",
+        "id",
+        "is_ballot_sent",
+        "report_position",
+        "report_term_id",
+        "standing",
+        "time_of_last_activity_ns",
+        "vote",
+    )
+
+    def __init__(self, member_id: int) -> None:
+        self.id = member_id
+        self.standing: LogEnd | None = None  # None: not heard from since this election canvasses
+        self.candidate_term_id = NULL_VALUE  # that ``vote`` is for
+        self.vote: bool | None = None
+        self.is_ballot_sent = False
+        self.report_term_id = NULL_VALUE
+        self.report_position = NULL_POSITION
+        self.time_of_last_activity_ns: int | None = None
+        self.has_terminated = False
+
+    def reset(self) -> None:
+        """Forget everything that an earlier election or leadership knew of this member."""
+        self.standing = None
+        self.candidate_term_id = NULL_VALUE
+        self.vote = None
+        self.is_ballot_sent = False
+        self.has_terminated = False
+        self.clear_report()
+
+    def clear_report(self) -> None:
+        """What the member proved holds no more: its link broke, or it looks for a leader again."""
+        self.report_term_id = NULL_VALUE
+        self.report_position = NULL_POSITION
+
+    def report(self, leadership_term_id: int, log_position: int, now_ns: int) -> None:
+        """The member holds the log of ``leadership_term_id`` up to ``log_position``, safe on its disk."""
+        self.report_term_id = leadership_term_id
+        self.report_position = log_position
+        self.time_of_last_activity_ns = now_ns
+
+    def is_active(self, now_ns: int, timeout_ns: int) -> bool:
+        """Whether the member was heard less than ``timeout_ns`` ago."""
+        last_ns = self.time_of_last_activity_ns
+        return last_ns is not None and last_ns + timeout_ns > now_ns
+
+    def would_vote_for(self, standing: LogEnd) -> bool:
+        """Whether the member's log, as far as it was told, is no better than ``standing``."""
+        return self.standing is not None and self.standing <= standing
+
+
+Members = Iterable[ClusterMember]
+
+
+def is_unanimous_candidate(
+    members: Members, candidate: LogEnd, exempt: Collection[int], quorum_threshold: int
+) -> bool:
+    """Whether every member that is not ``exempt`` would vote for a log ending at ``candidate``."""
+    votes = 0
+    for member in members:
+        if member.would_vote_for(candidate):
+            votes += 1
+        elif member.id not in exempt:
+            return False
+    return votes >= quorum_threshold
+
+
+def is_quorum_candidate(members: Members, candidate: LogEnd, quorum_threshold: int) -> bool:
+    """Whether a majority would vote for a log ending at ``candidate``."""
+    return sum(member.would_vote_for(candidate) for member in members) >= quorum_threshold
+
+
+def is_unanimous_leader(
+    members: Members, candidate_term_id: int, exempt: Collection[int], quorum_threshold: int
+) -> bool:
+    """Whether every member that is not ``exempt`` voted TRUE in this candidate term."""
+    votes = 0
+    for member in members:
+        if member.vote is True and member.candidate_term_id == candidate_term_id:
+            votes += 1
+        elif member.id not in exempt:
+            return False
+    return votes >= quorum_threshold
+
+
+def is_quorum_leader(members: Members, candidate_term_id: int, quorum_threshold: int) -> bool:
+    """Whether a majority voted TRUE, and nobody FALSE, in this candidate term."""
+    votes = 0
+    for member in members:
+        if member.candidate_term_id == candidate_term_id:
+            if member.vote is False:
+                return False
+            votes += member.vote is True
+    return votes >= quorum_threshold
+
+
+def quorum_position(
+    members: Members, leadership_term_id: int, now_ns: int, timeout_ns: int, quorum_threshold: int
+) -> int:
+    """The position that a majority of active members has proven in this term; 0 where there is none.
+
+    The caller bounds it by the leader's own position: a fast follower commits nothing that the leader
+    does not hold itself.
+    """
+    positions = sorted(
+        (
+            member.report_position
+            if member.report_term_id == leadership_term_id and member.is_active(now_ns, timeout_ns)
+            else 0
+            for member in members
+        ),
+        reverse=True,
+    )
+    return positions[quorum_threshold - 1]
+
+
+def has_quorum_at(
+    members: Members,
+    leadership_term_id: int,
+    log_position: int,
+    now_ns: int,
+    timeout_ns: int,
+    quorum_threshold: int,
+) -> bool:
+    """Whether a majority of active members has proven ``log_position`` in this term (0 included)."""
+    holders = sum(
+        member.report_term_id == leadership_term_id
+        and member.report_position >= log_position
+        and member.is_active(now_ns, timeout_ns)
+        for member in members
+    )
+    return holders >= quorum_threshold
+
+
+def has_active_quorum(members: Members, now_ns: int, timeout_ns: int, quorum_threshold: int) -> bool:
+    """Whether a majority was heard less than ``timeout_ns`` ago."""
+    return sum(member.is_active(now_ns, timeout_ns) for member in members) >= quorum_threshold

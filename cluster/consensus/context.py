@@ -1,0 +1,67 @@
+"""What is configured of a consensus module (Aeron: ConsensusModule.Context, aeron.cluster.*).
+
+All durations are nanoseconds of a monotonic clock; only the log speaks cluster time.
+"""
+
+from dataclasses import dataclass
+
+from cluster.protocol.enums import ClusterTimeUnit
+
+NULL_VALUE = -1
+NULL_POSITION = -1
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+PROTOCOL_VERSION = 1 << 16  # 1.0.0, between consensus modules
+SESSION_PROTOCOL_VERSION = 3 << 8  # 0.3.0, between clients and the consensus module
+APP_VERSION = 1  # 0.0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ConsensusModuleContext:
+    """Aeron's properties under Aeron's names, with Aeron's defaults unless the line says why not."""
+
+    member_id: int = 0
+    member_ids: tuple[int, ...] = (0,)
+    ingress_endpoints: str = ""  # ``id=endpoint`` of all members, as clients are told
+    cluster_members: str = ""  # the members string, as tools and backups are told
+    cluster_id: int = 0
+    appointed_leader_id: int = NULL_VALUE
+    service_count: int = 1
+    max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
+    app_version: int = APP_VERSION
+    time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS
+
+    session_timeout_ns: int = 10 * SECOND
+    leader_heartbeat_timeout_ns: int = 10 * SECOND
+    leader_heartbeat_interval_ns: int = 200 * MS
+    startup_canvass_timeout_ns: int = 60 * SECOND
+    election_timeout_ns: int = 1 * SECOND
+    election_status_interval_ns: int = 100 * MS
+    termination_timeout_ns: int = 10 * SECOND
+    slow_tick_interval_ns: int = 10 * MS
+    mark_file_update_interval_ns: int = 1 * SECOND
+    cycle_threshold_ns: int = 100 * MS
+    total_snapshot_threshold_ns: int = 1 * SECOND
+
+    term_length: int = 64 * 1024 * 1024  # of a new log; an existing one keeps its own
+    mtu: int = 1408
+    log_channel: str = "aeron:udp?term-length=64m"
+    timer_limit_per_poll: int = 20
+    service_message_limit_per_poll: int = 20
+    replay_limit_per_poll: int = 4 * 1024 * 1024  # bytes of log processed in one turn of an election
+
+    def __post_init__(self) -> None:
+        assert self.member_id in self.member_ids
+        assert self.member_ids == tuple(sorted(set(self.member_ids)))
+        assert self.startup_canvass_timeout_ns // self.leader_heartbeat_timeout_ns >= 2
+
+    @property
+    def quorum_threshold(self) -> int:
+        """How many members are a majority (ClusterMember.quorumThreshold)."""
+        return len(self.member_ids) // 2 + 1
+
+    def cluster_duration(self, duration_ns: int) -> int:
+        """The duration in units of cluster time, rounded up."""
+        return -(-duration_ns * self.time_unit.per_second // SECOND)

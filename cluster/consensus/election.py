@@ -1,0 +1,1157 @@
+"""How one member comes to lead a term, or to follow its leader.
+
+Aeron: Election; seeds *Canvass* and *Leader Replay*. Every state is here. Each reads as: on entry
+(``_enter_*``), each cycle (``_work_*``), exits; what a message does is in its handler, ``on_*``, by state.
+Every change of state passes through ``_change_state``.
+
+    INIT ── CANVASS ── NOMINATE ── CANDIDATE_BALLOT ── LEADER_LOG_REPLICATION ── LEADER_REPLAY ─┐
+               │  └────────┴── FOLLOWER_BALLOT               CLOSED ── LEADER_READY ── LEADER_INIT
+               │                      │
+               ├──────────────────────┴── FOLLOWER_LOG_REPLICATION ── back to CANVASS, once per term
+               └── FOLLOWER_REPLAY ─┬── FOLLOWER_CATCHUP_INIT ── _AWAIT ── FOLLOWER_CATCHUP ─┐
+                                    └── FOLLOWER_LOG_INIT ── FOLLOWER_LOG_AWAIT ─────────────┤
+                                                                   CLOSED ── FOLLOWER_READY ─┘
+
+    Whatever goes wrong in any state: back to INIT, which undoes it.
+
+Where this is stricter than the reference (each with the reason at its place):
+
+    - A member follows a leader only when its whole log is known to be the begin of the leader's (``_prove``).
+    - Before it says so it has recorded (term, base), and stands with that from then on.
+    - Nothing beyond a member's own commit position is processed until a majority holds (term, base): a commit
+      position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
+    - A term below one that this member has voted in is never followed: its leader is told to step aside.
+    - A member that comes back with an empty disk has no say until it has followed a leader to the end.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from random import Random
+
+from cluster.consensus.actions import (
+    Action,
+    AppendNewLeadershipTermEvent,
+    ChangeState,
+    CompleteElection,
+    CreateLogPublication,
+    JoinLog,
+    PrepareForNewLeadership,
+    ProposeTerm,
+    RecordTerm,
+    Send,
+    SetRole,
+    StartReplay,
+    StartReplication,
+    StopReplay,
+    StopReplication,
+    SubscribeToLog,
+    TruncateLog,
+)
+from cluster.consensus.cluster_member import (
+    ClusterMember,
+    LogEnd,
+    has_quorum_at,
+    is_quorum_candidate,
+    is_quorum_leader,
+    is_unanimous_candidate,
+    is_unanimous_leader,
+    quorum_position,
+)
+from cluster.consensus.context import (
+    NULL_POSITION,
+    NULL_VALUE,
+    PROTOCOL_VERSION,
+    ConsensusModuleContext,
+)
+from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.errors import DataLoss
+from cluster.protocol.consensus import (
+    AppendPosition,
+    CanvassPosition,
+    CatchupPosition,
+    CommitPosition,
+    NewLeadershipTerm,
+    RequestVote,
+    StopCatchup,
+    Vote,
+)
+from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
+from cluster.protocol.sbe import Message
+
+LEADER_STATES = frozenset(
+    {
+        ElectionState.LEADER_LOG_REPLICATION,
+        ElectionState.LEADER_REPLAY,
+        ElectionState.LEADER_INIT,
+        ElectionState.LEADER_READY,
+    }
+)
+FOLLOWING_STATES = frozenset(
+    {
+        ElectionState.FOLLOWER_LOG_REPLICATION,
+        ElectionState.FOLLOWER_REPLAY,
+        ElectionState.FOLLOWER_CATCHUP_INIT,
+        ElectionState.FOLLOWER_CATCHUP_AWAIT,
+        ElectionState.FOLLOWER_CATCHUP,
+        ElectionState.FOLLOWER_LOG_INIT,
+        ElectionState.FOLLOWER_LOG_AWAIT,
+        ElectionState.FOLLOWER_READY,
+    }
+)
+BALLOT_STATES = frozenset({ElectionState.CANDIDATE_BALLOT, ElectionState.FOLLOWER_BALLOT})
+VOTING_STATES = BALLOT_STATES | {ElectionState.CANVASS, ElectionState.NOMINATE}
+
+EMPTY_LOG = LogEnd(NULL_VALUE, 0)
+
+
+class _Replication:
+    """What FOLLOWER_LOG_REPLICATION fetches: the bytes of one closed term, or the rest of them."""
+
+    __slots__ = ("deadline_ns", "has_fetched", "leadership_term_id", "stop_position", "term_base")
+
+    def __init__(self, leadership_term_id: int, term_base: int, stop_position: int) -> None:
+        self.leadership_term_id = leadership_term_id
+        self.term_base = term_base
+        self.stop_position = stop_position
+        self.has_fetched = False  # any byte at all: an empty term is only recorded
+        self.deadline_ns = 0
+
+
+class _Proof:
+    """How far down our log has been compared with that of one leader in one term."""
+
+    __slots__ = ("is_done", "leader_member_id", "leadership_term_id", "term_in_question")
+
+    def __init__(self, message: NewLeadershipTerm, last_term_id: int) -> None:
+        self.leader_member_id = message.leader_member_id
+        self.leadership_term_id = message.leadership_term_id
+        self.term_in_question = last_term_id
+        self.is_done = last_term_id == NULL_VALUE
+
+    def is_about(self, message: NewLeadershipTerm) -> bool:
+        return (
+            self.leader_member_id == message.leader_member_id
+            and self.leadership_term_id == message.leadership_term_id
+        )
+
+
+class Election:
+    """One election of one member, from INIT to CLOSED. Not to be used after CLOSED.
+
+    ``members`` and ``gone_member_ids`` belong to the caller and outlive the election; ``gone_member_ids``
+    are those whose process is known to be dead. ``terms`` is this election's own.
+    """
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        members: Mapping[int, ClusterMember],
+        terms: LeadershipTerms,
+        random: Random,
+        *,
+        candidate_term_id: int = NULL_VALUE,
+        log_position: int = 0,
+        append_position: int = 0,
+        log_recording_id: int = NULL_VALUE,
+        is_node_startup: bool = True,
+        is_wiped: bool = False,
+        graceful_closed_leader_id: int = NULL_VALUE,
+        time_of_last_leader_message_ns: int = 0,
+        gone_member_ids: Collection[int] = (),
+    ) -> None:
+        assert log_position <= append_position
+        assert tuple(members) == context.member_ids
+        self.state = ElectionState.INIT
+        self.terms = terms
+        self.leadership_term_id = terms.last_term_id
+        self.candidate_term_id = max(candidate_term_id, terms.last_term_id)
+        self.log_position = log_position  # processed
+        self.append_position = append_position  # recorded, and safe on the disk
+        self.notified_commit_position = 0
+        self.leader_member_id = NULL_VALUE
+        self.log_session_id = NULL_VALUE
+        self.log_recording_id = log_recording_id
+        self.is_node_startup = is_node_startup
+        self.is_leader_startup = False
+        self.is_wiped = is_wiped and len(members) > 1
+        self.graceful_closed_leader_id = graceful_closed_leader_id
+        self.is_module_in_snapshot = False  # told by the owner; a catch-up does not end then
+
+        self._context = context
+        self._members = members
+        self._this = members[context.member_id]
+        self._others = [member for member in members.values() if member is not self._this]
+        self._random = random
+        self._gone = gone_member_ids
+        self._commit_position = log_position  # nothing below is ever cut off
+        self._actions: list[Action] = []
+        self._cluster_time = 0
+
+        self._is_prepared = is_node_startup
+        self._is_preparing = False
+        self._is_extended_canvass = is_node_startup
+        self._is_leader_heard = False
+        self._time_of_last_leader_message_ns = time_of_last_leader_message_ns
+        self._time_of_state_change_ns = 0
+        self._time_of_last_send_ns: int | None = None
+        self._time_of_last_commit_ns: int | None = None
+        self._nomination_deadline_ns = 0
+        self._term_base = NULL_POSITION  # of leadership_term_id, once it is led or followed
+        self._previous_term_id = NULL_VALUE  # of the log that is led: what most others hold, too
+        self._last_quorum_position = 0
+        self._sent_append_position = NULL_POSITION
+        self._catchup_join_position = NULL_POSITION
+        self._is_catchup_stopped = False
+        self._is_request_sent = False
+        self._has_log_image = False
+        self._is_log_joined = False
+        self._replay_stop_position = NULL_POSITION
+        self._replication: _Replication | None = None
+        self._proof: _Proof | None = None
+        self._offered_term: NewLeadershipTerm | None = None
+        self._growth_ns = 0
+
+    # ---- what the owner calls besides the messages ------------------------------------------------------
+
+    def do_work(self, now_ns: int, cluster_time: int) -> list[Action]:
+        """Take one cycle of the current state."""
+        self._cluster_time = cluster_time
+        self._WORK[self.state](self, now_ns)
+        return self._take()
+
+    def on_prepared(self, append_position: int, now_ns: int) -> list[Action]:
+        """PrepareForNewLeadership is done; the recording has stopped at ``append_position``, synced."""
+        assert self.state is ElectionState.INIT
+        assert append_position >= self.log_position
+        self.append_position = append_position
+        self._is_prepared, self._is_preparing = True, False
+        self._leave_init(now_ns)
+        return self._take()
+
+    def on_sent(self, member_id: int, message: Message) -> None:
+        """A ``Send`` was taken by the link. Those that matter are sent again until this is told."""
+        match message:
+            case RequestVote(candidate_term_id=term_id) if term_id == self.candidate_term_id:
+                self._members[member_id].is_ballot_sent = True
+            case CatchupPosition() if self.state is ElectionState.FOLLOWER_CATCHUP_INIT:
+                self._is_request_sent = True
+            case AppendPosition() if self.state is ElectionState.FOLLOWER_READY:
+                self._is_request_sent = True
+
+    def on_log_position(self, log_position: int, now_ns: int) -> None:
+        """The log is processed, and commit-pos raised, up to ``log_position``."""
+        assert self.log_position <= log_position <= self.append_position
+        self.log_position = log_position
+        self._commit_position = max(self._commit_position, log_position)
+
+    def on_append_position(self, append_position: int, now_ns: int) -> None:
+        """The recording is safe on the disk up to ``append_position``."""
+        if append_position > self.append_position:
+            self.append_position = append_position
+            self._growth_ns = now_ns
+
+    def on_log_image(self, leadership_term_id: int, join_position: int, now_ns: int) -> list[Action]:
+        """The leader's log is about to come, from ``join_position`` on."""
+        waiting = self.state in (ElectionState.FOLLOWER_CATCHUP_AWAIT, ElectionState.FOLLOWER_LOG_AWAIT)
+        if waiting and leadership_term_id == self.leadership_term_id and not self._has_log_image:
+            if join_position != self.append_position:
+                self._restart(now_ns, f"log joins at {join_position}, expected {self.append_position}")
+            else:
+                self._has_log_image = True
+                self._join_log(self.append_position, Role.FOLLOWER)
+        return self._take()
+
+    def on_log_joined(self, now_ns: int) -> None:
+        """All services acknowledged the JoinLog."""
+        self._is_log_joined = True
+
+    def on_term_event_appended(self, log_position: int, now_ns: int) -> list[Action]:
+        """The NewLeadershipTermEvent is in the log, which now ends at ``log_position``."""
+        assert self.state is ElectionState.LEADER_READY
+        self._complete(now_ns, "term event appended")
+        return self._take()
+
+    def on_error(self, reason: str, commit_position: int, now_ns: int) -> list[Action]:
+        """Whatever was going on failed: begin again from the commit position (C-44)."""
+        self.log_position = self._commit_position = commit_position
+        self._restart(now_ns, reason)
+        return self._take()
+
+    def on_link_down(self, member_id: int, now_ns: int) -> list[Action]:
+        """What the member reported over that link proves nothing any more, and its log stream is cut."""
+        member = self._members[member_id]
+        member.clear_report()
+        member.is_ballot_sent = False
+        if member_id == self.leader_member_id and self.state in FOLLOWING_STATES:
+            self._restart(now_ns, f"the link to leader {member_id} broke")
+        return self._take()
+
+    def on_member_gone(self, member_id: int, now_ns: int) -> list[Action]:
+        """The member's process is dead: do not wait for what it was to send."""
+        if member_id == self.leader_member_id and self.state in FOLLOWING_STATES:
+            self._restart(now_ns, f"leader {member_id} is gone")
+        return self._take()
+
+    # ---- INIT --------------------------------------------------------------------------------------------
+
+    def _enter_init(self, now_ns: int) -> None:
+        self._is_prepared = self._is_preparing = False
+
+    def _work_init(self, now_ns: int) -> None:
+        if self._is_prepared:
+            self._leave_init(now_ns)
+        elif not self._is_preparing:
+            self._is_preparing = True
+            self._do(SetRole(Role.FOLLOWER))
+            self._do(PrepareForNewLeadership(self.log_position))
+
+    def _leave_init(self, now_ns: int) -> None:
+        self.notified_commit_position = 0
+        self.leader_member_id = NULL_VALUE
+        self.log_session_id = NULL_VALUE
+        self._catchup_join_position = NULL_POSITION
+        self._replay_stop_position = NULL_POSITION
+        self._replication = None
+        self._proof = self._offered_term = None
+        self.leadership_term_id = self.terms.last_term_id
+        self.candidate_term_id = max(self.candidate_term_id, self.leadership_term_id)
+        if self._others:
+            self._change_state(ElectionState.CANVASS, now_ns, "several members")
+        else:
+            self._propose(self.candidate_term_id + 1)
+            self._lead(now_ns, "the only member")
+
+    # ---- CANVASS: tell each other how good the logs are (seed Canvass) -----------------------------------
+
+    def _enter_canvass(self, now_ns: int) -> None:
+        self._do(SetRole(Role.FOLLOWER))
+        for member in self._members.values():
+            member.reset()
+        self._this.standing = self._standing
+        self.leader_member_id = NULL_VALUE
+        self._is_leader_heard = False
+
+    def _work_canvass(self, now_ns: int) -> None:
+        self._send_canvass_position(now_ns)
+        if self._context.appointed_leader_id not in (NULL_VALUE, self._this.id):
+            return
+        if self.is_wiped and not self._is_new_cluster():
+            return
+        members, standing = self._members.values(), self._standing
+        if is_unanimous_candidate(members, standing, self._exempt, self._context.quorum_threshold):
+            self._nominate(now_ns, "unanimous candidate")
+        elif now_ns >= self._canvass_deadline_ns and is_quorum_candidate(
+            members, standing, self._context.quorum_threshold
+        ):
+            self._nominate(now_ns, "quorum candidate")
+
+    def _nominate(self, now_ns: int, reason: str) -> None:
+        """A delay below half of the election timeout lets one of several candidates come first (C-64)."""
+        delay_ns = self._random.randrange(self._context.election_timeout_ns // 2)
+        self._nomination_deadline_ns = now_ns + delay_ns
+        self._change_state(ElectionState.NOMINATE, now_ns, reason)
+
+    @property
+    def _canvass_deadline_ns(self) -> int:
+        if self._is_extended_canvass:
+            return self._time_of_state_change_ns + self._context.startup_canvass_timeout_ns
+        return self._time_of_last_leader_message_ns + self._context.leader_heartbeat_timeout_ns
+
+    def _is_new_cluster(self) -> bool:
+        """Whether every configured member says that its disk is empty; then an empty one is a full member."""
+        if all(member.standing == EMPTY_LOG for member in self._members.values()):
+            self.is_wiped = False
+        return not self.is_wiped
+
+    # ---- NOMINATE: let the deadline pass -----------------------------------------------------------------
+
+    def _work_nominate(self, now_ns: int) -> None:
+        if now_ns < self._nomination_deadline_ns:
+            self._send_canvass_position(now_ns)
+        elif self._is_leader_heard:
+            # A NewLeadershipTerm is not acted on in this state (C-76), but the reference then stands
+            # against a leader that it has just heard. We look again.
+            self._change_state(ElectionState.CANVASS, now_ns, "a leader was heard")
+        else:
+            self._change_state(ElectionState.CANDIDATE_BALLOT, now_ns, "nomination deadline")
+
+    # ---- CANDIDATE_BALLOT: ask for votes -----------------------------------------------------------------
+
+    def _enter_candidate_ballot(self, now_ns: int) -> None:
+        self._do(SetRole(Role.CANDIDATE))
+        self._propose(self.candidate_term_id + 1)
+        for member in self._members.values():
+            member.vote = None
+            member.candidate_term_id = NULL_VALUE
+            member.is_ballot_sent = False
+        self._this.vote = True
+        self._this.candidate_term_id = self.candidate_term_id
+        self._this.is_ballot_sent = True
+
+    def _work_candidate_ballot(self, now_ns: int) -> None:
+        members, term_id = self._members.values(), self.candidate_term_id
+        quorum_threshold = self._context.quorum_threshold
+        if is_unanimous_leader(members, term_id, self._exempt, quorum_threshold):
+            self._lead(now_ns, "unanimous leader")
+        elif self._is_past(self._context.election_timeout_ns, now_ns):
+            if is_quorum_leader(members, term_id, quorum_threshold):
+                self._lead(now_ns, "quorum leader")
+            else:
+                self._change_state(ElectionState.CANVASS, now_ns, "no majority in time")
+        else:
+            for member in self._others:
+                if not member.is_ballot_sent:
+                    self._send(
+                        member.id,
+                        RequestVote(
+                            log_leadership_term_id=self.terms.last_term_id,
+                            log_position=self.append_position,
+                            candidate_term_id=term_id,
+                            candidate_member_id=self._this.id,
+                            protocol_version=PROTOCOL_VERSION,
+                        ),
+                    )
+
+    # ---- FOLLOWER_BALLOT: voted; wait for the leader -----------------------------------------------------
+
+    def _work_follower_ballot(self, now_ns: int) -> None:
+        if self._is_past(self._context.election_timeout_ns, now_ns):
+            self._change_state(ElectionState.CANVASS, now_ns, "no leader in time")
+
+    # ---- LEADER_LOG_REPLICATION: until a majority holds the whole log, and the term's begin --------------
+
+    def _lead(self, now_ns: int, reason: str) -> None:
+        self.leader_member_id = self._this.id
+        self.leadership_term_id = self.candidate_term_id
+        self.is_leader_startup = False
+        self._term_base = self.append_position
+        self._previous_term_id = self.terms.last_term_id
+        self._change_state(ElectionState.LEADER_LOG_REPLICATION, now_ns, reason)
+
+    def _enter_leader_log_replication(self, now_ns: int) -> None:
+        self.log_session_id = self._random.randrange(-(2**31), 2**31)
+        if self.log_session_id == NULL_VALUE:
+            self.log_session_id = 0
+        for member in self._members.values():
+            member.clear_report()
+        self._last_quorum_position = 0
+        self._time_of_last_commit_ns = None
+        self._record_term(self.leadership_term_id, self._term_base)
+        self._do(SetRole(Role.LEADER))
+        self._do(CreateLogPublication(self.leadership_term_id, self._term_base, self.log_session_id))
+
+    def _work_leader_log_replication(self, now_ns: int) -> None:
+        self._publish_leadership(now_ns)
+        if self._has_quorum(now_ns):
+            self._change_state(ElectionState.LEADER_REPLAY, now_ns, "a majority holds the log")
+
+    # ---- LEADER_REPLAY: process what is recorded (seed Leader Replay) ------------------------------------
+
+    def _enter_leader_replay(self, now_ns: int) -> None:
+        self.is_leader_startup = self.is_node_startup
+        self._replay_stop_position = NULL_POSITION
+
+    def _work_leader_replay(self, now_ns: int) -> None:
+        self._publish_leadership(now_ns)
+        if self._replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
+            self._start_replay(self.append_position)
+        elif self.log_position == self.append_position:
+            self._stop_replay()
+            self._change_state(ElectionState.LEADER_INIT, now_ns, "log replayed")
+
+    # ---- LEADER_INIT: recording and services join the log ------------------------------------------------
+
+    def _enter_leader_init(self, now_ns: int) -> None:
+        self._join_log(self.log_position, Role.LEADER)
+
+    def _work_leader_init(self, now_ns: int) -> None:
+        self._publish_leadership(now_ns)
+        if self._is_log_joined:
+            self._change_state(ElectionState.LEADER_READY, now_ns, "log joined")
+
+    # ---- LEADER_READY: a majority follows; write the first entry of the term -----------------------------
+
+    def _work_leader_ready(self, now_ns: int) -> None:
+        self._publish_leadership(now_ns)
+        if self._has_quorum(now_ns):
+            self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._term_base))
+
+    # ---- FOLLOWER_LOG_REPLICATION: fetch one closed term, or the rest of one -----------------------------
+
+    def _enter_follower_log_replication(self, now_ns: int) -> None:
+        replication = self._replication
+        assert replication is not None
+        self._do(SetRole(Role.FOLLOWER))
+        replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
+        self._growth_ns = now_ns
+        self._sent_append_position = NULL_POSITION
+        if self.append_position < replication.stop_position:
+            replication.has_fetched = True
+            # Recorded before its bytes come: else a crash in between leaves bytes of an unknown term.
+            self._record_term(replication.leadership_term_id, replication.term_base)
+            self._do(
+                StartReplication(
+                    self.leader_member_id,
+                    self.leadership_term_id,
+                    self.append_position,
+                    replication.stop_position,
+                )
+            )
+
+    def _work_follower_log_replication(self, now_ns: int) -> None:
+        replication = self._replication
+        assert replication is not None
+        is_ended = self.append_position >= replication.stop_position
+        # C-140; where no byte was fetched there is nothing to be covered.
+        is_covered = not replication.has_fetched or self.notified_commit_position >= replication.stop_position
+        if is_ended and is_covered:
+            if replication.has_fetched:
+                self._do(StopReplication())
+            self._record_term(
+                replication.leadership_term_id, replication.term_base, replication.stop_position
+            )
+            self._replication = None
+            self._change_state(ElectionState.CANVASS, now_ns, "term replicated")
+        elif is_ended and now_ns >= replication.deadline_ns:
+            self._restart(now_ns, "the leader did not cover the replicated log in time")
+        elif not is_ended and now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns:
+            self._restart(now_ns, "replication does not progress")
+        else:
+            self._send_append_position(now_ns, AppendPositionFlags.NONE)
+
+    # ---- FOLLOWER_REPLAY: process what is recorded and committed -----------------------------------------
+
+    def _enter_follower_replay(self, now_ns: int) -> None:
+        self._do(SetRole(Role.FOLLOWER))
+        self._sent_append_position = NULL_POSITION
+        self._replay_stop_position = NULL_POSITION
+
+    def _work_follower_replay(self, now_ns: int) -> None:
+        # From here on this member holds (term, base) and says so: a leader that is not there yet, and a
+        # commit that waits for this member, both depend on it.
+        self._send_append_position(now_ns, AppendPositionFlags.NONE)
+        if self._replay_stop_position != NULL_POSITION:
+            if self.log_position >= self._replay_stop_position:
+                self._stop_replay()
+                if self.log_position >= self.append_position:
+                    self._join_leader(now_ns, "log replayed")
+                else:
+                    self._change_state(ElectionState.CANVASS, now_ns, "replayed what is committed")
+        elif self.log_position >= self.append_position:
+            self._join_leader(now_ns, "nothing to replay")
+        elif self._effective_commit_position == 0:
+            if self._is_leader_silent(now_ns):
+                self._restart(now_ns, "no commit position came in time")
+        elif self.log_position >= self._effective_commit_position:
+            # One interval, so that the report above can make the commit grow before the canvass voids it.
+            if self._is_past(self._context.leader_heartbeat_interval_ns, now_ns):
+                self._change_state(ElectionState.CANVASS, now_ns, "committed part is processed")
+        else:
+            self._start_replay(min(self.append_position, self._effective_commit_position))
+
+    def _join_leader(self, now_ns: int, reason: str) -> None:
+        is_behind = self._catchup_join_position > self.append_position
+        state = ElectionState.FOLLOWER_CATCHUP_INIT if is_behind else ElectionState.FOLLOWER_LOG_INIT
+        self._change_state(state, now_ns, reason)
+
+    @property
+    def _effective_commit_position(self) -> int:
+        """The notified commit position, 0 while it proves no majority for (term, base)."""
+        notified = self.notified_commit_position
+        if notified == 0 or notified < self._term_base:
+            return 0
+        return notified
+
+    # ---- FOLLOWER_CATCHUP_INIT: ask for the log of the term so far ---------------------------------------
+
+    def _enter_follower_catchup_init(self, now_ns: int) -> None:
+        self._is_request_sent = False
+        self._is_catchup_stopped = False
+        self._subscribe_to_log(is_catchup=True)
+
+    def _work_follower_catchup_init(self, now_ns: int) -> None:
+        if self._is_request_sent:
+            self._change_state(ElectionState.FOLLOWER_CATCHUP_AWAIT, now_ns, "catch-up requested")
+        elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
+            self._restart(now_ns, "the catch-up position could not be sent in time")
+        else:
+            self._send(
+                self.leader_member_id,
+                CatchupPosition(
+                    leadership_term_id=self.leadership_term_id,
+                    log_position=self.append_position,
+                    follower_member_id=self._this.id,
+                ),
+            )
+
+    # ---- FOLLOWER_CATCHUP_AWAIT: until the log comes -----------------------------------------------------
+
+    def _work_follower_catchup_await(self, now_ns: int) -> None:
+        if self._is_log_joined:
+            self._change_state(ElectionState.FOLLOWER_CATCHUP, now_ns, "log joined")
+        elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
+            self._restart(now_ns, "the log did not come in time")
+
+    # ---- FOLLOWER_CATCHUP: record and process until level with the leader --------------------------------
+
+    def _enter_follower_catchup(self, now_ns: int) -> None:
+        self._growth_ns = now_ns
+        self._sent_append_position = NULL_POSITION
+
+    def _work_follower_catchup(self, now_ns: int) -> None:
+        self._send_append_position(now_ns, AppendPositionFlags.CATCHUP)
+        target = max(self._catchup_join_position, self.notified_commit_position)
+        if self._is_catchup_stopped and self.log_position >= target and not self.is_module_in_snapshot:
+            self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, "level with the leader")
+        elif (
+            now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns
+            and not self.is_module_in_snapshot
+        ):
+            self._restart(now_ns, "the catch-up does not progress")
+
+    # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------
+
+    def _work_follower_log_init(self, now_ns: int) -> None:
+        if self._has_log_image:
+            self._change_state(ElectionState.FOLLOWER_READY, now_ns, "subscribed by the catch-up")
+        else:
+            self._subscribe_to_log(is_catchup=False)
+            self._change_state(ElectionState.FOLLOWER_LOG_AWAIT, now_ns, "live log requested")
+
+    # ---- FOLLOWER_LOG_AWAIT: until it comes --------------------------------------------------------------
+
+    def _work_follower_log_await(self, now_ns: int) -> None:
+        # Repeated, because a leader that is not there yet needs a report that its link has not lost.
+        self._send_append_position(now_ns, AppendPositionFlags.NONE)
+        if self._is_log_joined:
+            self._change_state(ElectionState.FOLLOWER_READY, now_ns, "log joined")
+        elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
+            self._restart(now_ns, "the live log did not come in time")
+
+    # ---- FOLLOWER_READY: say so --------------------------------------------------------------------------
+
+    def _enter_follower_ready(self, now_ns: int) -> None:
+        self._is_request_sent = False
+        if self.is_wiped:
+            self.is_wiped = False  # it holds what the leader holds: from now on it has a say
+            self._propose(self.candidate_term_id)
+
+    def _work_follower_ready(self, now_ns: int) -> None:
+        if self._is_request_sent:
+            self._complete(now_ns, "append position sent")
+        elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
+            self._restart(now_ns, "the append position could not be sent in time")
+        else:
+            self._send(self.leader_member_id, self._append_position_message(AppendPositionFlags.NONE))
+
+    # ---- CLOSED ------------------------------------------------------------------------------------------
+
+    def _complete(self, now_ns: int, reason: str) -> None:
+        self._do(
+            CompleteElection(
+                leadership_term_id=self.leadership_term_id,
+                term_base_log_position=self._term_base,
+                log_position=self.log_position,
+                leader_member_id=self.leader_member_id,
+                notified_commit_position=max(self._effective_commit_position, self.log_position),
+                is_leader_startup=self.is_leader_startup,
+            )
+        )
+        self._change_state(ElectionState.CLOSED, now_ns, reason)
+
+    def _work_closed(self, now_ns: int) -> None:
+        raise AssertionError("an election that is over takes no cycle")
+
+    # ---- messages: canvass and votes ---------------------------------------------------------------------
+
+    def on_canvass_position(self, message: CanvassPosition, now_ns: int) -> list[Action]:
+        """A member looks for a leader and says how good its log is."""
+        member = self._other(message.follower_member_id)
+        if member is None or self.state is ElectionState.INIT:
+            return []
+        if member.id == self.graceful_closed_leader_id:
+            self.graceful_closed_leader_id = NULL_VALUE
+        member.standing = LogEnd(message.log_leadership_term_id, message.log_position)
+        member.time_of_last_activity_ns = now_ns
+        member.clear_report()  # whatever it proved before, it is looking for a leader again
+        if self.state in LEADER_STATES:
+            if message.log_leadership_term_id > self.leadership_term_id:
+                self._restart(now_ns, f"member {member.id} holds a later term")
+            else:
+                self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
+        elif self.state is ElectionState.CANVASS and self.is_wiped:
+            self._is_new_cluster()
+        return self._take()
+
+    def on_request_vote(self, message: RequestVote, now_ns: int) -> list[Action]:
+        """A candidate asks for this member's vote (C-84 to C-93)."""
+        member = self._other(message.candidate_member_id)
+        if member is None or self.state is ElectionState.INIT:
+            return []
+        candidate = LogEnd(message.log_leadership_term_id, message.log_position)
+        term_id = message.candidate_term_id
+        if term_id <= self.candidate_term_id:
+            self._send_vote(member.id, self.candidate_term_id, False)
+        elif self._standing > candidate:
+            # Leading or following, a refusal adopts nothing: a stale candidate must not end what works.
+            if self.state in VOTING_STATES:
+                self._propose(term_id)
+            self._send_vote(member.id, term_id, False)
+            if self.state in LEADER_STATES:
+                self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
+        elif self.state in VOTING_STATES and not (self.is_wiped and not self._is_new_cluster()):
+            self._propose(term_id)
+            self._send_vote(member.id, term_id, True)
+            self._change_state(ElectionState.FOLLOWER_BALLOT, now_ns, f"voted for member {member.id}")
+        return self._take()
+
+    def on_vote(self, message: Vote, now_ns: int) -> list[Action]:
+        """A voter answered, or a member refuses our term because it has voted in a later one."""
+        member = self._other(message.follower_member_id)
+        if member is None or self.state is ElectionState.INIT:
+            return []
+        term_id = message.candidate_term_id
+        is_leading = self.state in LEADER_STATES
+        if term_id > self.candidate_term_id and (is_leading or self.state is ElectionState.CANDIDATE_BALLOT):
+            self._propose(term_id)
+            state = ElectionState.INIT if is_leading else ElectionState.CANVASS
+            self._change_state(state, now_ns, f"member {member.id} has voted in term {term_id}")
+        elif (
+            self.state is ElectionState.CANDIDATE_BALLOT
+            and message.candidate_member_id == self._this.id
+            and term_id == self.candidate_term_id
+        ):
+            member.candidate_term_id = term_id
+            member.vote = message.vote
+            member.standing = LogEnd(message.log_leadership_term_id, message.log_position)
+            member.time_of_last_activity_ns = now_ns
+        return self._take()
+
+    # ---- messages: a leader ------------------------------------------------------------------------------
+
+    def on_new_leadership_term(self, message: NewLeadershipTerm, now_ns: int) -> list[Action]:
+        """A leader tells of its term; ``next_*`` is the term after ``log_leadership_term_id`` in its log."""
+        leader = self._other(message.leader_member_id)
+        if leader is None or self.state is ElectionState.INIT:
+            return []
+        if leader.id == self.graceful_closed_leader_id:
+            self.graceful_closed_leader_id = NULL_VALUE
+        leadership_term_id = message.leadership_term_id
+        if leadership_term_id < self.candidate_term_id:
+            self._send_vote(leader.id, self.candidate_term_id, False)
+            return self._take()
+        self._time_of_last_leader_message_ns = now_ns
+
+        if self.state is ElectionState.NOMINATE:
+            self._is_leader_heard = True
+        elif self.state in VOTING_STATES:
+            self._consider_leader(message, now_ns)
+        elif leadership_term_id > self.leadership_term_id:
+            self._restart(now_ns, f"member {leader.id} leads term {leadership_term_id}")
+        elif leader.id == self.leader_member_id and self.state in FOLLOWING_STATES:
+            self._notify_commit(message.commit_position)
+            if self._replication is not None:
+                self._replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
+        return self._take()
+
+    def _consider_leader(self, message: NewLeadershipTerm, now_ns: int) -> None:
+        """§2.7, once our log is known to be the begin of the leader's."""
+        proof = self._proof
+        if proof is None or not proof.is_about(message):
+            proof = self._proof = _Proof(message, self.terms.last_term_id)
+        if message.log_leadership_term_id == self.terms.last_term_id:
+            self._offered_term = message
+        elif proof.is_done or message.log_leadership_term_id != proof.term_in_question - 1:
+            # Neither our term nor an answer: our next canvass earns a direct one (C-73, C-75).
+            self._change_state(ElectionState.CANVASS, now_ns, "the leader told of another log term")
+        if self._prove(proof, message, now_ns):
+            offer = self._offered_term
+            if offer is not None and self._is_of_same_leader(offer, message):
+                self._follow(offer, now_ns)
+            else:
+                self._ask(message.leader_member_id, self.terms.last_term_id)
+
+    def _is_of_same_leader(self, offer: NewLeadershipTerm, message: NewLeadershipTerm) -> bool:
+        return (
+            offer.leader_member_id == message.leader_member_id
+            and offer.leadership_term_id == message.leadership_term_id
+            and offer.log_leadership_term_id == self.terms.last_term_id
+        )
+
+    def _prove(self, proof: _Proof, message: NewLeadershipTerm, now_ns: int) -> bool:
+        """Whether our log is known to be the begin of the leader's; else ask, or cut off what is not.
+
+        From our last term down: the leader is asked for the term after t-1, and its base of t is
+        compared with ours. Another base: nothing from the smaller one on is common. The same base, and
+        bytes of t in both logs: the logs are equal to the end of the shorter. The same base without
+        bytes: t proves nothing (it may have been filled in), go on below. (The reference compares only
+        ends of terms and keeps bytes of a term that the leader knows as an empty one.)
+        """
+        while not proof.is_done:
+            term_id = proof.term_in_question
+            own = self.terms.find(term_id)
+            if own is None:  # below the first term that is kept: a snapshot stands for it
+                proof.is_done = True
+                break
+            if message.log_leadership_term_id != term_id - 1 or message.next_leadership_term_id != term_id:
+                self._ask(message.leader_member_id, term_id - 1)
+                return False
+            own_base, own_end = own.term_base_log_position, self.terms.end_of(own, self.append_position)
+            leader_base, leader_end = message.next_term_base_log_position, message.next_log_position
+            if leader_base != own_base:
+                self._truncate(min(own_base, leader_base), term_id, now_ns)
+                return False
+            if leader_end != NULL_POSITION and term_id < message.leadership_term_id and own_end > leader_end:
+                self._truncate(leader_end, term_id + 1, now_ns)
+                return False
+            have_both_bytes = own_end > own_base and (
+                leader_end == NULL_POSITION
+                or leader_end > leader_base
+                or term_id == message.leadership_term_id
+            )
+            if have_both_bytes:
+                proof.is_done = True
+            else:
+                proof.term_in_question -= 1
+        return True
+
+    def _truncate(self, log_position: int, first_removed_term_id: int, now_ns: int) -> None:
+        """Cut off what the leader does not have, and begin again (§3.3)."""
+        position = min(log_position, self.append_position)
+        if position < self._commit_position:
+            raise DataLoss(
+                f"member {self._this.id}: its leader's log differs from position {position} on, "
+                f"but {self._commit_position} is committed here"
+            )
+        self.terms.truncate(position, first_removed_term_id)
+        self._do(TruncateLog(position, first_removed_term_id))
+        self.append_position = position
+        self._restart(now_ns, f"log cut to {position}")
+
+    def _follow(self, message: NewLeadershipTerm, now_ns: int) -> None:
+        """Adopt the leader; what is missing of its log decides the way there."""
+        if (message.leader_member_id, message.leadership_term_id) != (
+            self.leader_member_id,
+            self.leadership_term_id,
+        ):
+            self.notified_commit_position = 0  # told by another leader: says nothing of this one's log
+        self.leader_member_id = message.leader_member_id
+        self.leadership_term_id = message.leadership_term_id
+        self.candidate_term_id = max(self.candidate_term_id, message.leadership_term_id)
+        self.is_leader_startup = message.is_startup
+        self.log_session_id = message.log_session_id
+        self._term_base = message.term_base_log_position
+        self._has_log_image = self._is_log_joined = False
+        self._offered_term = None
+        is_behind = self.append_position < message.log_position
+        self._catchup_join_position = message.log_position if is_behind else NULL_POSITION
+        self._notify_commit(message.commit_position)
+
+        if self.append_position >= message.term_base_log_position:
+            self._record_term(message.leadership_term_id, message.term_base_log_position)
+            self._change_state(
+                ElectionState.FOLLOWER_REPLAY, now_ns, f"follows member {self.leader_member_id}"
+            )
+            return
+        next_base, next_end = message.next_term_base_log_position, message.next_log_position
+        assert message.next_leadership_term_id != NULL_VALUE, (
+            "a term that ends before the current one has a next"
+        )
+        if self.append_position < next_base:
+            own = self.terms.find(self.terms.last_term_id)
+            assert own is not None, f"the leader's log begins at {next_base}, this one is empty"
+            self._replication = _Replication(own.leadership_term_id, own.term_base_log_position, next_base)
+        elif next_end != NULL_POSITION:
+            self._replication = _Replication(message.next_leadership_term_id, next_base, next_end)
+        else:
+            return  # the leader does not know yet where that term ends
+        self._change_state(
+            ElectionState.FOLLOWER_LOG_REPLICATION, now_ns, f"behind term {message.leadership_term_id}"
+        )
+
+    def on_commit_position(self, message: CommitPosition, now_ns: int) -> list[Action]:
+        """The leader's log is held by a majority up to this position."""
+        if self.state is ElectionState.INIT or self._other(message.leader_member_id) is None:
+            return []
+        if (
+            message.leadership_term_id > self.leadership_term_id
+            and self.state in LEADER_STATES | FOLLOWING_STATES
+        ):
+            self._restart(
+                now_ns, f"member {message.leader_member_id} leads term {message.leadership_term_id}"
+            )
+        elif (
+            message.leader_member_id == self.leader_member_id
+            and message.leadership_term_id == self.leadership_term_id
+            and message.leadership_term_id >= self.candidate_term_id
+        ):
+            self._time_of_last_leader_message_ns = now_ns
+            self._notify_commit(message.log_position)
+            if self._replication is not None:
+                self._replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
+        return self._take()
+
+    def on_stop_catchup(self, message: StopCatchup, now_ns: int) -> list[Action]:
+        """The leader has merged this member into its live log."""
+        if (
+            message.leadership_term_id == self.leadership_term_id
+            and message.follower_member_id == self._this.id
+        ):
+            self._is_catchup_stopped = True
+        return []
+
+    # ---- messages: a follower ----------------------------------------------------------------------------
+
+    def on_append_position_of(self, message: AppendPosition, now_ns: int) -> list[Action]:
+        """A follower has this leader's log up to a position; of any other term it proves nothing."""
+        member = self._other(message.follower_member_id)
+        if member is not None and message.leadership_term_id <= self.leadership_term_id:
+            member.report(message.leadership_term_id, message.log_position, now_ns)
+        return []
+
+    # ---- shared by several states ------------------------------------------------------------------------
+
+    @property
+    def _standing(self) -> LogEnd:
+        return LogEnd(self.terms.last_term_id, self.append_position)
+
+    @property
+    def _exempt(self) -> set[int]:
+        """Members that nobody waits for: gone, or closed in order (C-62)."""
+        return {*self._gone, self.graceful_closed_leader_id} - {self._this.id}
+
+    def _other(self, member_id: int) -> ClusterMember | None:
+        return None if member_id == self._this.id else self._members.get(member_id)
+
+    def _is_past(self, timeout_ns: int, now_ns: int) -> bool:
+        return now_ns - self._time_of_state_change_ns >= timeout_ns
+
+    def _is_due(self, interval_ns: int, now_ns: int) -> bool:
+        last_ns = self._time_of_last_send_ns
+        return last_ns is None or now_ns - last_ns >= interval_ns
+
+    def _is_leader_silent(self, now_ns: int) -> bool:
+        last_ns = max(self._time_of_last_leader_message_ns, self._time_of_state_change_ns)
+        return now_ns - last_ns >= self._context.leader_heartbeat_timeout_ns
+
+    def _notify_commit(self, commit_position: int | None) -> None:
+        self.notified_commit_position = max(self.notified_commit_position, commit_position or 0)
+
+    def _propose(self, candidate_term_id: int) -> None:
+        """Adopt a candidate term, durably, before anything of it is spoken of."""
+        assert candidate_term_id >= self.candidate_term_id
+        self.candidate_term_id = candidate_term_id
+        self._do(ProposeTerm(candidate_term_id, self.append_position))
+
+    def _record_term(self, leadership_term_id: int, term_base: int, term_end: int = NULL_POSITION) -> None:
+        self.terms.record(leadership_term_id, term_base, term_end)
+        self._do(RecordTerm(leadership_term_id, term_base, term_end))
+
+    def _send_canvass_position(self, now_ns: int) -> None:
+        if self._is_due(self._context.election_status_interval_ns, now_ns):
+            self._time_of_last_send_ns = now_ns
+            for member in self._others:
+                self._ask(member.id, self.terms.last_term_id)
+
+    def _ask(self, member_id: int, log_leadership_term_id: int) -> None:
+        """Canvass; a leader answers with the term after ``log_leadership_term_id``."""
+        self._send(
+            member_id,
+            CanvassPosition(
+                log_leadership_term_id=log_leadership_term_id,
+                log_position=self.append_position,
+                leadership_term_id=self.leadership_term_id,
+                follower_member_id=self._this.id,
+                protocol_version=PROTOCOL_VERSION,
+            ),
+        )
+
+    def _send_vote(self, candidate_member_id: int, candidate_term_id: int, vote: bool) -> None:
+        self._send(
+            candidate_member_id,
+            Vote(
+                candidate_term_id=candidate_term_id,
+                log_leadership_term_id=self.terms.last_term_id,
+                log_position=self.append_position,
+                candidate_member_id=candidate_member_id,
+                follower_member_id=self._this.id,
+                vote=vote,
+            ),
+        )
+
+    def _send_append_position(self, now_ns: int, flags: AppendPositionFlags) -> None:
+        """Report on growth, and each interval; a wiped member's reports are not to count (rule 1.5)."""
+        has_grown = self.append_position > self._sent_append_position
+        if not has_grown and not self._is_due(self._context.leader_heartbeat_interval_ns, now_ns):
+            return
+        self._time_of_last_send_ns = now_ns
+        self._sent_append_position = self.append_position
+        if not self.is_wiped or flags == AppendPositionFlags.CATCHUP:
+            self._send(self.leader_member_id, self._append_position_message(flags))
+
+    def _append_position_message(self, flags: AppendPositionFlags) -> AppendPosition:
+        return AppendPosition(
+            leadership_term_id=self.leadership_term_id,
+            log_position=self.append_position,
+            follower_member_id=self._this.id,
+            flags=flags,
+        )
+
+    def _has_quorum(self, now_ns: int) -> bool:
+        """Whether a majority has recorded this term and holds our whole log."""
+        return has_quorum_at(
+            self._members.values(),
+            self.leadership_term_id,
+            self._term_base,
+            now_ns,
+            self._context.leader_heartbeat_timeout_ns,
+            self._context.quorum_threshold,
+        )
+
+    def _quorum_position(self, now_ns: int) -> int:
+        position = quorum_position(
+            self._members.values(),
+            self.leadership_term_id,
+            now_ns,
+            self._context.leader_heartbeat_timeout_ns,
+            self._context.quorum_threshold,
+        )
+        return min(position, self.append_position)
+
+    def _publish_leadership(self, now_ns: int) -> None:
+        """NewLeadershipTerm each interval; CommitPosition when it grew, and each interval unless it fell."""
+        self._this.report(self.leadership_term_id, self.append_position, now_ns)
+        interval_ns = self._context.leader_heartbeat_interval_ns
+        position = self._quorum_position(now_ns)
+        if self._is_due(interval_ns, now_ns):
+            self._time_of_last_send_ns = now_ns
+            message = self._new_leadership_term(self._previous_term_id, position)
+            for member in self._others:
+                self._send(member.id, message)
+        last_ns = self._time_of_last_commit_ns
+        is_due = last_ns is None or now_ns - last_ns >= interval_ns
+        if position > self._last_quorum_position or (position == self._last_quorum_position and is_due):
+            self._last_quorum_position = position
+            self._time_of_last_commit_ns = now_ns
+            for member in self._others:
+                self._send(
+                    member.id,
+                    CommitPosition(
+                        leadership_term_id=self.leadership_term_id,
+                        log_position=position,
+                        leader_member_id=self._this.id,
+                    ),
+                )
+
+    def _new_leadership_term(self, log_term_id: int, commit_position: int | None = None) -> NewLeadershipTerm:
+        """What is told to a member whose log ends in ``log_term_id`` (§2.8)."""
+        next_term = self.terms.find(log_term_id + 1)
+        return NewLeadershipTerm(
+            log_leadership_term_id=log_term_id,
+            next_leadership_term_id=NULL_VALUE if next_term is None else next_term.leadership_term_id,
+            next_term_base_log_position=NULL_POSITION
+            if next_term is None
+            else next_term.term_base_log_position,
+            next_log_position=(
+                NULL_POSITION if next_term is None else self.terms.end_of(next_term, self.append_position)
+            ),
+            leadership_term_id=self.leadership_term_id,
+            term_base_log_position=self._term_base,
+            log_position=self.append_position,
+            leader_recording_id=self.log_recording_id,
+            timestamp=self._cluster_time,
+            leader_member_id=self._this.id,
+            log_session_id=self.log_session_id,
+            app_version=self._context.app_version,
+            is_startup=self.is_leader_startup,
+            commit_position=self._last_quorum_position if commit_position is None else commit_position,
+        )
+
+    def _start_replay(self, stop_position: int) -> None:
+        self._replay_stop_position = stop_position
+        self._do(StartReplay(self.log_position, stop_position))
+
+    def _stop_replay(self) -> None:
+        if self._replay_stop_position != NULL_POSITION:
+            self._replay_stop_position = NULL_POSITION
+            self._do(StopReplay())
+
+    def _subscribe_to_log(self, *, is_catchup: bool) -> None:
+        self._has_log_image = self._is_log_joined = False
+        self._do(
+            SubscribeToLog(
+                self.leader_member_id,
+                self.leadership_term_id,
+                self.log_session_id,
+                self.append_position,
+                is_catchup,
+            )
+        )
+
+    def _join_log(self, log_position: int, role: Role) -> None:
+        self._is_log_joined = False
+        self._do(
+            JoinLog(self.leadership_term_id, log_position, self.log_session_id, self.is_leader_startup, role)
+        )
+
+    def _restart(self, now_ns: int, reason: str) -> None:
+        self._change_state(ElectionState.INIT, now_ns, reason)
+
+    def _change_state(self, state: ElectionState, now_ns: int, reason: str) -> None:
+        """The only place where the state changes; to the state that it is in is no change."""
+        old = self.state
+        if state is old:
+            return
+        assert old is not ElectionState.CLOSED
+        if old is ElectionState.CANVASS:
+            self._is_extended_canvass = False  # only the first canvass of a node waits a minute (C-60)
+        self.state = state
+        self._time_of_state_change_ns = now_ns
+        self._time_of_last_send_ns = None  # whatever goes out each interval goes out in the first cycle
+        self._do(ChangeState(old, state, reason))
+        entry = self._ENTER.get(state)
+        if entry is not None:
+            entry(self, now_ns)
+
+    def _send(self, member_id: int, message: Message) -> None:
+        self._actions.append(Send(member_id, message))
+
+    def _do(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def _take(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions
+
+    _ENTER: Mapping[ElectionState, Callable[["Election", int], None]] = {
+        ElectionState.INIT: _enter_init,
+        ElectionState.CANVASS: _enter_canvass,
+        ElectionState.CANDIDATE_BALLOT: _enter_candidate_ballot,
+        ElectionState.LEADER_LOG_REPLICATION: _enter_leader_log_replication,
+        ElectionState.LEADER_REPLAY: _enter_leader_replay,
+        ElectionState.LEADER_INIT: _enter_leader_init,
+        ElectionState.FOLLOWER_LOG_REPLICATION: _enter_follower_log_replication,
+        ElectionState.FOLLOWER_REPLAY: _enter_follower_replay,
+        ElectionState.FOLLOWER_CATCHUP_INIT: _enter_follower_catchup_init,
+        ElectionState.FOLLOWER_CATCHUP: _enter_follower_catchup,
+        ElectionState.FOLLOWER_READY: _enter_follower_ready,
+    }
+    _WORK: Mapping[ElectionState, Callable[["Election", int], None]] = {
+        ElectionState.INIT: _work_init,
+        ElectionState.CANVASS: _work_canvass,
+        ElectionState.NOMINATE: _work_nominate,
+        ElectionState.CANDIDATE_BALLOT: _work_candidate_ballot,
+        ElectionState.FOLLOWER_BALLOT: _work_follower_ballot,
+        ElectionState.LEADER_LOG_REPLICATION: _work_leader_log_replication,
+        ElectionState.LEADER_REPLAY: _work_leader_replay,
+        ElectionState.LEADER_INIT: _work_leader_init,
+        ElectionState.LEADER_READY: _work_leader_ready,
+        ElectionState.FOLLOWER_LOG_REPLICATION: _work_follower_log_replication,
+        ElectionState.FOLLOWER_REPLAY: _work_follower_replay,
+        ElectionState.FOLLOWER_CATCHUP_INIT: _work_follower_catchup_init,
+        ElectionState.FOLLOWER_CATCHUP_AWAIT: _work_follower_catchup_await,
+        ElectionState.FOLLOWER_CATCHUP: _work_follower_catchup,
+        ElectionState.FOLLOWER_LOG_INIT: _work_follower_log_init,
+        ElectionState.FOLLOWER_LOG_AWAIT: _work_follower_log_await,
+        ElectionState.FOLLOWER_READY: _work_follower_ready,
+        ElectionState.CLOSED: _work_closed,
+    }
