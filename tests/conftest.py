@@ -1,12 +1,17 @@
-"""What every test folder shares: the report of conformance points."""
+"""What every test folder shares: one Spark session, and the report of conformance points."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 POINTS_FILE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
 _POINT = re.compile(r"^- \*\*([CS]-\d+)\*\* (.+)$", re.MULTILINE)
@@ -17,6 +22,16 @@ _tests_of_point: dict[str, set[str]] = defaultdict(set)
 def conformance_points() -> dict[str, str]:
     """The numbered points of ``docs/conformance.md`` in its order: number to statement."""
     return dict(_POINT.findall(POINTS_FILE.read_text()))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for the whole run: starting one takes longer than most tests."""
+    from jobs.session import spark_session
+
+    session = spark_session("tests", master="local[2]")
+    yield session
+    session.stop()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

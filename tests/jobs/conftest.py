@@ -1,0 +1,60 @@
+"""A real Aeron Cluster's Log as a DataFrame, from what its own Java codecs decoded."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_connector.schema import ROW_COLUMNS, ROW_DDL
+
+LOG = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53" / "log.jsonl.gz"
+
+ENTRY_TYPE_OF_TEMPLATE = {
+    1: "SESSION_MESSAGE",
+    20: "TIMER",
+    21: "SESSION_OPEN",
+    22: "SESSION_CLOSE",
+    23: "CLUSTER_ACTION",
+    24: "NEW_LEADERSHIP_TERM",
+}
+
+
+@pytest.fixture(scope="session")
+def decoded() -> list[dict[str, Any]]:
+    """Each entry of the log in order, under the names of the format ``cluster``; payloads by length only."""
+    entries = []
+    for line in gzip.decompress(LOG.read_bytes()).decode().splitlines():
+        entry = json.loads(line)
+        entry["entryType"] = ENTRY_TYPE_OF_TEMPLATE[entry.pop("templateId")]
+        entry["clusterTime"] = entry["timestamp"]
+        entry["timestamp"] = dt.datetime.fromtimestamp(entry["clusterTime"] / 1000, dt.UTC)
+        entry["payload"] = bytes(entry["payloadLength"]) if "payloadLength" in entry else None
+        if "encodedPrincipal" in entry:
+            entry["encodedPrincipal"] = bytes.fromhex(entry["encodedPrincipal"])
+        entries.append(entry)
+    return entries
+
+
+@pytest.fixture(scope="session")
+def log(spark, decoded):
+    """The same entries as a DataFrame."""
+    rows = [tuple(entry.get(column) for column in ROW_COLUMNS) for entry in decoded]
+    return spark.createDataFrame(rows, ROW_DDL).cache()
+
+
+@pytest.fixture
+def table(tmp_path) -> str:
+    return str(tmp_path / "table")
+
+
+def rows_by(table, key: str) -> dict[int, dict[str, Any]]:
+    """The rows of a DataFrame by ``key``, which must be unique."""
+    rows = [row.asDict() for row in table.collect()]
+    found = {row[key]: row for row in rows}
+    assert len(found) == len(rows)
+    return found

@@ -1,0 +1,162 @@
+"""What the jobs compute, on a real log, against a plain reading of the same log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections import Counter
+
+import pytest
+
+from jobs import merge, sessions, terms, timers
+from tests.jobs.conftest import rows_by
+
+CASES = [
+    (sessions.sessions, sessions.TABLE_COLUMNS),
+    (timers.timers, timers.TABLE_COLUMNS),
+]
+
+
+def naive(value):
+    """A time as Spark hands it to Python: in the machine's zone, without naming it."""
+    return value.astimezone().replace(tzinfo=None) if isinstance(value, dt.datetime) else value
+
+
+def of_type(decoded, entry_type):
+    return [entry for entry in decoded if entry["entryType"] == entry_type]
+
+
+def expected_sessions(decoded):
+    found = {}
+    for entry in decoded:
+        session_id = entry.get("clusterSessionId", -1)
+        if session_id < 0:
+            continue
+        row = found.setdefault(session_id, {"messages": 0, "bytes": 0, "state": "OPEN", "closeReason": None})
+        match entry["entryType"]:
+            case "SESSION_OPEN":
+                row |= {
+                    "openPosition": entry["position"],
+                    "openedAt": naive(entry["timestamp"]),
+                    "correlationId": entry["correlationId"],
+                    "responseChannel": entry["responseChannel"],
+                }
+                row["lastActivityAt"] = row["openedAt"]
+            case "SESSION_MESSAGE":
+                row["messages"] += 1
+                row["bytes"] += entry["payloadLength"]
+                row["lastActivityAt"] = naive(entry["timestamp"])
+            case "SESSION_CLOSE":
+                row |= {"state": "CLOSED", "closeReason": entry["closeReason"]}
+                row["closePosition"] = entry["position"]
+        row["lastPosition"] = entry["position"]
+    return found
+
+
+def test_every_session_of_a_real_log_has_its_row(log, decoded):
+    found = rows_by(sessions.sessions(log), "clusterSessionId")
+    expected = expected_sessions(decoded)
+    assert found.keys() == expected.keys()
+    for session_id, row in expected.items():
+        assert {column: found[session_id][column] for column in row} == row
+
+
+def test_messages_of_services_to_their_own_cluster_open_no_session(log, decoded):
+    assert any(entry.get("clusterSessionId", 0) < 0 for entry in decoded)
+    assert all(row.clusterSessionId >= 0 for row in sessions.sessions(log).collect())
+
+
+def test_every_timer_that_fired_has_its_row(log, decoded):
+    fired = of_type(decoded, "TIMER")
+    found = rows_by(timers.timers(log), "correlationId")
+    counts = Counter(entry["correlationId"] for entry in fired)
+    last = {entry["correlationId"]: entry for entry in fired}
+    assert fired and {key: row["firings"] for key, row in found.items()} == counts
+    for key, entry in last.items():
+        assert found[key]["firedPosition"] == found[key]["lastPosition"] == entry["position"]
+        assert found[key]["firedAt"] == naive(entry["timestamp"])
+        assert found[key]["firedTermId"] == entry["leadershipTermId"]
+        assert (found[key]["state"], found[key]["deadline"]) == ("FIRED", None)
+
+
+def test_terms_have_leader_length_and_duration(spark, log, decoded):
+    known = spark.createDataFrame([], terms.TABLE_COLUMNS)
+    found = rows_by(terms.terms(known, log), "leadershipTermId")
+    openings = of_type(decoded, "NEW_LEADERSHIP_TERM")
+    assert len(openings) > 1 and found.keys() == {entry["leadershipTermId"] for entry in openings}
+    for entry in openings:
+        of_term = [e for e in decoded if e["leadershipTermId"] == entry["leadershipTermId"]]
+        row = found[entry["leadershipTermId"]]
+        assert row["leaderMemberId"] == entry["leaderMemberId"]
+        assert row["termBaseLogPosition"] == entry["termBaseLogPosition"]
+        assert row["startPosition"] == entry["position"]
+        assert row["length"] == of_term[-1]["endPosition"] - entry["termBaseLogPosition"]
+        assert row["durationMs"] == of_term[-1]["clusterTime"] - entry["clusterTime"]
+        assert row["entries"] == len(of_term)
+        assert row["state"] == ("CURRENT" if entry is openings[-1] else "ENDED")
+
+
+@pytest.mark.parametrize("transform,columns", CASES, ids=["sessions", "timers"])
+def test_a_transform_delivers_the_columns_of_its_table(spark, log, transform, columns):
+    wanted = spark.createDataFrame([], columns).schema
+    made = transform(log).schema
+    assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in wanted]
+
+
+CUTS = [[1], [3, 200], [100, 101, 102, 400, 700]]
+
+
+@pytest.mark.parametrize("cuts", CUTS, ids=str)
+def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(
+    spark, log, decoded, table, cuts
+):
+    for module, function, key in (
+        (sessions, sessions.sessions, "clusterSessionId"),
+        (timers, timers.timers, "correlationId"),
+    ):
+        path = f"{table}-{key}"
+        merge.create_table(spark, path, module.TABLE_COLUMNS, cluster_by=key)
+        for number, batch in enumerate(batches(log, decoded, [3, 101, 400])):
+            merge.merge(function(batch), path, key, module.ON_MATCH, ("a query", number))
+        whole = rows_by(function(log), key)
+        assert rows_by(spark.table(merge.name_of(path)), key) == whole
+
+
+def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
+    merge.create_table(spark, table, sessions.TABLE_COLUMNS)
+    for transaction in [("a query", 0), ("a query", 0), ("a query", 0)]:
+        merge.merge(sessions.sessions(log), table, "clusterSessionId", sessions.ON_MATCH, transaction)
+    assert rows_by(spark.table(merge.name_of(table)), "clusterSessionId") == rows_by(
+        sessions.sessions(log), "clusterSessionId"
+    )
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(spark, log, decoded, table):
+    first, second = batches(log, decoded, [100])
+    merge.create_table(spark, table, timers.TABLE_COLUMNS)
+    merge.merge(timers.timers(first), table, "correlationId", timers.ON_MATCH, ("a query", 0))
+    merge.merge(timers.timers(second), table, "correlationId", timers.ON_MATCH, ("its successor", 0))
+    assert rows_by(spark.table(merge.name_of(table)), "correlationId") == rows_by(
+        timers.timers(log), "correlationId"
+    )
+
+
+@pytest.mark.parametrize("cuts", [[1], [100, 101, 400, 700]], ids=str)
+def test_terms_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, cuts):
+    empty = known = spark.createDataFrame([], terms.TABLE_COLUMNS)
+    for batch in batches(log, decoded, cuts):
+        updated = terms.terms(known, batch).select(*empty.columns)
+        known = spark.createDataFrame(updated.collect(), empty.schema)
+    assert rows_by(known, "leadershipTermId") == rows_by(
+        terms.terms(empty, log).select(*empty.columns), "leadershipTermId"
+    )
+
+
+def batches(log, decoded, cuts):
+    """The log cut before the entries of the given indexes."""
+    positions = [0, *(decoded[index]["position"] for index in cuts), decoded[-1]["endPosition"]]
+    return [
+        log.where((log.position >= start) & (log.position < end))
+        for start, end in itertools.pairwise(positions)
+    ]
