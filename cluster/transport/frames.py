@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
 from cluster.protocol import Message, decode, streams
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
-from cluster.transport.sockets import Connection
 
 _LENGTH = struct.Struct("<i")
 _STREAM_ID = struct.Struct("<i")
 _STREAM_ID_OFFSET = 16
+
+
+class Received(Protocol):
+    """A connection that holds whole frames in ``buffer[start:end]``."""
+
+    buffer: np.ndarray
+    start: int
+    end: int
+
+    def release(self, consumed_end: int) -> None: ...
 
 
 def message_frame(message: Message, stream_id: int, session_id: int = 0) -> bytes:
@@ -37,7 +47,7 @@ def each_frame(buffer: np.ndarray, start: int, end: int) -> Iterator[tuple[int, 
         start += align(length)
 
 
-def decode_first(connection: Connection) -> Message | None:
+def decode_first(connection: Received) -> Message | None:
     """Decode the first frame that the connection holds and release that one alone.
 
     None for a template that we do not know. ``RemoteProtocolError`` when it is not of the stream LINK,

@@ -145,6 +145,12 @@ class Connection:
         return not self.is_closed and not self._is_connecting
 
     @property
+    def local_address(self) -> tuple[str, int]:
+        """Host and port of this end of a TCP connection."""
+        host, port = self._sock.getsockname()[:2]
+        return host, port
+
+    @property
     def has_frames(self) -> bool:
         """Whether whole frames wait that the owner did not take at its last turn."""
         return self.end > self.start
@@ -231,6 +237,13 @@ class Connection:
                 self.buffer, consumed_end, self._limit, self._frame_length_max, self._is_log_allowed
             )
         self._keep(consumed_end, follows)
+
+    def advance(self, consumed_end: int) -> None:
+        """Like ``release``, but the rest stays where it is: only for the one user of a receive buffer."""
+        assert self.start <= consumed_end <= self.end
+        self.start = consumed_end
+        if consumed_end == self.end:
+            self.release(consumed_end)
 
     def _keep(self, offset: int, follows: int) -> None:
         """Copy ``buffer[offset:limit]`` aside, with room for the frame of ``follows`` bytes there."""

@@ -1,0 +1,191 @@
+"""How a client gets its session: AeronCluster's AsyncConnect as one state machine.
+
+    CREATE_INGRESS_PUBLICATIONS
+     -> AWAIT_PUBLICATION_CONNECTED -> SEND_MESSAGE -> POLL_RESPONSE -> CONCLUDE_CONNECT -> DONE
+                 ^                          ^                |
+                 |-------- redirect, lost connection --------|
+                                            |--- challenge --|
+
+Each ``poll`` takes at most one step and never waits. Egress comes back over the connection that ingress
+goes out on, so there is no egress subscription to make first. The deadline is fixed at the start; nothing
+extends it. Where Aeron's client would only find out by its time-out (a connection lost before the reply,
+a leader that is none), this one asks again.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import count
+
+from cluster.client.context import ClientContext
+from cluster.client.ingress import IngressPublication, IngressPublications, World
+from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
+from cluster.protocol import Message, streams
+from cluster.protocol.enums import EventCode
+from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
+
+PROTOCOL_VERSION = 0 << 16 | 3 << 8 | 0  # of the client protocol; only the major has to match
+PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
+ASK_AGAIN_NS = 50_000_000  # after a redirect to nobody, or to whom we asked
+
+
+class ConnectState(IntEnum):
+    """Steps of ``AsyncConnect``, with Aeron's numbers."""
+
+    CREATE_INGRESS_PUBLICATIONS = 0
+    AWAIT_PUBLICATION_CONNECTED = 1
+    SEND_MESSAGE = 2
+    POLL_RESPONSE = 3
+    CONCLUDE_CONNECT = 4
+    DONE = 5
+
+
+class AsyncConnect:
+    """One attempt to open a session; ``event`` and ``publication`` are its outcome once it is done."""
+
+    def __init__(self, context: ClientContext, world: World) -> None:
+        self._context = context
+        self._world = world
+        now_ns = world.now_ns()
+        self._deadline_ns = now_ns + context.message_timeout_ns
+        self._correlation_ids = count(now_ns)
+        self._correlation_id = 0
+        self._request: Message | None = None
+        self._leader_member_id = -1  # whom a redirect named
+        self._prefer_until_ns = 0
+        self._not_before_ns = 0
+        self._redirects = 0
+        self.publications = IngressPublications(world, context.endpoints, context.cluster_id)
+        self.publication: IngressPublication | None = None
+        self.event: SessionEvent | None = None
+        self.state = ConnectState.CREATE_INGRESS_PUBLICATIONS
+
+    @property
+    def correlation_id(self) -> int:
+        """Of the request that is out."""
+        return self._correlation_id
+
+    def poll(self) -> bool:
+        """Take one step; True once the session is open.
+
+        ``TimedOut`` names the state reached and what failed at each member; ``AuthenticationRejected`` and
+        ``ClusterError`` hold the cluster's own words. After any of them the attempt is closed.
+        """
+        now_ns = self._world.now_ns()
+        try:
+            if now_ns > self._deadline_ns:
+                raise TimedOut(self._describe())
+            match self.state:
+                case ConnectState.CREATE_INGRESS_PUBLICATIONS:
+                    self.publications.do_work(now_ns)
+                    self.state = ConnectState.AWAIT_PUBLICATION_CONNECTED
+                case ConnectState.AWAIT_PUBLICATION_CONNECTED:
+                    self.publications.do_work(now_ns)
+                    self._choose(now_ns)
+                case ConnectState.SEND_MESSAGE:
+                    self._send()
+                case ConnectState.POLL_RESPONSE:
+                    self._poll_response(now_ns)
+                case ConnectState.CONCLUDE_CONNECT:
+                    assert self.publication is not None
+                    self.publications.keep(self.publication)
+                    self.state = ConnectState.DONE
+        except ClusterError:
+            self.close()
+            raise
+        return self.state is ConnectState.DONE
+
+    def _choose(self, now_ns: int) -> None:
+        """Take the leader's publication if we know of one, else the first that is connected."""
+        if now_ns < self._not_before_ns:
+            return
+        publication = self.publications.find(self._leader_member_id)
+        if publication is None:
+            connected = self.publications.connected()
+            if not connected or now_ns < self._prefer_until_ns:
+                return
+            publication = connected[self._redirects % len(connected)]
+        self.publication = publication
+        self._correlation_id = next(self._correlation_ids)
+        context = self._context
+        self._request = SessionConnectRequest(
+            correlation_id=self._correlation_id,
+            response_stream_id=streams.EGRESS,
+            version=PROTOCOL_VERSION,
+            response_channel=self._world.response_channel(publication.connection, publication.endpoint),
+            encoded_credentials=context.credentials_supplier.encoded_credentials(),
+            client_info=f"name={context.client_name} version=0.1.0 commit=",
+        )
+        self.state = ConnectState.SEND_MESSAGE
+
+    def _send(self) -> None:
+        assert self.publication is not None and self._request is not None
+        if self.publication.is_closed:
+            self._ask_again(0)
+        elif self.publication.offer(self._request) > 0:
+            self.state = ConnectState.POLL_RESPONSE
+
+    def _poll_response(self, now_ns: int) -> None:
+        publication = self.publication
+        assert publication is not None
+        for message in publication.receive():
+            if isinstance(message, Challenge) and message.correlation_id == self._correlation_id:
+                self._answer_challenge(message)
+                return
+            if isinstance(message, SessionEvent) and message.correlation_id == self._correlation_id:
+                self._on_event(message, now_ns)
+                return
+        if publication.is_closed:
+            self._ask_again(now_ns + ASK_AGAIN_NS)
+
+    def _answer_challenge(self, challenge: Challenge) -> None:
+        self._correlation_id = next(self._correlation_ids)
+        self._request = ChallengeResponse(
+            correlation_id=self._correlation_id,
+            cluster_session_id=challenge.cluster_session_id,
+            encoded_credentials=self._context.credentials_supplier.on_challenge(challenge.encoded_challenge),
+        )
+        self.state = ConnectState.SEND_MESSAGE
+
+    def _on_event(self, event: SessionEvent, now_ns: int) -> None:
+        match event.code:
+            case EventCode.OK:
+                self.event = event
+                self.state = ConnectState.CONCLUDE_CONNECT
+            case EventCode.ERROR:
+                raise ClusterError(f"the cluster refused the session: {event.detail}")
+            case EventCode.AUTHENTICATION_REJECTED:
+                raise AuthenticationRejected(f"the cluster refused the session: {event.detail}")
+            case EventCode.REDIRECT:
+                self._redirects += 1
+                self.publications.adopt(event.detail)
+                assert self.publication is not None
+                asked, leader = self.publication.member_id, event.leader_member_id
+                is_known = leader in self.publications.endpoints and leader != asked
+                self._leader_member_id = leader if is_known else -1
+                self._prefer_until_ns = now_ns + PREFERRED_TIMEOUT_NS if is_known else 0
+                self._ask_again(0 if is_known else now_ns + ASK_AGAIN_NS)
+            case EventCode.CLOSED:  # dropped by an election before it was open
+                self._ask_again(now_ns + ASK_AGAIN_NS)
+
+    def _ask_again(self, not_before_ns: int) -> None:
+        self._not_before_ns = not_before_ns
+        self.publication = None
+        self._request = None
+        self.state = ConnectState.AWAIT_PUBLICATION_CONNECTED
+
+    def _describe(self) -> str:
+        endpoints = ",".join(f"{m}={e}" for m, e in self.publications.endpoints.items())
+        told = [f"no session within {self._context.message_timeout_s:g} s ({self.state.name})"]
+        told.append(f"ingress endpoints {endpoints}")
+        if self._redirects:
+            told.append(f"redirected {self._redirects} times, last to member {self._leader_member_id}")
+        failures = self.publications.describe_failures()
+        if failures:
+            told.append(failures)
+        return "; ".join(told)
+
+    def close(self) -> None:
+        """Close every connection of the attempt, unless it is done: then they are the client's."""
+        if self.state is not ConnectState.DONE:
+            self.publications.close()

@@ -1,0 +1,103 @@
+"""What a client is told before it connects, checked before anything is sent (AeronCluster.Context)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cluster.client.egress import EgressDispatch, as_dispatch
+from cluster.client.window import WINDOW_BYTES_DEFAULT
+from cluster.errors import ConfigurationError
+from cluster.transport.endpoint import Endpoint, parse_endpoints
+
+SECOND_NS = 1_000_000_000
+CLIENT_NAME_LENGTH_MAX = 100
+
+
+class CredentialsSupplier(Protocol):
+    """Who the client says it is (io.aeron.security.CredentialsSupplier)."""
+
+    def encoded_credentials(self) -> bytes:
+        """What goes into the connect request."""
+        ...
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        """The answer to a challenge of the cluster's authenticator."""
+        ...
+
+
+class _FixedCredentials:
+    def __init__(self, credentials: bytes) -> None:
+        self._credentials = credentials
+
+    def encoded_credentials(self) -> bytes:
+        return self._credentials
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        return self._credentials
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """The settings of one client. Times in seconds, as given; ``…_ns`` are what the client counts in.
+
+    ``new_leader_timeout_s`` None: twice the leader's heartbeat time-out, which the cluster announces.
+    ``keep_alive_interval_s`` None: the application sends keep-alives itself, as with Aeron's client.
+    ``window_bytes`` bounds the messages that are kept until they are committed, to be sent again.
+    """
+
+    ingress_endpoints: str | Mapping[int, str | Endpoint]
+    egress_listener: object = None
+    credentials: bytes | CredentialsSupplier = b""
+    client_name: str = ""
+    message_timeout_s: float = 5.0
+    new_leader_timeout_s: float | None = None
+    keep_alive_interval_s: float | None = 1.0
+    window_bytes: int = WINDOW_BYTES_DEFAULT
+    cluster_id: int = -1  # any
+    endpoints: dict[int, Endpoint] = field(init=False)
+    dispatch: EgressDispatch = field(init=False)
+    credentials_supplier: CredentialsSupplier = field(init=False)
+
+    def __post_init__(self) -> None:
+        """``ConfigurationError`` names the setting, its value and what was expected."""
+        if isinstance(self.ingress_endpoints, str):
+            endpoints = parse_endpoints(self.ingress_endpoints)
+        else:
+            listed = (f"{member_id}={endpoint}" for member_id, endpoint in self.ingress_endpoints.items())
+            endpoints = parse_endpoints(",".join(listed))
+        object.__setattr__(self, "endpoints", endpoints)
+        object.__setattr__(self, "dispatch", as_dispatch(self.egress_listener))
+        supplier = self.credentials
+        if isinstance(supplier, bytes):
+            supplier = _FixedCredentials(supplier)
+        elif not hasattr(supplier, "encoded_credentials"):
+            raise ConfigurationError(
+                f"credentials: expected bytes or a CredentialsSupplier, got {supplier!r}"
+            )
+        object.__setattr__(self, "credentials_supplier", supplier)
+        if len(self.client_name) > CLIENT_NAME_LENGTH_MAX:
+            raise ConfigurationError(
+                f"client_name has {len(self.client_name)} characters, at most {CLIENT_NAME_LENGTH_MAX} go"
+            )
+        for name in ("message_timeout_s", "new_leader_timeout_s", "keep_alive_interval_s"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigurationError(f"{name} is {value}, expected more than 0")
+        if self.window_bytes < 4096:
+            raise ConfigurationError(f"window_bytes is {self.window_bytes}, expected at least 4096")
+
+    @property
+    def message_timeout_ns(self) -> int:
+        return int(self.message_timeout_s * SECOND_NS)
+
+    @property
+    def keep_alive_interval_ns(self) -> int | None:
+        return None if self.keep_alive_interval_s is None else int(self.keep_alive_interval_s * SECOND_NS)
+
+    def new_leader_timeout_ns(self, leader_heartbeat_timeout_ns: int | None) -> int:
+        """How long to look for a new leader, given what the cluster announced (None: nothing)."""
+        if self.new_leader_timeout_s is not None:
+            return int(self.new_leader_timeout_s * SECOND_NS)
+        return 2 * (leader_heartbeat_timeout_ns or 10 * SECOND_NS)

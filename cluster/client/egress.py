@@ -1,0 +1,136 @@
+"""What a client hears: the listener's methods, and the batch form of them (Aeron's EgressListener).
+
+    on_message(cluster_session_id, timestamp, payload)
+    on_messages(batch)                  in place of on_message: whole runs as columns, the fast path
+    on_session_event(correlation_id, cluster_session_id, leadership_term_id, leader_member_id, code, detail)
+    on_new_leader(cluster_session_id, leadership_term_id, leader_member_id, ingress_endpoints)
+    on_admin_response(cluster_session_id, correlation_id, request_type, response_code, message, payload)
+
+A listener has any of them; a plain callable is ``on_message``. Payloads lie in the buffer that they were
+received into: they are the listener's until it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cluster.errors import ConfigurationError
+from cluster.protocol.session import AdminResponse, NewLeaderEvent, SessionEvent
+
+METHODS = ("on_message", "on_messages", "on_session_event", "on_new_leader", "on_admin_response")
+
+
+@dataclass(frozen=True, slots=True)
+class EgressBatch:
+    """A run of egress messages of one session in the order sent, as columns over one buffer."""
+
+    cluster_session_id: int
+    timestamps: np.ndarray  # int64, cluster time of the log entry that was answered
+    offsets: np.ndarray  # int64, of each payload in buffer
+    lengths: np.ndarray  # int64
+    buffer: np.ndarray  # uint8
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def payload(self, row: int) -> memoryview:
+        """One payload, without a copy."""
+        begin = int(self.offsets[row])
+        return self.buffer.data[begin : begin + int(self.lengths[row])]
+
+
+class EgressDispatch:
+    """Calls what a listener has, and nothing for what it lacks."""
+
+    __slots__ = (
+        "_on_admin_response",
+        "_on_message",
+        "_on_messages",
+        "_on_new_leader",
+        "_on_session_event",
+        "rows_done",
+    )
+
+    def __init__(self, methods: dict[str, Callable[..., Any]]) -> None:
+        self._on_message = methods.get("on_message")
+        self._on_messages = methods.get("on_messages")
+        self._on_session_event = methods.get("on_session_event")
+        self._on_new_leader = methods.get("on_new_leader")
+        self._on_admin_response = methods.get("on_admin_response")
+        self.rows_done = 0  # of the batch that ``messages`` was given, also when the listener raised
+
+    def messages(self, batch: EgressBatch) -> None:
+        """Tell of a batch; the row at which a listener raised counts as done, those behind it do not."""
+        self.rows_done = len(batch)
+        if self._on_messages is not None:
+            self._on_messages(batch)
+        elif self._on_message is not None:
+            on_message = self._on_message
+            session_id = batch.cluster_session_id
+            view: memoryview = batch.buffer.data
+            rows = zip(
+                batch.timestamps.tolist(),
+                batch.offsets.tolist(),
+                (batch.offsets + batch.lengths).tolist(),
+                strict=True,
+            )
+            row = 0
+            try:
+                for row, (timestamp, begin, end) in enumerate(rows, 1):  # noqa: B007 - told on error
+                    on_message(session_id, timestamp, view[begin:end])
+            except BaseException:
+                self.rows_done = row
+                raise
+
+    def session_event(self, event: SessionEvent) -> None:
+        if self._on_session_event is not None:
+            self._on_session_event(
+                event.correlation_id,
+                event.cluster_session_id,
+                event.leadership_term_id,
+                event.leader_member_id,
+                event.code,
+                event.detail,
+            )
+
+    def new_leader(self, event: NewLeaderEvent) -> None:
+        if self._on_new_leader is not None:
+            self._on_new_leader(
+                event.cluster_session_id,
+                event.leadership_term_id,
+                event.leader_member_id,
+                event.ingress_endpoints,
+            )
+
+    def admin_response(self, response: AdminResponse) -> None:
+        if self._on_admin_response is not None:
+            self._on_admin_response(
+                response.cluster_session_id,
+                response.correlation_id,
+                response.request_type,
+                response.response_code,
+                response.message,
+                response.payload,
+            )
+
+
+def as_dispatch(listener: object) -> EgressDispatch:
+    """Take a callable, an object with some of ``METHODS``, or None for a client that does not listen.
+
+    ``ConfigurationError`` for anything else: it would hear nothing and never say so.
+    """
+    if listener is None:
+        return EgressDispatch({})
+    methods = {name: getattr(listener, name) for name in METHODS if callable(getattr(listener, name, None))}
+    if not methods:
+        if not callable(listener):
+            raise ConfigurationError(
+                f"egress_listener: expected a callable or an object with one of {', '.join(METHODS)}, "
+                f"got {listener!r}"
+            )
+        methods = {"on_message": listener}
+    return EgressDispatch(methods)

@@ -1,0 +1,43 @@
+"""What a client may be told, as a class to derive from (Aeron: EgressListener)."""
+
+from __future__ import annotations
+
+from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode
+
+
+class EgressListener:
+    """Override what is of interest; any object with some of these methods does as well.
+
+    Payloads are the listener's until it returns. One that takes whole runs at once has ``on_messages``
+    instead of ``on_message`` (see ``egress.py``); it is not here, because having it means being called.
+    """
+
+    def on_message(self, cluster_session_id: int, timestamp: int, payload: memoryview) -> None:
+        """An answer of the service; ``timestamp`` is cluster time of the log entry that it answers."""
+
+    def on_session_event(
+        self,
+        correlation_id: int,
+        cluster_session_id: int,
+        leadership_term_id: int,
+        leader_member_id: int,
+        code: EventCode,
+        detail: str,
+    ) -> None:
+        """The session was opened, redirected, refused or closed."""
+
+    def on_new_leader(
+        self, cluster_session_id: int, leadership_term_id: int, leader_member_id: int, ingress_endpoints: str
+    ) -> None:
+        """The session goes on with another leader; the client follows by itself."""
+
+    def on_admin_response(
+        self,
+        cluster_session_id: int,
+        correlation_id: int,
+        request_type: AdminRequestType,
+        response_code: AdminResponseCode,
+        message: str,
+        payload: bytes,
+    ) -> None:
+        """What became of an admin request."""

@@ -1,0 +1,230 @@
+"""Connections to members as a client needs them: greeted, told apart by member, dialled again when lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from cluster.errors import ConfigurationError, RemoteProtocolError
+from cluster.protocol import Message, decode, link, session, streams
+from cluster.transport.endpoint import Endpoint, parse_endpoints
+from cluster.transport.frames import decode_first, each_frame, link_frame, message_frame
+from cluster.transport.sockets import Buffer, Offer
+
+DIAL_INTERVAL_NS = 100_000_000
+
+
+class MemberConnection(Protocol):
+    """What a client asks of a connection; ``cluster.transport.sockets.Connection`` is one."""
+
+    buffer: np.ndarray
+    start: int
+    end: int
+    is_closed: bool
+    is_readable: bool
+    why_closed: str
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    @property
+    def has_frames(self) -> bool: ...
+
+    def receive(self) -> bool: ...
+
+    def release(self, consumed_end: int) -> None: ...
+
+    def advance(self, consumed_end: int) -> None: ...
+
+    def offer(self, *buffers: Buffer) -> int: ...
+
+    def write(self, buffer: Buffer) -> int: ...
+
+    def want_writable(self) -> None: ...
+
+    def close(self, why: str = ...) -> None: ...
+
+
+class World(Protocol):
+    """Connections, time and waiting; ``cluster.transport.dialler.Dialler`` is the real one."""
+
+    def now_ns(self) -> int: ...
+
+    def wait(self, timeout_s: float) -> None: ...
+
+    def dial(self, endpoint: Endpoint) -> MemberConnection: ...
+
+    def response_channel(self, connection: MemberConnection, endpoint: Endpoint) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class IngressPublication:
+    """One member's connection: usable once its HelloReply came."""
+
+    def __init__(
+        self, member_id: int, endpoint: Endpoint, connection: MemberConnection, cluster_id: int
+    ) -> None:
+        self.member_id = member_id
+        self.endpoint = endpoint
+        self.connection = connection
+        self.message_length_max = 0  # SBE header included; 0: not told
+        self.asked_ns = 0  # when a session was last asked for over it
+        self.is_connected = False
+        self._is_greeted = False
+        self._cluster_id = cluster_id
+
+    @property
+    def is_closed(self) -> bool:
+        return self.connection.is_closed
+
+    def do_work(self) -> None:
+        """Say Hello and hear the reply; a refusal closes the connection, which tells why."""
+        connection = self.connection
+        if self.is_connected or connection.is_closed:
+            return
+        if not self._is_greeted and connection.is_connected:
+            self._is_greeted = True
+            connection.offer(
+                link_frame(
+                    link.Hello(
+                        cluster_id=self._cluster_id,
+                        member_id=-1,
+                        incarnation=0,
+                        protocol_version=link.LINK_PROTOCOL_VERSION,
+                        kind=link.ConnectionKind.CLIENT,
+                    )
+                )
+            )
+        if not connection.is_readable:
+            return
+        try:
+            if not connection.receive():
+                return
+            reply = decode_first(connection)
+            if not isinstance(reply, link.HelloReply):
+                raise RemoteProtocolError("the first frame is not a HelloReply")
+        except RemoteProtocolError as error:
+            connection.close(str(error))
+            return
+        if reply.code is not link.LinkErrorCode.OK:
+            connection.close(reply.detail)
+            return
+        self.message_length_max = reply.message_length_max
+        self.is_connected = True
+
+    def offer(self, message: Message, stream_id: int = streams.INGRESS) -> int:
+        """Send one message: a position > 0, or a code of ``Offer``."""
+        if not self.is_connected:
+            return Offer.NOT_CONNECTED
+        return self.connection.offer(message_frame(message, stream_id))
+
+    def receive(self) -> list[Message]:
+        """Messages other than a session's own that came: replies to what was asked while connecting."""
+        connection = self.connection
+        if not (connection.is_readable or connection.has_frames):
+            return []
+        messages: list[Message] = []
+        try:
+            if connection.receive():
+                start, end = connection.start, connection.end
+                for stream_id, offset, length in each_frame(connection.buffer, start, end):
+                    message = _decode(connection.buffer, stream_id, offset, length)
+                    if message is not None:
+                        messages.append(message)
+                connection.release(end)
+        except RemoteProtocolError as error:
+            connection.close(str(error))
+        return messages
+
+
+def _decode(buffer: np.ndarray, stream_id: int, offset: int, length: int) -> Message | None:
+    """Decode a message of the two schemas that we know; others, and session messages, are passed over."""
+    if stream_id not in (streams.EGRESS, streams.LINK):
+        return None
+    try:
+        message = decode(buffer, offset, length)
+    except RemoteProtocolError:  # another schema, or a message that its own header does not fit
+        return None
+    return None if isinstance(message, session.SessionMessageHeader) else message
+
+
+class IngressPublications:
+    """The members that a client tries to reach."""
+
+    def __init__(self, world: World, endpoints: Mapping[int, Endpoint], cluster_id: int) -> None:
+        self._world = world
+        self._cluster_id = cluster_id
+        self.endpoints = dict(endpoints)
+        self._publications: dict[int, IngressPublication] = {}
+        self._next_dial_ns: dict[int, int] = {}
+        self.why_failed: dict[int, str] = {}  # the last reason, by member
+
+    def do_work(self, now_ns: int) -> None:
+        """Dial members that are not connected, once an interval each, and take the greetings on."""
+        for member_id, endpoint in self.endpoints.items():
+            publication = self._publications.get(member_id)
+            if publication is not None and publication.is_closed:
+                self.why_failed[member_id] = publication.connection.why_closed
+                del self._publications[member_id]
+                publication = None
+            if publication is None and now_ns >= self._next_dial_ns.get(member_id, 0):
+                self._next_dial_ns[member_id] = now_ns + DIAL_INTERVAL_NS
+                connection = self._world.dial(endpoint)
+                publication = IngressPublication(member_id, endpoint, connection, self._cluster_id)
+                self._publications[member_id] = publication
+            if publication is not None:
+                publication.do_work()
+
+    def connected(self) -> list[IngressPublication]:
+        """Those that said Hello, in the order of the endpoints."""
+        return [
+            publication
+            for member_id in self.endpoints
+            if (publication := self._publications.get(member_id)) is not None
+            and publication.is_connected
+            and not publication.is_closed
+        ]
+
+    def find(self, member_id: int) -> IngressPublication | None:
+        """The member's publication if it is connected."""
+        publication = self._publications.get(member_id)
+        usable = publication is not None and publication.is_connected and not publication.is_closed
+        return publication if usable else None
+
+    def keep(self, publication: IngressPublication) -> None:
+        """Close all others."""
+        for member_id, other in list(self._publications.items()):
+            if other is not publication:
+                other.connection.close()
+                del self._publications[member_id]
+
+    def adopt(self, ingress_endpoints: str) -> None:
+        """Take over what a member tells of its cluster's endpoints, where they are of our medium.
+
+        The list that members share names the default medium; who chose ``tcp:`` or ``ipc:`` keeps to it.
+        """
+        try:
+            told = parse_endpoints(ingress_endpoints) if ingress_endpoints else {}
+        except ConfigurationError:
+            return
+        media = {endpoint.medium for endpoint in self.endpoints.values()}
+        for member_id, endpoint in told.items():
+            if endpoint.medium in media and self.endpoints.get(member_id) != endpoint:
+                self.endpoints[member_id] = endpoint
+                self._next_dial_ns.pop(member_id, None)
+
+    def describe_failures(self) -> str:
+        """Why members could not be reached, by member; empty when nothing failed."""
+        return "; ".join(
+            f"member {member_id} at {self.endpoints[member_id]}: {why}"
+            for member_id, why in sorted(self.why_failed.items())
+            if member_id in self.endpoints
+        )
+
+    def close(self) -> None:
+        for publication in self._publications.values():
+            publication.connection.close()
+        self._publications.clear()

@@ -1,0 +1,234 @@
+"""The messages that a client sent and does not know to be committed, framed as they go out.
+
+Messages are numbered from 1 since the session was opened; the leader's log holds them in that order and
+without gaps, so three numbers tell all:
+
+    1 ....... acknowledged ....... sent ....... offered
+              committed, forgotten | on their way | not written to the socket yet
+
+After a leader change the new leader tells how many its log holds; everything beyond goes out again, stamped
+with the new term, and nothing goes twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+import numpy as np
+
+from cluster.log.egress import FRAME_OVERHEAD, frame_ingress
+from cluster.log.resend import frame_end, restamp, skip_messages
+from cluster.protocol.frame import align, frame_header
+from cluster.protocol.session import SessionMessageHeader
+from cluster.protocol.streams import INGRESS
+
+WINDOW_BYTES_DEFAULT = 64 * 1024 * 1024
+SEGMENT_LENGTH = 512 * 1024
+SEGMENTS_KEPT = 8  # emptied ones, to be filled again
+
+
+class Writable(Protocol):
+    """Where frames go: as much as it takes now, and a wake-up when it takes more."""
+
+    def write(self, buffer: memoryview) -> int: ...
+
+    def want_writable(self) -> None: ...
+
+
+class _Segment:
+    """A run of whole frames: ``buffer[:end]``, of which ``sent`` bytes were written."""
+
+    __slots__ = ("buffer", "end", "first", "messages", "sent", "view")
+
+    def __init__(self, length: int, first: int) -> None:
+        self.buffer = np.zeros(length, np.uint8)
+        self.view: memoryview = self.buffer.data
+        self.reset(first)
+
+    def reset(self, first: int) -> None:
+        self.end = 0
+        self.sent = 0
+        self.first = first  # number of its first message
+        self.messages = 0
+
+
+class UnacknowledgedWindow:
+    """Frames messages, writes them out, keeps them until they are committed.
+
+    Bounded: ``bytes_max`` of frames, counted by the segment; a batch that is larger than the whole window is
+    taken when nothing else is in it.
+    """
+
+    def __init__(self, cluster_session_id: int, leadership_term_id: int, bytes_max: int) -> None:
+        assert bytes_max > 0
+        self._session_id = cluster_session_id
+        self._bytes_max = bytes_max
+        self._segment_length = min(SEGMENT_LENGTH, align(bytes_max // 4))
+        self._segments: deque[_Segment] = deque()
+        self._free: list[_Segment] = []
+        self._held_bytes = 0
+        self._unsent: deque[_Segment] = deque()  # those with bytes to write, oldest first
+        self.leadership_term_id = leadership_term_id
+        self.offered = 0
+        self.acknowledged = 0
+        self.position = 0  # bytes framed since the session opened
+        self._prefix = b""
+        self._set_prefix()
+
+    def _set_prefix(self) -> None:
+        header = SessionMessageHeader(self.leadership_term_id, self._session_id, 0)
+        self._prefix = frame_header(0, session_id=0, stream_id=INGRESS)[4:] + header.encode()
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether every frame was written: only then may another message go between."""
+        return not self._unsent
+
+    @property
+    def unacknowledged(self) -> int:
+        return self.offered - self.acknowledged
+
+    # -- in --
+
+    def offer(self, payload: bytes | bytearray | memoryview) -> bool:
+        """Take one message; False when there is no room until more is acknowledged."""
+        frame_length = FRAME_OVERHEAD + len(payload)
+        length = align(frame_length)
+        segment = self._room(length)
+        if segment is None:
+            return False
+        view, begin = segment.view, segment.end
+        view[begin : begin + 4] = frame_length.to_bytes(4, "little")
+        view[begin + 4 : begin + FRAME_OVERHEAD] = self._prefix
+        view[begin + FRAME_OVERHEAD : begin + frame_length] = payload
+        if length > frame_length:
+            view[begin + frame_length : begin + length] = bytes(length - frame_length)
+        self._grew(segment, length, 1)
+        return True
+
+    def offer_batch(self, offsets: np.ndarray, lengths: np.ndarray, buffer: np.ndarray) -> bool:
+        """Take messages by columns over one buffer, all or none; False as for ``offer``."""
+        count = len(offsets)
+        if count == 0:
+            return True
+        framed = int(((lengths + (FRAME_OVERHEAD + 31)) & -32).sum())
+        segment = self._room(framed)
+        if segment is None:
+            return False
+        rows, end = frame_ingress(
+            segment.buffer,
+            segment.end,
+            offsets,
+            lengths,
+            buffer,
+            0,
+            self.leadership_term_id,
+            self._session_id,
+        )
+        assert rows == count
+        assert end == segment.end + framed
+        self._grew(segment, framed, count)
+        return True
+
+    def _room(self, length: int) -> _Segment | None:
+        """The segment that takes ``length`` more bytes, None when the window is full."""
+        if self._segments:
+            segment = self._segments[-1]
+            if segment.end + length <= len(segment.buffer):
+                return segment
+            if self.acknowledged == self.offered:
+                self._recycle(len(self._segments))
+            elif self._held_bytes + max(length, self._segment_length) > self._bytes_max:
+                return None
+        first = self.offered + 1
+        if length <= self._segment_length and self._free:
+            segment = self._free.pop()
+            segment.reset(first)
+        else:
+            segment = _Segment(max(length, self._segment_length), first)
+        self._segments.append(segment)
+        self._held_bytes += len(segment.buffer)
+        return segment
+
+    def _grew(self, segment: _Segment, length: int, messages: int) -> None:
+        if segment.sent == segment.end:
+            self._unsent.append(segment)
+        segment.end += length
+        segment.messages += messages
+        self.offered += messages
+        self.position += length
+
+    # -- out --
+
+    def flush(self, connection: Writable) -> int:
+        """Write what the connection takes; returns the bytes, or its negative code."""
+        written = 0
+        while self._unsent:
+            segment = self._unsent[0]
+            taken = connection.write(segment.view[segment.sent : segment.end])
+            if taken < 0:
+                return taken
+            segment.sent += taken
+            written += taken
+            if segment.sent < segment.end:
+                connection.want_writable()
+                break
+            self._unsent.popleft()
+        return written
+
+    def finish_frame(self, connection: Writable) -> bool:
+        """Write no more than the rest of a frame that is half written; True when none is."""
+        if not self._unsent:
+            return True
+        segment = self._unsent[0]
+        end = frame_end(segment.buffer, segment.sent)
+        taken = connection.write(segment.view[segment.sent : end]) if segment.sent < end else 0
+        segment.sent += max(taken, 0)
+        return segment.sent == end
+
+    # -- acknowledged --
+
+    def acknowledge(self, messages: int) -> bool:
+        """Forget the first ``messages`` of the session, which are committed; True when that is news."""
+        assert messages <= self.offered
+        if messages <= self.acknowledged:
+            return False
+        self.acknowledged = messages
+        done = 0
+        for segment in self._segments:
+            if segment.first + segment.messages - 1 > messages:
+                break
+            done += 1
+        if done == len(self._segments):
+            done -= 1  # the last one takes more
+        self._recycle(done)
+        return True
+
+    def _recycle(self, segments: int) -> None:
+        """Empty the oldest ``segments``, all acknowledged and hence sent."""
+        for _ in range(segments):
+            segment = self._segments.popleft()
+            assert segment.sent == segment.end
+            self._held_bytes -= len(segment.buffer)
+            if len(segment.buffer) == self._segment_length and len(self._free) < SEGMENTS_KEPT:
+                self._free.append(segment)
+
+    # -- another leader --
+
+    def rewind(self, messages: int, leadership_term_id: int) -> None:
+        """The leader of ``leadership_term_id`` holds the first ``messages``: send the others to it.
+
+        ``messages`` lies between what is acknowledged and what was offered; what was written of the others
+        went to a leader that is none any more.
+        """
+        assert self.acknowledged <= messages <= self.offered
+        self.leadership_term_id = leadership_term_id
+        self._set_prefix()
+        self._unsent.clear()
+        for segment in self._segments:
+            held = min(max(messages - segment.first + 1, 0), segment.messages)
+            segment.sent = skip_messages(segment.buffer, 0, segment.end, held)
+            restamp(segment.buffer, segment.sent, segment.end, leadership_term_id)
+            if segment.sent < segment.end:
+                self._unsent.append(segment)

@@ -1,0 +1,53 @@
+"""A session over gRPC, as a socket: one bidirectional stream of bytes, pumped by gRPC's own threads.
+
+The caller gets one end of a socket pair and treats it like any other connection, with its back pressure
+and its end-of-file; whatever waits in the pair goes out as one message.
+
+    Connection <-> socket pair <-> requests (gRPC's consumer thread)  -> stream
+                               <-> responses (a thread of ours)       <- stream
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import grpc
+
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.grpc_service import CHANNEL_OPTIONS, MESSAGE_BYTES_MAX, SESSION_METHOD
+from cluster.transport.sockets import SOCKET_BUFFER_BYTES
+
+
+def open_session(endpoint: Endpoint) -> socket.socket:
+    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file."""
+    ours, theirs = socket.socketpair()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    channel = grpc.insecure_channel(endpoint.target, options=CHANNEL_OPTIONS)
+    call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
+    threading.Thread(
+        target=_pump_responses, args=(channel, call, theirs), name=f"grpc-session-{endpoint}", daemon=True
+    ).start()
+    return ours
+
+
+def _requests(sock: socket.socket) -> Iterator[bytes]:
+    with contextlib.suppress(OSError):
+        while data := sock.recv(MESSAGE_BYTES_MAX):
+            yield data
+
+
+def _pump_responses(channel: grpc.Channel, call: Iterator[bytes], sock: socket.socket) -> None:
+    # The call ends with RpcError when the gateway is not there or went away; a broken pair says that
+    # our own side closed. Either way both ends learn of it by end-of-file.
+    try:
+        with contextlib.suppress(grpc.RpcError, OSError):
+            for data in call:
+                sock.sendall(data)
+    finally:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        channel.close()
+        sock.close()

@@ -1,0 +1,25 @@
+"""What is served over gRPC: method names, message limits, and the small messages beside raw frames.
+
+    /cluster.Cluster/Session   stream of bytes <-> stream of bytes   whole frames, as ipc: speaks them
+    /cluster.Cluster/ReadLog   LogRequest -> stream of LogBlock      committed frames from the archive
+    /cluster.Cluster/Status    StatusRequest -> LogStatus            how the member stands
+    /grpc.health.v1.Health, /grpc.reflection.v1alpha.ServerReflection
+
+Requests and responses are bytes that gRPC passes on as they are: frames, or one SBE message of our own
+schema (cluster/protocol/link.py), so that nothing is encoded twice.
+"""
+
+SERVICE = "cluster.Cluster"
+SESSION_METHOD = f"/{SERVICE}/Session"
+READ_LOG_METHOD = f"/{SERVICE}/ReadLog"
+STATUS_METHOD = f"/{SERVICE}/Status"
+
+MESSAGE_BYTES_MAX = 1024 * 1024  # of what is waiting, this much goes out in one message
+RECEIVE_BYTES_MAX = 17 * 1024 * 1024  # a frame of Aeron's longest message
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.max_send_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each session
+    ("grpc.enable_retries", 0),  # the client itself resumes its session
+)
