@@ -1,0 +1,275 @@
+"""An archive directory: its catalog and recordings, opened by the one process that writes there.
+
+    archive/archive.catalog     what recordings there are          catalog_file.py
+            archive-mark.dat    who writes here, for Aeron's tools  mark_files.py
+            archive.lock        who writes here, for the kernel     directory_lock.py
+            0-0.rec ...         the recordings' segments            segments.py, recording.py
+
+Source of the operations: Aeron's ArchiveConductor, with the order of writes that safety.md §3 asks for.
+"""
+
+from collections.abc import Callable
+
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.checksums import Checksum, checksum_named
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import Files, OsFiles
+from cluster.archive.mark_files import ArchiveMarkFile
+from cluster.archive.proof import read_proof, remove_proof
+from cluster.archive.recording import Recording
+from cluster.archive.recovery import Recovered, find_stop
+from cluster.archive.segments import Segments
+from cluster.errors import ConfigurationError, StorageError
+from cluster.protocol.catalog import (
+    CATALOG_FILE_NAME,
+    NULL_POSITION,
+    NULL_TIMESTAMP,
+    RecordingDescriptor,
+)
+from cluster.protocol.frame import is_term_length
+from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
+
+SEGMENT_LENGTH_DEFAULT = 128 * 1024 * 1024
+SEGMENT_LENGTH_MAX = 1024 * 1024 * 1024
+
+
+class Archive:
+    """The recordings of one member. ``recovered`` tells what opening it had to repair."""
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        lock: DirectoryLock,
+        catalog: CatalogFile,
+        *,
+        file_sync_level: int,
+        segment_length: int,
+        checksum: Checksum | None,
+        epoch_ms: Callable[[], int],
+    ) -> None:
+        self.directory = directory
+        self.recovered: list[Recovered] = []
+        self._files = files
+        self._lock = lock
+        self._catalog = catalog
+        self._sync_level = file_sync_level
+        self._segment_length = segment_length
+        self._checksum = checksum
+        self._epoch_ms = epoch_ms
+        self._recordings: dict[int, Recording] = {}
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        files: Files | None = None,
+        file_sync_level: int = 1,
+        segment_length: int = SEGMENT_LENGTH_DEFAULT,
+        checksum: str | None = None,
+        epoch_ms: Callable[[], int],
+    ) -> "Archive":
+        """Open the directory, made when missing, and bring recordings that never stopped to an end.
+
+        ``epoch_ms`` is asked for timestamps. Raises DirectoryInUse, LogDamaged, StorageError,
+        ConfigurationError.
+        """
+        if file_sync_level not in (0, 1, 2):
+            raise ConfigurationError(f"file_sync_level {file_sync_level}: expected 0, 1 or 2")
+        if not is_term_length(segment_length):
+            raise ConfigurationError(
+                f"segment_length {segment_length}: expected a power of two from 65536 to {SEGMENT_LENGTH_MAX}"
+            )
+        used = checksum_named(checksum)
+        files = files or OsFiles()
+        try:
+            files.make_directory(directory)
+            lock = DirectoryLock.take(files, directory, ARCHIVE_MARK_FILE_NAME, epoch_ms())
+            try:
+                if not files.exists(f"{directory}/{CATALOG_FILE_NAME}"):
+                    CatalogFile.create(files, directory)
+                catalog = CatalogFile.open(
+                    files,
+                    directory,
+                    write=True,
+                    sync_level=file_sync_level,
+                    checksum=used.of_bytes if used else None,
+                )
+                archive = cls(
+                    directory,
+                    files,
+                    lock,
+                    catalog,
+                    file_sync_level=file_sync_level,
+                    segment_length=segment_length,
+                    checksum=used,
+                    epoch_ms=epoch_ms,
+                )
+                archive._recover()
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise StorageError(
+                error.filename or directory, error.errno, "opening the archive failed"
+            ) from error
+        return archive
+
+    def _recover(self) -> None:
+        for descriptor in self._catalog.descriptors():
+            if descriptor.stop_position != NULL_POSITION:
+                continue
+            recording_id = descriptor.recording_id
+            segments = Segments(
+                self._files,
+                self.directory,
+                recording_id,
+                start_position=descriptor.start_position,
+                term_length=descriptor.term_buffer_length,
+                segment_length=descriptor.segment_file_length,
+            )
+            proof = read_proof(self._files, self.directory, recording_id, descriptor.session_id)
+            try:
+                found = find_stop(
+                    segments, descriptor, proof, self._checksum, file_sync_level=self._sync_level
+                )
+            finally:
+                segments.close()
+            self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())
+            self.recording(recording_id).cut_tail()
+            remove_proof(self._files, self.directory, recording_id)
+            self.recovered.append(found)
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """Descriptors of the VALID recordings, by id as the catalog has them."""
+        return self._catalog.descriptors()
+
+    def has_recording(self, recording_id: int) -> bool:
+        entry = self._catalog.entry(recording_id)
+        return entry is not None and entry.is_valid
+
+    def recording(self, recording_id: int) -> Recording:
+        """The recording, for reading, cutting and purging; the same object for every caller.
+
+        An unknown id is a bug: ask ``has_recording`` where it comes from outside.
+        """
+        recording = self._recordings.get(recording_id)
+        if recording is None:
+            recording = self._recordings[recording_id] = Recording(
+                self._files,
+                self.directory,
+                self._catalog,
+                self._catalog.descriptor(recording_id),
+                file_sync_level=self._sync_level,
+                checksum=self._checksum,
+            )
+        return recording
+
+    def create_recording(
+        self,
+        *,
+        stream_id: int,
+        session_id: int,
+        initial_term_id: int,
+        term_length: int,
+        mtu: int,
+        start_position: int = 0,
+        channel: str = "aeron:ipc?alias=log",
+        source_identity: str = "aeron:ipc",
+        segment_length: int | None = None,
+    ) -> Recording:
+        """A new recording, active, its first segment made; its id is the catalog's next."""
+        segment_length = max(segment_length or self._segment_length, term_length)
+        descriptor = RecordingDescriptor(
+            control_session_id=0,
+            correlation_id=0,
+            recording_id=-1,
+            start_timestamp=self._epoch_ms(),
+            stop_timestamp=NULL_TIMESTAMP,
+            start_position=start_position,
+            stop_position=NULL_POSITION,
+            initial_term_id=initial_term_id,
+            segment_file_length=segment_length,
+            term_buffer_length=term_length,
+            mtu_length=mtu,
+            session_id=session_id,
+            stream_id=stream_id,
+            stripped_channel=channel,
+            original_channel=channel,
+            source_identity=source_identity,
+        )
+        try:
+            descriptor = self._catalog.add(descriptor)
+        except OSError as error:
+            raise StorageError(self._catalog.path, error.errno, "adding a recording failed") from error
+        recording = Recording(
+            self._files,
+            self.directory,
+            self._catalog,
+            descriptor.replace(stop_position=start_position),
+            file_sync_level=self._sync_level,
+            checksum=self._checksum,
+        )
+        self._recordings[descriptor.recording_id] = recording
+        recording.activate(is_new=True)
+        return recording
+
+    def extend(self, recording_id: int, session_id: int) -> Recording:
+        """Make a stopped recording active again at its end, written by the publication ``session_id``.
+
+        What lies behind the end is cut first: what an earlier life left there must never join on.
+        """
+        recording = self.recording(recording_id)
+        assert not recording.is_active
+        try:
+            recording.cut_tail()
+            recording.descriptor = self._catalog.extend(recording_id, session_id)
+        except OSError as error:
+            raise StorageError(
+                error.filename or self.directory, error.errno, "extending a recording failed"
+            ) from error
+        recording.activate(is_new=False)
+        return recording
+
+    def create_mark_file(
+        self,
+        *,
+        archive_id: int = -1,
+        aeron_directory: str = "",
+        control_channel: str = "",
+    ) -> ArchiveMarkFile:
+        """Write archive-mark.dat, by which Aeron's tools know this archive; the caller keeps it fresh.
+
+        ``aeron_directory`` is the folder that holds cnc.dat.
+        """
+        return ArchiveMarkFile.create(
+            self.directory,
+            files=self._files,
+            pid=self._files.process_id(),
+            now_ms=self._epoch_ms(),
+            archive_id=archive_id,
+            aeron_directory=aeron_directory,
+            control_channel=control_channel,
+        )
+
+    def do_work(self) -> int:
+        """Prepare what the active recordings will need; for turns with nothing else to do."""
+        return sum(recording.do_work() for recording in self._recordings.values() if recording.is_active)
+
+    def close(self) -> None:
+        """Stop every active recording in order and give the directory back."""
+        try:
+            for recording in self._recordings.values():
+                recording.stop(self._epoch_ms())
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Give up without stopping anything, as after a failure; the next start recovers."""
+        for recording in self._recordings.values():
+            recording.abandon()
+            recording.close_readers()
+        self._recordings.clear()
+        self._catalog.close()
+        self._lock.release()

@@ -1,0 +1,235 @@
+"""The catalog of an archive as a file: found, changed in place, synced.
+
+Each change writes single fields, in Aeron's order, so that a reader beside us and a crash in between see the
+old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Source: Catalog.java.
+"""
+
+import struct
+from collections.abc import Callable
+
+from cluster.archive.files import File, Files
+from cluster.errors import LogDamaged, NotAClusterDirectory
+from cluster.protocol.catalog import (
+    CATALOG_CAPACITY_DEFAULT,
+    CATALOG_FILE_NAME,
+    CHECKSUM_OFFSET,
+    HEADER_LENGTH,
+    NEXT_RECORDING_ID_OFFSET,
+    NULL_POSITION,
+    NULL_TIMESTAMP,
+    STATE_OFFSET,
+    CatalogEntry,
+    CatalogHeader,
+    RecordingDescriptor,
+    RecordingDescriptorHeader,
+    decode_catalog_header,
+    decode_entries,
+    encode_entry,
+    first_entry_offset,
+    new_catalog_header,
+)
+from cluster.protocol.enums import RecordingState
+
+_I32 = struct.Struct("<i")
+_I64 = struct.Struct("<q")
+RecordChecksum = Callable[[bytes], int]
+
+
+class CatalogFile:
+    """Entries of every state, in the file's order; the VALID ones by recording id.
+
+    ``sync_level`` 0 leaves changes to the kernel; 1 and 2 make each durable before the call returns.
+    ``damage`` says where the readable part ends when a catalog is opened with ``readable_part``.
+    """
+
+    def __init__(self, file: File, *, sync_level: int, checksum: RecordChecksum | None) -> None:
+        self._file = file
+        self._sync_level = sync_level
+        self._checksum = checksum
+        self.damage: LogDamaged | None = None
+        self.entries: list[CatalogEntry] = []
+        data = file.pread(file.size(), 0)
+        self.capacity = len(data)
+        self.header: CatalogHeader = decode_catalog_header(data)
+        self._end = first_entry_offset(self.header)
+        try:
+            for entry in decode_entries(data, self.header):
+                self.entries.append(entry)
+                self._end = entry.end
+        except LogDamaged as damage:
+            self.damage = damage.at(file.path)
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        *,
+        write: bool = False,
+        sync_level: int = 1,
+        checksum: RecordChecksum | None = None,
+        readable_part: bool = False,
+    ) -> "CatalogFile":
+        """The catalog of an archive directory.
+
+        Raises NotAClusterDirectory when there is none, LogDamaged when a part of it cannot be read, unless
+        ``readable_part`` is asked for.
+        """
+        path = f"{directory}/{CATALOG_FILE_NAME}"
+        if not files.exists(path):
+            raise NotAClusterDirectory(f"{directory}: no archive is here, {CATALOG_FILE_NAME} is missing")
+        file = files.open(path, write=write)
+        try:
+            catalog = cls(file, sync_level=sync_level, checksum=checksum)
+        except LogDamaged as damage:
+            file.close()
+            raise damage.at(path) from None
+        if catalog.damage is not None and not readable_part:
+            file.close()
+            raise catalog.damage
+        ids = [entry.descriptor.recording_id for entry in catalog.entries]
+        if write and catalog.header.next_recording_id <= max(ids, default=-1):
+            file.close()
+            raise LogDamaged(
+                path,
+                NEXT_RECORDING_ID_OFFSET,
+                f"next recording id {catalog.header.next_recording_id}, but {max(ids)} is taken",
+            )
+        return catalog
+
+    @classmethod
+    def create(cls, files: Files, directory: str) -> None:
+        """Write an empty catalog, aside and renamed, so that half of one is never found."""
+        path, aside = f"{directory}/{CATALOG_FILE_NAME}", f"{directory}/{CATALOG_FILE_NAME}.tmp"
+        if files.exists(aside):
+            files.unlink(aside)
+        file = files.open(aside, create=True)
+        try:
+            file.resize(CATALOG_CAPACITY_DEFAULT)
+            file.pwrite(new_catalog_header().encode_body(), 0)
+            file.fullsync()
+        finally:
+            file.close()
+        files.rename(aside, path)
+        files.sync_directory(directory)
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    # ---- finding
+
+    def entry(self, recording_id: int) -> CatalogEntry | None:
+        """The entry of a recording, of any state; None for an unknown id."""
+        for entry in self.entries:
+            if entry.descriptor.recording_id == recording_id:
+                return entry
+        return None
+
+    def descriptor(self, recording_id: int) -> RecordingDescriptor:
+        """Of a VALID recording; asking for another is a bug."""
+        entry = self.entry(recording_id)
+        assert entry is not None and entry.is_valid, recording_id
+        return entry.descriptor
+
+    def descriptors(self) -> list[RecordingDescriptor]:
+        """Of the VALID recordings."""
+        return [entry.descriptor for entry in self.entries if entry.is_valid]
+
+    # ---- changing
+
+    def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
+        """Append an entry under the next recording id; return the descriptor with that id."""
+        recording_id = self.header.next_recording_id
+        descriptor = descriptor.replace(recording_id=recording_id)
+        data = encode_entry(descriptor, alignment=self.header.alignment, checksum=self._checksum)
+        offset = self._end
+        while offset + len(data) > self.capacity:
+            self.capacity += self.capacity // 2
+            self._file.resize(self.capacity)
+        self._file.pwrite(data[HEADER_LENGTH:], offset + HEADER_LENGTH)
+        self._sync()  # the length in the header makes the entry exist
+        self._file.pwrite(data[:HEADER_LENGTH], offset)
+        self._file.pwrite(_I64.pack(recording_id + 1), NEXT_RECORDING_ID_OFFSET)
+        self._sync(metadata=True)
+        self.header = self.header.replace(next_recording_id=recording_id + 1)
+        header = RecordingDescriptorHeader.decode_record(data)
+        self.entries.append(CatalogEntry(offset, header, descriptor))
+        self._end = offset + len(data)
+        return descriptor
+
+    def stop(
+        self, recording_id: int, stop_position: int, timestamp: int | None = None
+    ) -> RecordingDescriptor:
+        """Set the end of a recording; without a ``timestamp`` (epoch ms) that of its last stop stays."""
+        changes = {} if timestamp is None else {"stop_timestamp": timestamp}
+        return self._update(recording_id, **changes, stop_position=stop_position)
+
+    def extend(
+        self, recording_id: int, session_id: int, *, control_session_id: int = 0, correlation_id: int = 0
+    ) -> RecordingDescriptor:
+        """Say that the recording is written again, by the publication of ``session_id``."""
+        return self._update(
+            recording_id,
+            control_session_id=control_session_id,
+            correlation_id=correlation_id,
+            stop_timestamp=NULL_TIMESTAMP,
+            session_id=session_id,
+            stop_position=NULL_POSITION,
+        )
+
+    def set_start_position(self, recording_id: int, start_position: int) -> RecordingDescriptor:
+        """Raise the start of a recording, whose files below are about to go."""
+        return self._update(recording_id, start_position=start_position)
+
+    def set_state(self, recording_id: int, state: RecordingState) -> None:
+        """Change the state field and nothing else."""
+        index = self._index(recording_id)
+        entry = self.entries[index]
+        self._file.pwrite(_I32.pack(state), entry.offset + STATE_OFFSET)
+        self._sync()
+        self.entries[index] = entry._replace(header=entry.header.replace(state=state))
+
+    def set_checksum(self, recording_id: int, checksum: int) -> None:
+        """Store the descriptor's checksum, as the checksum tool does."""
+        index = self._index(recording_id)
+        entry = self.entries[index]
+        self._file.pwrite(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
+        self._sync()
+        self.entries[index] = entry._replace(header=entry.header.replace(checksum=checksum))
+
+    def descriptor_bytes(self, entry: CatalogEntry) -> bytes:
+        """What a descriptor's checksum covers: the entry without its header."""
+        return self._file.pread(entry.header.length, entry.offset + HEADER_LENGTH)
+
+    def _update(self, recording_id: int, **changes: int) -> RecordingDescriptor:
+        """Write single fields in the order given, then the checksum, then sync."""
+        index = self._index(recording_id)
+        entry = self.entries[index]
+        descriptor = entry.descriptor.replace(**changes)
+        dtype = RecordingDescriptor.DTYPE
+        for name, value in changes.items():
+            code = _I64 if dtype[name].itemsize == 8 else _I32
+            self._file.pwrite(code.pack(value), entry.field_offset(name))
+        entry = entry._replace(descriptor=descriptor)
+        if self._checksum is not None:
+            checksum = self._checksum(self.descriptor_bytes(entry))
+            self._file.pwrite(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
+            entry = entry._replace(header=entry.header.replace(checksum=checksum))
+        self._sync()
+        self.entries[index] = entry
+        return descriptor
+
+    def _index(self, recording_id: int) -> int:
+        return next(
+            index for index, entry in enumerate(self.entries) if entry.descriptor.recording_id == recording_id
+        )
+
+    def _sync(self, *, metadata: bool = False) -> None:
+        if self._sync_level == 2 or (metadata and self._sync_level > 0):
+            self._file.fullsync()
+        elif self._sync_level > 0:
+            self._file.datasync()

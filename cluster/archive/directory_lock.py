@@ -1,0 +1,90 @@
+"""One process a directory: our own lock, and the liveness rule of real mark files.
+
+The lock is the kernel's, on a file beside the mark file, so it is free the moment its process is gone,
+however it went. A real Aeron component does not take it; that one lives as long as its mark file is fresh.
+The lock file keeps the pid of its last owner: a fresh mark file of that pid was left by a process of ours
+that is gone, and is no reason to wait.
+"""
+
+from cluster.archive.files import Files, Lock
+from cluster.errors import DirectoryInUse, LogDamaged
+from cluster.protocol.mark_file import (
+    ACTIVATING,
+    ARCHIVE_MARK_FILE_NAME,
+    LIVENESS_TIMEOUT_MS,
+    MARK_FILE_HEADER_LENGTH,
+    MarkFileHeader,
+    decode_archive_mark_file,
+    decode_cluster_mark_file,
+)
+
+_PID_LENGTH_MAX = 20
+
+
+def read_mark_header(files: Files, path: str) -> MarkFileHeader:
+    """The header of a mark file, of an archive if its name says so. Raises LogDamaged with its path."""
+    file = files.open(path)
+    try:
+        data = file.pread(MARK_FILE_HEADER_LENGTH, 0)
+    finally:
+        file.close()
+    try:
+        if path.endswith(ARCHIVE_MARK_FILE_NAME):
+            return decode_archive_mark_file(data)
+        return decode_cluster_mark_file(data)
+    except LogDamaged as damage:
+        raise damage.at(path) from None
+
+
+def is_active(header: MarkFileHeader, now_ms: int) -> bool:
+    """Whether the owner of a mark file lives by its own account: fresh, being activated, or in the future."""
+    return header.activity_timestamp == ACTIVATING or now_ms - header.activity_timestamp < LIVENESS_TIMEOUT_MS
+
+
+class DirectoryLock:
+    """Held from ``take`` to ``release``."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    @classmethod
+    def take(cls, files: Files, directory: str, mark_file_name: str, now_ms: int) -> "DirectoryLock":
+        """Lock what the mark file marks: a directory, or a service's part of one.
+
+        Raises DirectoryInUse when another process holds the lock, or when the mark file was refreshed
+        less than 10 s ago by a process that never took it. ``now_ms`` is epoch time.
+        """
+        path = f"{directory}/{mark_file_name.removesuffix('.dat')}.lock"
+        lock = files.lock(path)
+        if lock is None:
+            raise DirectoryInUse(f"{directory}: in use by process {_last_owner(files, path) or 'unknown'}")
+        try:
+            mark_path = f"{directory}/{mark_file_name}"
+            if files.exists(mark_path):
+                header = read_mark_header(files, mark_path)
+                if is_active(header, now_ms) and header.pid != _last_owner(files, path):
+                    raise DirectoryInUse(
+                        f"{directory}: {mark_file_name} is active, in use by process {header.pid} of Aeron "
+                        f"(or free {LIVENESS_TIMEOUT_MS // 1000} s after that process is gone)"
+                    )
+            file = files.open(path, write=True)
+            try:
+                file.pwrite(str(files.process_id()).encode().ljust(_PID_LENGTH_MAX), 0)
+            finally:
+                file.close()
+        except BaseException:
+            lock.release()
+            raise
+        return cls(lock)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def _last_owner(files: Files, path: str) -> int | None:
+    file = files.open(path)
+    try:
+        text = file.pread(_PID_LENGTH_MAX, 0).strip()
+    finally:
+        file.close()
+    return int(text) if text.isdigit() else None

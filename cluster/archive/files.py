@@ -1,0 +1,250 @@
+"""The only door to the disk: what the archive asks of a file system, and the real one.
+
+Everything under a member's directory is read and written through ``Files`` and ``File``, so that the
+simulator can put a disk behind them that tears writes, loses unsynced pages, fills up or fails. Paths are
+strings. Whatever the disk refuses comes out as ``OSError``; the callers turn it into ``StorageError``.
+"""
+
+import ctypes
+import fcntl
+import os
+from typing import Any, Protocol, TypeAlias
+
+# One dimension of contiguous bytes: bytes, bytearray, memoryview or a uint8 array (numpy's stubs do not tell).
+Buffer: TypeAlias = Any
+
+
+class Lock(Protocol):
+    """An exclusive lock that the operating system takes back when its process ends, however it ends."""
+
+    def release(self) -> None: ...
+
+
+class File(Protocol):
+    """An open file; every transfer names its offset in bytes, there is no current position."""
+
+    path: str
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Up to ``length`` bytes; fewer only where the file ends."""
+
+    def pread_into(self, buffer: Buffer, offset: int) -> int:
+        """Fill the writable ``buffer``; return the bytes read, fewer than it holds only at the end."""
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of ``data``, or raise: what part of it arrived is then unknown."""
+
+    def size(self) -> int: ...
+
+    def allocate(self, length: int) -> None:
+        """Reserve blocks up to ``length``, so that a later write below it cannot run out of space."""
+
+    def resize(self, length: int) -> None:
+        """Set the file's length; new bytes are zero and take no space."""
+
+    def start_writeback(self, offset: int, length: int) -> None:
+        """Ask for the range to be written out soon; promises nothing, waits for nothing."""
+
+    def push(self, offset: int, length: int) -> None:
+        """Return when the range lies with the device: the next sync of any file here makes it durable.
+
+        The blocks must have been written and synced before, so that no metadata is left to write.
+        """
+
+    def datasync(self) -> None:
+        """Return when all that was written, and what is needed to find it again, survives a power cut."""
+
+    def fullsync(self) -> None:
+        """As ``datasync``, with all metadata."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; ``create`` makes it and insists that it was not there (FileExistsError)."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted, so that nothing depends on the file system's order."""
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory and its parents; no error when it is there."""
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file a new name, replacing what had it."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make names made, changed and removed in the directory survive a power cut."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Lock the file (made when missing) for this process; None when another holds it."""
+
+    def process_id(self) -> int:
+        """Of the process that locks are held for."""
+
+
+class OsFile:
+    """``File`` over a descriptor of the operating system."""
+
+    __slots__ = ("_fd", "_overwrites_in_place", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._overwrites_in_place: bool | None = None
+
+    def pread(self, length: int, offset: int) -> bytes:
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        while (missing := length - sum(map(len, pieces))) > 0:
+            data = os.pread(self._fd, missing, offset + length - missing)
+            if not data:
+                break
+            pieces.append(data)
+        return b"".join(pieces)
+
+    def pread_into(self, buffer: Buffer, offset: int) -> int:
+        view = memoryview(buffer)
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._fd, [view[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        written = os.pwrite(self._fd, data, offset)
+        if written < len(data):  # a signal or a full disk cut it short; the next call tells which
+            view = memoryview(data)
+            while written < len(view):
+                written += os.pwrite(self._fd, view[written:], offset + written)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def allocate(self, length: int) -> None:
+        os.posix_fallocate(self._fd, 0, length)
+
+    def resize(self, length: int) -> None:
+        os.ftruncate(self._fd, length)
+
+    def start_writeback(self, offset: int, length: int) -> None:
+        _sync_file_range(self._fd, offset, length, _WRITE)
+
+    def push(self, offset: int, length: int) -> None:
+        if self._overwrites_in_place is None:
+            self._overwrites_in_place = _SYNC_FILE_RANGE is not None and _overwrites_in_place(self._fd)
+        if self._overwrites_in_place:
+            _sync_file_range(self._fd, offset, length, _WAIT_BEFORE | _WRITE | _WAIT_AFTER)
+        else:
+            os.fdatasync(self._fd)
+
+    def datasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def fullsync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsFiles:
+    """``Files`` of this machine (Linux)."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY)
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, path: str, new_path: str) -> None:
+        os.replace(path, new_path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock | None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return OsLock(fd)
+
+    def process_id(self) -> int:
+        return os.getpid()
+
+
+def _libc_function(name: str, *argument_types: type) -> "ctypes._NamedFuncPointer | None":
+    try:
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except (OSError, AttributeError):  # a C library without it; each caller knows what to do then
+        return None
+    function.argtypes = list(argument_types)
+    return function
+
+
+_WAIT_BEFORE, _WRITE, _WAIT_AFTER = 1, 2, 4
+_SYNC_FILE_RANGE = _libc_function(
+    "sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
+)
+_FSTATFS = _libc_function("fstatfs", ctypes.c_int, ctypes.c_void_p)
+_IN_PLACE = {0xEF53, 0x58465342, 0x01021994}  # ext4, XFS, tmpfs: an overwrite needs no new metadata
+
+
+def _sync_file_range(fd: int, offset: int, length: int, flags: int) -> None:
+    if _SYNC_FILE_RANGE is not None and _SYNC_FILE_RANGE(fd, offset, length, flags) != 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, os.strerror(errno))
+
+
+def _overwrites_in_place(fd: int) -> bool:
+    """Whether the file system writes an old block again where it lies, as copy-on-write ones do not."""
+    if _FSTATFS is None:
+        return False
+    buffer = (ctypes.c_long * 64)()  # struct statfs begins with f_type
+    return _FSTATFS(fd, buffer) == 0 and buffer[0] in _IN_PLACE

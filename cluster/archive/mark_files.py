@@ -1,0 +1,269 @@
+"""Mark files that we write: the sign of life that Aeron's tools look for, and a log of errors.
+
+A mark file is built aside and renamed, so that a full disk never leaves half of one (which would keep the
+next start from working). The errors of the run before are kept in a text file beside it. Its creation takes
+the lock of what it marks. Sources: ClusterMarkFile, ArchiveMarkFile; layout in
+cluster/protocol/mark_file.py.
+"""
+
+import struct
+from datetime import UTC, datetime
+
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import File, Files
+from cluster.errors import LogDamaged, StorageError
+from cluster.protocol.enums import ClusterComponentType
+from cluster.protocol.error_log import ErrorLogEntry, decode_error_log, record_error
+from cluster.protocol.mark_file import (
+    ACTIVITY_TIMESTAMP_OFFSET,
+    ARCHIVE_MARK_FILE_NAME,
+    CLUSTER_MARK_FILE_NAME,
+    ERROR_BUFFER_LENGTH,
+    MARK_FILE_HEADER_LENGTH,
+    TERMINATED,
+    VERSION_FAILED,
+    VERSION_OFFSET,
+    ArchiveMarkFileHeader,
+    ClusterMarkFileHeader,
+    MarkFileHeader,
+    encode_mark_file_header,
+    field_offset,
+    mark_file_length,
+    service_mark_file_name,
+)
+from cluster.protocol.versions import ARCHIVE_VERSION, MARK_FILE_VERSION
+
+_I64 = struct.Struct("<q")
+_I32 = struct.Struct("<i")
+
+
+class MarkFile:
+    """A mark file that this process owns, and with it the lock. Times are epoch ms."""
+
+    def __init__(self, files: Files, path: str, header: MarkFileHeader, lock: DirectoryLock | None) -> None:
+        self.path = path
+        self.header = header
+        self._lock = lock
+        self._file: File = files.open(path, write=True)
+
+    @classmethod
+    def _write(
+        cls, files: Files, directory: str, name: str, kind: str, header: MarkFileHeader, now_ms: int
+    ) -> str:
+        """Write the file aside and give it its name; return its path."""
+        path, aside = f"{directory}/{name}", f"{directory}/{name}.tmp"
+        _keep_errors(files, directory, path, kind, now_ms)
+        if files.exists(aside):
+            files.unlink(aside)
+        file = files.open(aside, create=True)
+        try:
+            file.resize(mark_file_length())
+            file.pwrite(encode_mark_file_header(header), 0)
+            file.datasync()
+        finally:
+            file.close()
+        files.rename(aside, path)
+        files.sync_directory(directory)
+        return path
+
+    def update_activity(self, now_ms: int) -> None:
+        """Say that the owner lives; due every second, with the duty cycle and never apart from it."""
+        self._file.pwrite(_I64.pack(now_ms), ACTIVITY_TIMESTAMP_OFFSET)
+
+    def record_error(self, text: str, now_ms: int) -> None:
+        """Count an error in the file's log; one that finds no room is dropped."""
+        before = self._file.pread(ERROR_BUFFER_LENGTH, MARK_FILE_HEADER_LENGTH)
+        after = bytearray(before)
+        if not record_error(after, text.encode("ascii", "replace").decode(), now_ms):
+            return
+        begin = next(i for i, (a, b) in enumerate(zip(before, after)) if a != b)
+        end = len(after.rstrip(b"\0"))
+        # A new entry's length comes last, so that a tool beside us never reads half of it.
+        self._file.pwrite(after[begin + 4 : max(end, begin + 4)], MARK_FILE_HEADER_LENGTH + begin + 4)
+        self._file.pwrite(after[begin : begin + 4], MARK_FILE_HEADER_LENGTH + begin)
+
+    def errors(self) -> list[ErrorLogEntry]:
+        """The distinct errors of this run."""
+        return list(decode_error_log(self._file.pread(ERROR_BUFFER_LENGTH, MARK_FILE_HEADER_LENGTH)))
+
+    def mark_failed_start(self) -> None:
+        """Say that the start failed, as real components do."""
+        self._file.pwrite(_I32.pack(VERSION_FAILED), VERSION_OFFSET)
+
+    def close(self) -> None:
+        """Orderly end: terminated, lock given back."""
+        self.update_activity(TERMINATED)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go without a word, as a process that dies does."""
+        self._file.close()
+        if self._lock is not None:
+            self._lock.release()
+
+
+class ClusterMarkFile(MarkFile):
+    """Of a consensus module, a service container or a backup, in a cluster directory."""
+
+    header: ClusterMarkFileHeader
+
+    @classmethod
+    def create(
+        cls,
+        directory: str,
+        *,
+        files: Files,
+        component_type: ClusterComponentType,
+        now_ms: int,
+        cluster_id: int = 0,
+        member_id: int = -1,
+        service_id: int = -1,
+        aeron_directory: str = "",
+        control_channel: str = "aeron:ipc?term-length=128k",
+        ingress_channel: str = "",
+        service_name: str = "",
+        authenticator: str = "",
+        services_cluster_dir: str = "",
+    ) -> "ClusterMarkFile":
+        """Own the directory, or with a ``service_id`` its service's part, until ``close``.
+
+        ``aeron_directory`` is the folder that holds cnc.dat. Raises DirectoryInUse, LogDamaged (an
+        existing mark file that is none), StorageError.
+        """
+        is_service = component_type is ClusterComponentType.CONTAINER
+        name = service_mark_file_name(service_id) if is_service else CLUSTER_MARK_FILE_NAME
+        header = ClusterMarkFileHeader(
+            version=MARK_FILE_VERSION,
+            component_type=component_type,
+            activity_timestamp=now_ms,
+            start_timestamp=now_ms,
+            pid=files.process_id(),
+            candidate_term_id=-1,
+            archive_stream_id=10,
+            service_stream_id=104,
+            consensus_module_stream_id=105,
+            ingress_stream_id=-1 if is_service else 101,
+            member_id=member_id,
+            service_id=service_id,
+            header_length=MARK_FILE_HEADER_LENGTH,
+            error_buffer_length=ERROR_BUFFER_LENGTH,
+            cluster_id=cluster_id,
+            aeron_directory=aeron_directory,
+            control_channel=control_channel,
+            ingress_channel=ingress_channel,
+            service_name=service_name,
+            authenticator=authenticator,
+            services_cluster_dir=services_cluster_dir,
+        )
+        return cls._create(directory, name, component_type.name, header, files, now_ms)
+
+    @classmethod
+    def _create(
+        cls,
+        directory: str,
+        name: str,
+        kind: str,
+        header: ClusterMarkFileHeader,
+        files: Files,
+        now_ms: int,
+    ) -> "ClusterMarkFile":
+        try:
+            files.make_directory(directory)
+            lock = DirectoryLock.take(files, directory, name, now_ms)
+            try:
+                path = cls._write(files, directory, name, kind, header, now_ms)
+                return cls(files, path, header, lock)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise StorageError(error.filename or directory, error.errno, f"writing {name} failed") from error
+
+    def set_member_id(self, member_id: int) -> None:
+        """A service learns it when it joins the log."""
+        self._file.pwrite(_I32.pack(member_id), field_offset(ClusterMarkFileHeader, "member_id"))
+
+
+class ArchiveMarkFile(MarkFile):
+    """Of an archive directory, which ``Archive`` itself has locked."""
+
+    header: ArchiveMarkFileHeader
+
+    @classmethod
+    def create(
+        cls,
+        directory: str,
+        *,
+        files: Files,
+        pid: int,
+        now_ms: int,
+        archive_id: int = -1,
+        aeron_directory: str = "",
+        control_channel: str = "",
+        local_control_channel: str = "aeron:ipc?term-length=64k",
+    ) -> "ArchiveMarkFile":
+        """Write the file for an archive that is open. Raises StorageError."""
+        header = ArchiveMarkFileHeader(
+            version=ARCHIVE_VERSION,
+            activity_timestamp=now_ms,
+            start_timestamp=now_ms,
+            pid=pid,
+            control_stream_id=10,
+            local_control_stream_id=10,
+            events_stream_id=30,
+            header_length=MARK_FILE_HEADER_LENGTH,
+            error_buffer_length=ERROR_BUFFER_LENGTH,
+            archive_id=archive_id,
+            control_channel=control_channel,
+            local_control_channel=local_control_channel,
+            events_channel="",
+            aeron_directory=aeron_directory,
+        )
+        try:
+            path = cls._write(files, directory, ARCHIVE_MARK_FILE_NAME, "archive", header, now_ms)
+            return cls(files, path, header, None)
+        except OSError as error:
+            raise StorageError(
+                error.filename or directory, error.errno, f"writing {ARCHIVE_MARK_FILE_NAME} failed"
+            ) from error
+
+
+def error_log_text(entries: list[ErrorLogEntry]) -> str:
+    """The errors as Aeron's tools print them: how often, from when to when, what."""
+    blocks = []
+    for entry in entries:
+        times = [
+            datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "+0000"
+            for ms in (entry.first_observation_timestamp, entry.last_observation_timestamp)
+        ]
+        blocks.append(
+            f"\n{entry.observation_count} observations from {times[0]} to {times[1]} for:\n{entry.text}\n"
+        )
+    return "".join(blocks)
+
+
+def _keep_errors(files: Files, directory: str, path: str, kind: str, now_ms: int) -> None:
+    """Write the errors of the run before to a dated text file, if there were any."""
+    if not files.exists(path):
+        return
+    file = files.open(path)
+    try:
+        data = file.pread(ERROR_BUFFER_LENGTH, MARK_FILE_HEADER_LENGTH)
+    finally:
+        file.close()
+    try:
+        entries = list(decode_error_log(data))
+    except LogDamaged:
+        return  # nothing in it can be kept
+    if not entries:
+        return
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    stamp = now.strftime("%Y-%m-%d-%H-%M-%S-") + f"{now_ms % 1000:03d}+0000"
+    kept = f"{directory}/{kind}-{stamp}-error.log"
+    if files.exists(kept):
+        return
+    file = files.open(kept, create=True)
+    try:
+        file.pwrite(error_log_text(entries).encode(), 0)
+    finally:
+        file.close()

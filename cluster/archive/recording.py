@@ -1,0 +1,433 @@
+"""One recording: the log as a file, appended to, synced, read, cut and purged.
+
+    start                synced          appended               segment end      next segment's end
+      |---- whole ---------|--- written ----|--- zeros ahead -----...|------- prepared -----|
+
+The bytes are the log's own frames. Appending is one ``pwrite`` into a segment whose blocks exist already;
+``sync`` makes all that was appended durable at once (group commit). Whoever counts a position towards a
+quorum takes ``synced_position``.
+"""
+
+import zlib
+from typing import Protocol
+
+import numpy as np
+
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.checksums import Checksum
+from cluster.archive.files import Buffer, Files
+from cluster.archive.proof import ProofFile, remove_proof
+from cluster.archive.segments import SegmentFile, Segments, zero_tail
+from cluster.errors import LogDamaged, StorageError
+from cluster.log.scan import scan
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, align
+
+ZERO_WINDOW = 4 * 1024 * 1024  # bytes behind the end that are kept zeroed while appending
+ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
+PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
+
+
+class PositionCounter(Protocol):
+    """What shows others how far a recording goes (counter type 100)."""
+
+    def set(self, value: int) -> None: ...
+
+
+class Recording:
+    """A recording of an archive; made by ``Archive``, active after ``create_recording`` or ``extend``.
+
+    ``start_position`` first byte kept; ``append_position`` end of what is written, exclusive;
+    ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
+    and from then on every append and sync does: what the disk holds behind ``synced_position`` is not trusted
+    again, not even if it reads back well (safety.md §3). ``position_counter`` follows ``synced_position``.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        catalog: CatalogFile,
+        descriptor: RecordingDescriptor,
+        *,
+        file_sync_level: int,
+        checksum: Checksum | None,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._catalog = catalog
+        self.descriptor = descriptor
+        self._sync_level = file_sync_level
+        self._checksum = checksum
+        self._segments = Segments(
+            files,
+            directory,
+            descriptor.recording_id,
+            start_position=descriptor.start_position,
+            term_length=descriptor.term_buffer_length,
+            segment_length=descriptor.segment_file_length,
+        )
+        assert descriptor.stop_position >= descriptor.start_position, "recover before use"
+        self.append_position = descriptor.stop_position
+        self.synced_position = descriptor.stop_position
+        self.position_counter: PositionCounter | None = None
+        self.is_active = False
+        self._failure: StorageError | None = None
+        self._segment: SegmentFile | None = None
+        self._base = 0  # of the segment that is written
+        self._next: SegmentFile | None = None
+        self._proof: ProofFile | None = None
+        self._unproven_crc = 0  # of [synced_position, append_position)
+
+    @property
+    def recording_id(self) -> int:
+        return self.descriptor.recording_id
+
+    @property
+    def start_position(self) -> int:
+        return self.descriptor.start_position
+
+    @property
+    def term_length(self) -> int:
+        return self.descriptor.term_buffer_length
+
+    @property
+    def segment_length(self) -> int:
+        return self.descriptor.segment_file_length
+
+    @property
+    def mtu(self) -> int:
+        return self.descriptor.mtu_length
+
+    @property
+    def initial_term_id(self) -> int:
+        return self.descriptor.initial_term_id
+
+    @property
+    def session_id(self) -> int:
+        return self.descriptor.session_id
+
+    @property
+    def stream_id(self) -> int:
+        return self.descriptor.stream_id
+
+    # ---- writing
+
+    def activate(self, *, is_new: bool) -> None:
+        """Open the end for appending; the catalog already says that the recording is active."""
+        assert not self.is_active
+        self._base = self._segments.base_of(self.append_position)
+        path = self._segments.path(self._base)
+        try:
+            if is_new or not self._files.exists(path):
+                self._segment = self._segments.create(path)
+                self._segment.file.fullsync()
+            else:
+                self._segment = self._segments.open_for_writing(self._base)
+                self._segment.file.datasync()
+            self._files.sync_directory(self._directory)
+            if self._sync_level > 0:
+                self._proof = ProofFile.create(
+                    self._files, self._directory, self.recording_id, self.session_id, self.append_position
+                )
+        except OSError as error:
+            raise self._fail(error, path) from error
+        self._segment.zeroed_to = self.append_position - self._base
+        self.synced_position = self.append_position
+        self._unproven_crc = 0
+        self.is_active = True
+        self._show_position()
+
+    def append(self, position: int, data: Buffer) -> int:
+        """Write whole frames that begin at ``position``, the end of the recording; return the new end.
+
+        ``data`` is one dimension of bytes, aligned, padding written out, across terms and segments as it
+        comes. Nothing is promised before ``sync``.
+        """
+        if self._failure is not None:
+            raise self._failure
+        assert self.is_active
+        assert position == self.append_position
+        length = len(data)
+        assert length % FRAME_ALIGNMENT == 0
+        if self._checksum is not None:
+            data = self._checksum.stored_form(data)
+        assert self._segment is not None
+        offset = position - self._base
+        try:
+            if offset + length < self._segment.length:
+                self._segment.file.pwrite(data, offset)
+            else:
+                self._append_across(memoryview(data), offset)
+        except OSError as error:
+            raise self._fail(error) from error
+        if self._proof is not None:
+            self._unproven_crc = zlib.crc32(data, self._unproven_crc)
+        self.append_position = position + length
+        if self._sync_level == 0:
+            self.synced_position = self.append_position
+            self._show_position()
+        return self.append_position
+
+    def sync(self) -> int:
+        """Keep the sync level's promise for all that was appended; return ``synced_position``.
+
+        Level 0 promises nothing, 1 is one fdatasync, 2 one fsync.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self.synced_position < self.append_position:
+            assert self._segment is not None
+            file = self._segment.file
+            begin = max(self.synced_position - self._base, 0)
+            try:
+                if self._proof is not None:
+                    file.start_writeback(begin, self.append_position - self._base - begin)
+                    self._proof.write(self.synced_position, self.append_position, self._unproven_crc)
+                if self._sync_level == 1:
+                    file.datasync()
+                else:
+                    file.fullsync()
+                self._zero_ahead(ZERO_WINDOW)
+            except OSError as error:
+                raise self._fail(error) from error
+            self.synced_position = self.append_position
+            self._unproven_crc = 0
+            self._show_position()
+        return self.synced_position
+
+    def do_work(self) -> int:
+        """Make ready what appending will need, a little at a time; for turns with nothing else to do."""
+        if not self.is_active or self._failure is not None:
+            return 0
+        try:
+            return self._zero_ahead(ZERO_WINDOW_IDLE)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def _append_across(self, data: memoryview, offset: int) -> None:
+        """Write up to a segment's end and beyond; a segment that is full is followed at once."""
+        while True:
+            assert self._segment is not None
+            piece = min(len(data), self._segment.length - offset)
+            self._segment.file.pwrite(data[:piece], offset)
+            if offset + piece < self._segment.length:
+                return
+            self._roll_over()
+            data, offset = data[piece:], 0
+            if len(data) == 0:
+                return
+
+    def _roll_over(self) -> None:
+        """Go on in the next segment. The full one is durable before the new one can be seen.
+
+        Recovery looks at the highest segment only, so what lies before it must be whole.
+        """
+        assert self._segment is not None
+        if self._sync_level > 0:
+            self._segment.file.datasync()
+        self._segment.close()
+        if self._next is None:
+            self._prepare_next()
+        self._segment, self._next = self._next, None
+        self._base += self.segment_length
+        path = self._segments.path(self._base)
+        assert not self._files.exists(path)
+        self._files.rename(self._segments.next_path(), path)
+        self._files.sync_directory(self._directory)
+
+    def _prepare_next(self) -> None:
+        self._remove_next()
+        self._next = self._segments.create(self._segments.next_path())
+
+    def _zero_ahead(self, window: int) -> int:
+        """Do the one piece of preparation that is most urgent; return 1 if there was any."""
+        assert self._segment is not None
+        offset = self.append_position - self._base
+        if self._segment.zero_ahead(offset, window):
+            return 1
+        if offset >= self._segment.length * PREPARE_NEXT_AT:
+            if self._next is None:
+                self._prepare_next()
+                return 1
+            return int(self._next.zero_ahead(0, window))
+        return 0
+
+    def _show_position(self) -> None:
+        if self.position_counter is not None:
+            self.position_counter.set(self.synced_position)
+
+    def _fail(self, error: OSError, path: str | None = None) -> StorageError:
+        """Stop trusting the recording; the catalog is told the end of what was synced, if it still can be."""
+        if path is None:
+            path = error.filename or self._segments.path(self._base)
+        self._failure = StorageError(path, error.errno, "writing the recording failed")
+        if self._sync_level > 0:
+            try:
+                self._catalog.stop(self.recording_id, self.synced_position)
+            except OSError:
+                pass  # the proof file says the same to the next start
+        return self._failure
+
+    # ---- ending, cutting
+
+    def stop(self, timestamp: int) -> None:
+        """End the recording in order: synced, its end and the time (epoch ms) in the catalog.
+
+        A failed one is only closed.
+        """
+        if not self.is_active:
+            return
+        try:
+            if self._failure is None:
+                self.sync()
+                self.descriptor = self._catalog.stop(self.recording_id, self.append_position, timestamp)
+        finally:
+            self._release()
+        if self._failure is None:
+            remove_proof(self._files, self._directory, self.recording_id)
+            self._remove_next()
+
+    def _remove_next(self) -> None:
+        """Remove a segment that was prepared and not needed, in this life of the recording or before."""
+        if self._files.exists(self._segments.next_path()):
+            self._files.unlink(self._segments.next_path())
+
+    def abandon(self) -> None:
+        """Close the files and nothing else, as a process that dies does."""
+        self._release()
+
+    def _release(self) -> None:
+        for part in (self._segment, self._next, self._proof):
+            if part is not None:
+                part.close()
+        self._segment = self._next = self._proof = None
+        self.is_active = False
+
+    def truncate(self, position: int) -> None:
+        """Cut the recording at ``position``, a frame's begin, and go on from there if it is active.
+
+        The order survives a crash at any point: the catalog's end is synced, the tail is zeroed and synced,
+        later segments go, and only then may anything be appended (safety.md §3). Files are not shortened.
+        Raises ``LogDamaged`` before changing anything when no frame begins there.
+        """
+        if self._failure is not None:
+            raise self._failure
+        assert self.start_position <= position <= self.append_position
+        assert position % FRAME_ALIGNMENT == 0
+        if position == self.append_position:
+            return
+        self._check_frame_begins(position)
+        was_active = self.is_active
+        self._release()
+        try:
+            self._catalog.stop(self.recording_id, position)
+            self.append_position = self.synced_position = position
+            self.cut_tail()
+            remove_proof(self._files, self._directory, self.recording_id)
+            if was_active:
+                self._catalog.extend(self.recording_id, self.session_id)
+                self.descriptor = self._catalog.descriptor(self.recording_id)
+        except OSError as error:
+            raise self._fail(error) from error
+        self.descriptor = self._catalog.descriptor(self.recording_id)
+        if was_active:
+            self.activate(is_new=False)
+
+    def cut_tail(self) -> int:
+        """Make everything behind the end read as nothing, durably; return how many bytes were there.
+
+        The catalog must already hold the end. A stop on a segment's boundary keeps an empty segment
+        behind it, which the verify tool insists on.
+        """
+        base = self._segments.base_of(self.append_position)
+        cut = 0
+        self._segments.forget(base)
+        bases = self._segments.bases()
+        if base in bases:
+            file = self._files.open(self._segments.path(base), write=True)
+            try:
+                cut += zero_tail(file, self.append_position - base, file.size())
+                if cut:
+                    file.datasync()
+            finally:
+                file.close()
+        later = [other for other in bases if other > base]
+        for other in reversed(later):
+            cut += self.segment_length
+            self._segments.unlink(other)
+        if later:
+            self._files.sync_directory(self._directory)
+        return cut
+
+    def purge_to(self, position: int) -> int:
+        """Drop whole segments before ``position``; return the new start, a segment's base at most that.
+
+        What is needed by a reader, a snapshot or a replay must not lie before ``position``.
+        """
+        assert position <= self.append_position
+        base = self._segments.base_of(position)
+        if base <= self.start_position:
+            return self.start_position
+        try:
+            self._catalog.set_start_position(self.recording_id, base)
+            self.descriptor = self._catalog.descriptor(self.recording_id)
+            for other in self._segments.bases():
+                if other < base:
+                    self._segments.unlink(other)
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            raise StorageError(error.filename or self._directory, error.errno, "purging failed") from error
+        return base
+
+    # ---- reading
+
+    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
+        """Whole frames from ``position`` on, as stored, at most ``max_length`` bytes but at least one frame.
+
+        Empty at the end of the recording. ``out`` is used when it is large enough. With checksums on, they
+        are verified and stand where session ids were; ``Checksum.restore`` puts those back.
+        Raises ``LogDamaged``.
+        """
+        assert self.start_position <= position <= self.append_position
+        end = min(position + max_length, self.append_position)
+        data = self._read_range(position, end, out)
+        if end < self.append_position:
+            whole = scan(data, 0, len(data))
+            if whole == 0:  # one frame is longer than was asked for
+                header = self._read_range(position, position + HEADER_LENGTH, None)
+                end = min(position + align(int(header[:4].view("<i4")[0])), self.append_position)
+                data = self._read_range(position, end, out)
+            else:
+                data = data[:whole]
+        if self._checksum is not None:
+            bad = self._checksum.first_mismatch(data)
+            if bad >= 0:
+                base = self._segments.base_of(position + bad)
+                raise LogDamaged(self._segments.path(base), position + bad - base, "checksum mismatch")
+        return data
+
+    def _read_range(self, position: int, end: int, out: np.ndarray | None) -> np.ndarray:
+        length = end - position
+        view = out[:length] if out is not None and len(out) >= length else np.empty(length, np.uint8)
+        try:
+            done = self._segments.read_into(position, view)
+        except OSError as error:
+            base = self._segments.base_of(position)
+            raise StorageError(self._segments.path(base), error.errno, "reading failed") from error
+        if done < length:
+            base = self._segments.base_of(position + done)
+            raise LogDamaged(
+                self._segments.path(base), position + done - base, f"the file ends before position {end}"
+            )
+        return view
+
+    def _check_frame_begins(self, position: int) -> None:
+        header = self._read_range(position, position + HEADER_LENGTH, None)
+        length, _, term_offset = header[:12].view("<i4").tolist()
+        if length <= 0 or term_offset != position & (self.term_length - 1):
+            base = self._segments.base_of(position)
+            raise LogDamaged(self._segments.path(base), position - base, "no frame begins here")
+
+    def close_readers(self) -> None:
+        self._segments.close()

@@ -1,0 +1,444 @@
+"""recording.log as a file: a member's leadership terms and snapshots, changed in place and synced.
+
+    entries are appended            term T, base B                  closes term T-1 at B
+    one field of an entry changes   the end of a term; valid to invalid; anything to removed
+
+In memory entries stand in Aeron's order (``sort_key``), whatever their order in the file. Sources:
+RecordingLog of Aeron Cluster; the rules and their defects are told in consensus.md §3.4, the layout in
+protocol/recording_log.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cluster.archive.files import File, Files
+from cluster.errors import LocalProtocolError, LogDamaged, NotAClusterDirectory, StorageError
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.frame import align
+from cluster.protocol.recording_log import (
+    CONSENSUS_MODULE_SERVICE_ID,
+    ENTRY_ALIGNMENT,
+    ENTRY_TYPE_OFFSET,
+    LOG_POSITION_OFFSET,
+    NULL_POSITION,
+    RECORDING_LOG_FILE_NAME,
+    REMOVED,
+    SNAPSHOT,
+    STANDBY_SNAPSHOT,
+    TERM,
+    RecordingLogEntry,
+    decode_recording_log,
+    encode_entry,
+    encode_type,
+    sort_entries,
+)
+
+
+class Log(NamedTuple):
+    """Extent of the log's recording, and the term it ends in; of a recovery plan."""
+
+    recording_id: int
+    leadership_term_id: int
+    term_base_log_position: int
+    log_position: int  # end of the last term, -1 while it is open
+    start_position: int
+    stop_position: int
+    initial_term_id: int
+    term_buffer_length: int
+    mtu_length: int
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """What a start has to load and to replay (RecordingLog.RecoveryPlan).
+
+    ``snapshots``: the consensus module's, then those of services 0, 1, …; empty without a snapshot. ``log``
+    is None when nothing was recorded yet.
+    """
+
+    last_leadership_term_id: int
+    last_term_base_log_position: int
+    appended_log_position: int
+    committed_log_position: int
+    snapshots: tuple[RecordingLogEntry, ...]
+    log: Log | None
+
+
+class RecordingLog:
+    """The entries of a cluster directory. Every change is durable when it returns, by the sync level.
+
+    ``damage`` says where the readable part of the file ends when it was opened with ``readable_part``.
+    """
+
+    def __init__(self, files: Files, directory: str, file: File, file_sync_level: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._file = file
+        self._sync_level = file_sync_level
+        self.entries: list[RecordingLogEntry] = []
+        self.damage: LogDamaged | None = None
+        self.reload()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        files: Files,
+        file_sync_level: int = 1,
+        write: bool = True,
+        readable_part: bool = False,
+    ) -> "RecordingLog":
+        """The log of a cluster directory; made when missing and to be written.
+
+        Raises NotAClusterDirectory (nothing there to read), LogDamaged (unless ``readable_part``),
+        StorageError.
+        """
+        path = f"{directory}/{RECORDING_LOG_FILE_NAME}"
+        try:
+            if not files.exists(path):
+                if not write:
+                    raise NotAClusterDirectory(f"{directory}: {RECORDING_LOG_FILE_NAME} is missing")
+                files.make_directory(directory)
+                file = files.open(path, create=True)
+                file.fullsync()
+                files.sync_directory(directory)
+            else:
+                file = files.open(path, write=write)
+        except OSError as error:
+            raise StorageError(path, error.errno, "opening failed") from error
+        recording_log = cls(files, directory, file, file_sync_level)
+        if recording_log.damage is not None and not readable_part:
+            file.close()
+            raise recording_log.damage
+        return recording_log
+
+    def reload(self) -> None:
+        """Read the file again."""
+        self.damage = None
+        found: list[RecordingLogEntry] = []
+        data = self._file.pread(self._file.size(), 0)
+        try:
+            for entry in decode_recording_log(data):
+                found.append(entry)
+        except LogDamaged as damage:
+            self.damage = damage.at(self._file.path)
+        self.entries = sort_entries(found)
+        self._index_end = 1 + max((entry.entry_index for entry in found), default=-1)
+        if found and self.damage is None:  # removed entries behind the last one count too
+            last = max(found, key=lambda entry: entry.entry_index)
+            self._index_end += (len(data) - last.offset - last.length) // ENTRY_ALIGNMENT
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    # ---- finding
+
+    def find_term(self, leadership_term_id: int) -> RecordingLogEntry | None:
+        """The valid entry of a term."""
+        for entry in self.entries:
+            if entry.is_valid and entry.entry_type is TERM and entry.leadership_term_id == leadership_term_id:
+                return entry
+        return None
+
+    def find_last_term(self) -> RecordingLogEntry | None:
+        """The valid term entry that sorts last: the term the log ends in."""
+        terms = [entry for entry in self.entries if entry.is_valid and entry.entry_type is TERM]
+        return terms[-1] if terms else None
+
+    def find_last_recording_id(self) -> int | None:
+        """Id of the log's recording; None before the first term."""
+        term = self.find_last_term()
+        return None if term is None else term.recording_id
+
+    def latest_snapshot(self, service_id: int = CONSENSUS_MODULE_SERVICE_ID) -> RecordingLogEntry | None:
+        """The valid snapshot entry of the consensus module, or of a service, that sorts last."""
+        for entry in reversed(self.entries):
+            if entry.is_valid and entry.entry_type is SNAPSHOT and entry.service_id == service_id:
+                return entry
+        return None
+
+    def snapshot_set(self, service_count: int) -> tuple[RecordingLogEntry, ...]:
+        """The newest valid snapshot to recover from: the consensus module's entry, then services 0, 1, ….
+
+        The services' entries stand right before the module's, of its term and position. Raises LogDamaged
+        when one is missing. Standby snapshots are never recovered from.
+        """
+        valid = [entry for entry in self.entries if entry.is_valid and entry.entry_type is SNAPSHOT]
+        for index in range(len(valid) - 1, -1, -1):
+            module = valid[index]
+            if module.service_id != CONSENSUS_MODULE_SERVICE_ID:
+                continue
+            services = valid[max(index - service_count, 0) : index][::-1]
+            for service_id in range(service_count):
+                entry = services[service_id] if service_id < len(services) else None
+                if entry is None or (entry.service_id, *_place(entry)) != (service_id, *_place(module)):
+                    raise LogDamaged(
+                        self.path,
+                        max(module.offset, 0),
+                        f"the snapshot at {module.log_position} has no entry for service {service_id}",
+                    )
+            return (module, *services)
+        return ()
+
+    def recovery_plan(
+        self, service_count: int, find_recording: Callable[[int], RecordingDescriptor | None]
+    ) -> RecoveryPlan:
+        """What a start loads and replays. ``find_recording`` knows the archive's VALID recordings.
+
+        Raises LogDamaged when a snapshot is incomplete or the archive does not know the log's recording.
+        """
+        snapshots = self.snapshot_set(service_count)
+        last_term_id, last_base, appended, committed = -1, 0, 0, 0
+        if snapshots:
+            module = snapshots[0]
+            last_term_id, last_base = module.leadership_term_id, module.term_base_log_position
+            appended = committed = module.log_position
+        log = None
+        if (term := self.find_last_term()) is not None:
+            descriptor = find_recording(term.recording_id)
+            if descriptor is None:
+                raise LogDamaged(
+                    self.path, max(term.offset, 0), f"the archive has no recording {term.recording_id}"
+                )
+            log = Log(
+                term.recording_id,
+                term.leadership_term_id,
+                term.term_base_log_position,
+                term.log_position,
+                descriptor.start_position,
+                descriptor.stop_position,
+                descriptor.initial_term_id,
+                descriptor.term_buffer_length,
+                descriptor.mtu_length,
+                descriptor.session_id,
+            )
+            last_term_id, last_base = log.leadership_term_id, log.term_base_log_position
+            appended = log.stop_position
+            if log.log_position != NULL_POSITION:
+                committed = log.log_position
+        return RecoveryPlan(last_term_id, last_base, appended, committed, snapshots, log)
+
+    # ---- changing
+
+    def append_term(
+        self, recording_id: int, leadership_term_id: int, term_base_log_position: int, timestamp: int
+    ) -> None:
+        """Begin a term at a position, which closes the term before it there.
+
+        Raises LocalProtocolError for a term that is there already and for another recording.
+        """
+        self._append_term(recording_id, leadership_term_id, term_base_log_position, timestamp)
+        self._sync()
+
+    def commit_log_position(self, leadership_term_id: int, log_position: int) -> None:
+        """Set the end of a term, known to be there."""
+        self._commit_log_position(leadership_term_id, log_position)
+        self._sync()
+
+    def ensure_coherent(
+        self,
+        *,
+        recording_id: int | None,
+        initial_log_leadership_term_id: int,
+        initial_term_base_log_position: int,
+        leadership_term_id: int,
+        term_base_log_position: int,
+        log_position: int = NULL_POSITION,
+        timestamp: int,
+    ) -> None:
+        """Add a term and, empty, the terms missing before it; with a ``log_position``, set its end.
+
+        Nothing is done before the log's recording is known. Raises LocalProtocolError when an open
+        term before it cannot be closed, for want of a base.
+        """
+        if recording_id is None or recording_id < 0:
+            return
+        last = self.find_last_term()
+        if last is None:
+            for term_id in range(max(initial_log_leadership_term_id, 0), leadership_term_id):
+                self._append_term(recording_id, term_id, initial_term_base_log_position, timestamp)
+            self._append_term(recording_id, leadership_term_id, term_base_log_position, timestamp)
+        elif last.leadership_term_id < leadership_term_id:
+            end = last.log_position
+            if end == NULL_POSITION:
+                if term_base_log_position == NULL_POSITION:
+                    raise LocalProtocolError(
+                        f"term {last.leadership_term_id} is open and the base of term {leadership_term_id} "
+                        "is not known"
+                    )
+                end = term_base_log_position
+                self._commit_log_position(last.leadership_term_id, end)
+            for term_id in range(last.leadership_term_id + 1, leadership_term_id):
+                self._append_term(recording_id, term_id, end, timestamp)
+            self._append_term(recording_id, leadership_term_id, term_base_log_position, timestamp)
+        if log_position != NULL_POSITION:
+            self._commit_log_position(leadership_term_id, log_position)
+        self._sync()
+
+    def append_snapshot(
+        self,
+        recording_id: int,
+        leadership_term_id: int,
+        term_base_log_position: int,
+        log_position: int,
+        timestamp: int,
+        service_id: int,
+        archive_endpoint: str = "",
+    ) -> None:
+        """Add one recording of a snapshot; write services from the highest id down, then the module's (-1).
+
+        With an ``archive_endpoint`` a standby's. An entry that was made invalid for the same snapshot and
+        service is used again.
+        """
+        entry = RecordingLogEntry(
+            recording_id,
+            leadership_term_id,
+            term_base_log_position,
+            log_position,
+            timestamp,
+            service_id,
+            STANDBY_SNAPSHOT if archive_endpoint else SNAPSHOT,
+            archive_endpoint,
+        )
+        for old in self.entries:
+            if (
+                not old.is_valid
+                and (old.entry_type, old.service_id, *_place(old))
+                == (entry.entry_type, service_id, *_place(entry))
+                and old.length >= entry.length
+            ):
+                entry = entry._replace(entry_index=old.entry_index, offset=old.offset)
+                self._write(encode_entry(entry), old.offset)
+                self._replace(old, entry)
+                break
+        else:
+            self._append(entry)
+        self._sync()
+
+    def invalidate(self, entry: RecordingLogEntry) -> None:
+        """Make a snapshot's entry invalid: it stays, and is not recovered from."""
+        self._invalidate(entry)
+        self._sync()
+
+    def invalidate_latest_snapshot(self) -> bool:
+        """Make all entries of the snapshots with the highest position invalid; False when there is none.
+
+        Raises LocalProtocolError when the term of such a snapshot is not in the log.
+        """
+        kinds = (SNAPSHOT, STANDBY_SNAPSHOT)
+        valid = [entry for entry in self.entries if entry.is_valid and entry.entry_type in kinds]
+        modules = [entry for entry in valid if entry.service_id == CONSENSUS_MODULE_SERVICE_ID]
+        if not modules:
+            return False
+        highest = max(entry.log_position for entry in modules)
+        for module in [entry for entry in modules if entry.log_position == highest]:
+            if self.find_term(module.leadership_term_id) is None:
+                raise LocalProtocolError(
+                    f"the snapshot at {highest} is of term {module.leadership_term_id}, which is not in "
+                    f"{self.path}"
+                )
+            for entry in valid:
+                if entry.entry_type is module.entry_type and _place(entry) == _place(module):
+                    self._invalidate(entry)
+        self._sync()
+        return True
+
+    def remove(self, entry: RecordingLogEntry) -> None:
+        """Take an entry out for good; its place in the file stays."""
+        self._write(REMOVED.to_bytes(4, "little", signed=True), entry.offset + ENTRY_TYPE_OFFSET)
+        self._sync()
+        self.entries.remove(entry)
+
+    def rewrite(self, entries: list[RecordingLogEntry]) -> None:
+        """Replace the whole file, in one step, by these entries in this order (the member must not run)."""
+        path, aside = self.path, f"{self.path}.tmp"
+        try:
+            if self._files.exists(aside):
+                self._files.unlink(aside)
+            file = self._files.open(aside, create=True)
+            file.pwrite(b"".join(encode_entry(entry) for entry in entries), 0)
+            file.fullsync()
+            self._file.close()
+            self._file = file
+            self._files.rename(aside, path)
+            self._files.sync_directory(self._directory)
+            self._file.close()
+            self._file = self._files.open(path, write=True)
+        except OSError as error:
+            raise StorageError(path, error.errno, "rewriting failed") from error
+        self.reload()
+
+    # ---- single writes, synced by the caller
+
+    def _append_term(
+        self, recording_id: int, leadership_term_id: int, term_base_log_position: int, timestamp: int
+    ) -> None:
+        if (last := self.find_last_recording_id()) is not None and last != recording_id:
+            raise LocalProtocolError(
+                f"term {leadership_term_id} of recording {recording_id}: the log is recording {last}"
+            )
+        if self.find_term(leadership_term_id) is not None:
+            raise LocalProtocolError(f"term {leadership_term_id} is already in {self.path}")
+        if self.find_term(leadership_term_id - 1) is not None:
+            self._commit_log_position(leadership_term_id - 1, term_base_log_position)
+        following = self.find_term(leadership_term_id + 1)
+        self._append(
+            RecordingLogEntry(
+                recording_id,
+                leadership_term_id,
+                term_base_log_position,
+                NULL_POSITION if following is None else following.term_base_log_position,
+                timestamp,
+                CONSENSUS_MODULE_SERVICE_ID,
+                TERM,
+            )
+        )
+
+    def _commit_log_position(self, leadership_term_id: int, log_position: int) -> None:
+        entry = self.find_term(leadership_term_id)
+        assert entry is not None, leadership_term_id
+        if entry.log_position != log_position:
+            self._write(log_position.to_bytes(8, "little", signed=True), entry.offset + LOG_POSITION_OFFSET)
+            self._replace(entry, entry._replace(log_position=log_position))
+
+    def _invalidate(self, entry: RecordingLogEntry) -> None:
+        self._write(encode_type(entry.entry_type, False), entry.offset + ENTRY_TYPE_OFFSET)
+        self._replace(entry, entry._replace(is_valid=False))
+
+    def _append(self, entry: RecordingLogEntry) -> None:
+        offset = align(self._file.size(), ENTRY_ALIGNMENT)
+        index = self._index_end
+        entry = entry._replace(entry_index=index, offset=offset)
+        self._write(encode_entry(entry), offset)
+        self._index_end += 1
+        self.entries = sort_entries([*self.entries, entry])
+
+    def _replace(self, old: RecordingLogEntry, new: RecordingLogEntry) -> None:
+        self.entries[self.entries.index(old)] = new
+        self.entries = sort_entries(self.entries)
+
+    def _write(self, data: bytes, offset: int) -> None:
+        try:
+            self._file.pwrite(data, offset)
+        except OSError as error:
+            raise StorageError(self.path, error.errno, "writing failed") from error
+
+    def _sync(self) -> None:
+        try:
+            if self._sync_level == 1:
+                self._file.datasync()
+            elif self._sync_level == 2:
+                self._file.fullsync()
+        except OSError as error:
+            raise StorageError(self.path, error.errno, "syncing failed") from error
+
+
+def _place(entry: RecordingLogEntry) -> tuple[int, int, int]:
+    return entry.leadership_term_id, entry.term_base_log_position, entry.log_position

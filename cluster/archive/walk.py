@@ -1,0 +1,128 @@
+"""Walks the frames of a recording's files and checks that each is the one its position calls for."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cluster.archive.segments import Segments
+from cluster.errors import LogDamaged
+from cluster.log.frames import LogParams
+from cluster.log.scan import FINE, FRAME_LENGTH, PADDING, fault_at, find_fault
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD, align
+
+CHUNK = 1024 * 1024
+
+
+def log_params(descriptor: RecordingDescriptor) -> LogParams:
+    """Geometry and ids of a recording's frames, for the kernels."""
+    return LogParams(
+        term_length=descriptor.term_buffer_length,
+        mtu=descriptor.mtu_length,
+        initial_term_id=descriptor.initial_term_id,
+        session_id=descriptor.session_id,
+        stream_id=descriptor.stream_id,
+    )
+
+
+class FrameWalk:
+    """Yields ``(position, data)``: runs of whole frames in their places, from ``position`` up to ``end``.
+
+    A run lies within one segment. When the walk is over, ``position`` is where it came to, and ``fault`` says
+    what is wrong there: "" at ``end`` and where nothing was written yet (then ``is_unwritten``).
+    Sessions are not checked: a recording holds those of all its leaders, or checksums in their place.
+    Bytes of a padding frame's body may be anything. Raises what reading raises.
+    """
+
+    def __init__(
+        self, segments: Segments, params: LogParams, position: int, end: int, *, chunk_length: int = CHUNK
+    ) -> None:
+        self.position = position
+        self.fault = ""
+        self.is_unwritten = False
+        self._segments = segments
+        self._params = params
+        self._end = end
+        self._chunk_length = chunk_length
+
+    def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
+        wanted = self._chunk_length
+        while self.position < self._end:
+            data = self._read(wanted)
+            valid, fault = find_fault(data, 0, len(data), self.position, self._params, is_any_session=True)
+            if fault == PADDING and valid == 0:
+                valid = align(_frame_length(data, 0))
+                fault = FINE
+            if valid > 0:
+                position, self.position = self.position, self.position + valid
+                wanted = self._chunk_length
+                yield position, data[:valid]
+                continue
+            assert fault != FINE
+            length = _frame_length(data, 0)
+            if length <= 0:
+                self.is_unwritten = True
+                return
+            if fault == FRAME_LENGTH and len(data) < align(length) <= self._rest():
+                wanted = align(length)  # longer than a chunk, as padding may be
+                continue
+            if len(data) >= HEADER_LENGTH and len(data) < align(length):
+                self.fault = f"frame of {length} bytes, {self._rest()} are left"
+            else:
+                self.fault = fault_at(data, 0, len(data), self.position, self._params, is_any_session=True)
+            return
+
+    def damage(self) -> LogDamaged:
+        """The fault as an error that names file and offset."""
+        base = self._segments.base_of(self.position)
+        what = self.fault or "no frame was written here"
+        return LogDamaged(
+            self._segments.path(base), self.position - base, f"{what} at log position {self.position}"
+        )
+
+    def _rest(self) -> int:
+        """Bytes up to the end, or to the end of the segment when that is nearer."""
+        base = self._segments.base_of(self.position)
+        return min(self._end, base + self._segments.segment_length) - self.position
+
+    def _read(self, wanted: int) -> np.ndarray:
+        """Bytes from ``position`` on; where the file ends early, zeros, as in a sparse file."""
+        data = np.zeros(min(wanted, self._rest()), np.uint8)
+        self._segments.read_into(self.position, data)
+        return data
+
+
+def _frame_length(data: np.ndarray, offset: int) -> int:
+    return int.from_bytes(data[offset : offset + 4].tobytes(), "little", signed=True)
+
+
+def next_frame_after(segments: Segments, params: LogParams, position: int, end: int) -> int | None:
+    """The first position after ``position`` where a header stands that belongs there; None before ``end``.
+
+    How a walk goes on behind damage: whatever 32 bytes carry their own term offset, term id and stream.
+    """
+    bits = params.position_bits
+    position += HEADER_LENGTH
+    while position < end:
+        base = segments.base_of(position)
+        length = min(CHUNK, end - position, base + segments.segment_length - position)
+        data = np.zeros(length, np.uint8)
+        segments.read_into(position, data)
+        words = data[: length & -HEADER_LENGTH].view("<i4").reshape(-1, HEADER_LENGTH // 4)
+        positions = position + HEADER_LENGTH * np.arange(len(words), dtype=np.int64)
+        term_ids = ((positions >> bits) + params.initial_term_id).astype(np.int32)
+        term_offsets = positions & (params.term_length - 1)
+        kind = words[:, 1].view(np.uint32)
+        found = (
+            (words[:, 0] >= HEADER_LENGTH)
+            & (term_offsets + words[:, 0] <= params.term_length)
+            & (words[:, 2] == term_offsets)
+            & (words[:, 5] == term_ids)
+            & (words[:, 4] == params.stream_id)
+            & (kind & 0xFFFF_3FFF <= 0x0001_0000)
+            & ((kind >> 16 == TYPE_PAD) | (words[:, 0] <= params.mtu))
+        )
+        if (hits := np.flatnonzero(found)).size:
+            return int(positions[hits[0]])
+        position += length
+    return None
