@@ -3,7 +3,7 @@
 from typing import Annotated, Final, TypeAlias
 
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit, SnapshotMark
-from cluster.protocol.sbe import Ascii, Blob, Message, Time, Version, i32, i64, null, since
+from cluster.protocol.sbe import NULL_I64, Ascii, Blob, Message, Time, Version, i32, i64, null, since
 
 CONSENSUS_MODULE_TYPE_ID: Final = 1  # SnapshotMarker.type_id
 SERVICE_TYPE_ID: Final = 2
@@ -50,11 +50,15 @@ class Timer(Message, template_id=104):
 
 
 class ConsensusModule(Message, template_id=105):
-    """The last three mirror the tracker of service 0."""
+    """The last three mirror the tracker of service 0.
+
+    The two ids are plain numbers although the schema lets them be null: -2**63, SBE's null, is also the id
+    from which service 0 counts.
+    """
 
     next_session_id: i64
-    next_service_session_id: Annotated[i64 | None, since(3)] = None
-    log_service_session_id: Annotated[i64 | None, since(3)] = None
+    next_service_session_id: Annotated[i64, since(3)] = NULL_I64
+    log_service_session_id: Annotated[i64, since(3)] = NULL_I64
     pending_message_capacity: Annotated[Capacity, since(3)] = 0
 
 

@@ -1,0 +1,84 @@
+"""Frames and positions against the arithmetic of the seed and slow, obvious versions."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.protocol.frame import (
+    HEADER_LENGTH,
+    align,
+    compute_position,
+    fragmented_length,
+    frame,
+    is_mtu,
+    is_term_length,
+    max_message_length,
+    max_payload_length,
+    position_bits,
+    term_id_at,
+    term_offset_at,
+)
+
+TERM_LENGTHS = [1 << bits for bits in range(16, 31)]
+int32s = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(st.integers(0, 10**9), st.sampled_from([8, 32, 64, 4096]))
+def test_align_is_the_next_multiple(n, a):
+    assert align(n, a) == next(m for m in range(n, n + a) if m % a == 0)
+
+
+@given(st.sampled_from(TERM_LENGTHS), int32s, st.integers(0, 2**31 - 1), st.data())
+def test_a_position_is_a_term_and_an_offset_and_back(term_length, initial_term_id, term_count, data):
+    bits = position_bits(term_length)
+    offset = data.draw(st.integers(0, term_length - 1))
+    position = term_count * term_length + offset
+
+    term_id = term_id_at(position, bits, initial_term_id)
+    assert -(2**31) <= term_id < 2**31
+    assert term_offset_at(position, bits) == offset
+    assert compute_position(term_id, offset, bits, initial_term_id) == position
+
+
+def test_a_boundary_belongs_to_the_term_that_begins():
+    assert (term_id_at(65_536, 16, 7), term_offset_at(65_536, 16)) == (8, 0)
+    assert compute_position(7, 65_536, 16, 7) == compute_position(8, 0, 16, 7) == 65_536
+
+
+def slowly_fragmented_length(length, max_payload):
+    total = 0
+    while length > max_payload:
+        total += align(max_payload + HEADER_LENGTH)
+        length -= max_payload
+    return total + align(length + HEADER_LENGTH)
+
+
+@given(st.integers(0, 200_000), st.integers(2, 2047).map(lambda n: n * 32))
+def test_a_fragmented_message_takes_the_length_of_its_frames(length, mtu):
+    assert is_mtu(mtu)
+    max_payload = max_payload_length(mtu)
+
+    assert fragmented_length(length, max_payload, mtu) == slowly_fragmented_length(length, max_payload)
+
+
+def test_the_figures_of_five_thousand_bytes_at_the_default_mtu():
+    assert fragmented_length(5_032, max_payload_length(1408)) == 1408 * 3 + 960
+
+
+def test_limits():
+    assert max_message_length(64 * 1024) == 8 * 1024
+    assert max_message_length(64 * 1024 * 1024) == 8 * 1024 * 1024
+    assert max_message_length(1024 * 1024 * 1024) == 16 * 1024 * 1024
+    assert all(map(is_term_length, TERM_LENGTHS))
+    assert not any(map(is_term_length, [0, 32 * 1024, 65_537, 96 * 1024, 2 * 1024 * 1024 * 1024]))
+    assert not any(map(is_mtu, [0, 32, 1400, 65_536]))
+
+
+@pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 1000])
+def test_a_frame_is_aligned_and_zero_behind_its_payload(length):
+    whole = frame(b"\xff" * length, session_id=-5, stream_id=100, term_id=3, term_offset=64)
+
+    assert len(whole) == align(length + 32)
+    assert int.from_bytes(whole[:4], "little") == length + 32
+    assert whole[32 : 32 + length] == b"\xff" * length
+    assert not any(whole[32 + length :])
