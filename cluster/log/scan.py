@@ -139,7 +139,7 @@ def _is_zero(buffer, offset, end):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _fault(buffer, offset, position, params, is_any_session):  # type: ignore[no-untyped-def]
+def _fault(buffer, offset, position, params, is_recording):  # type: ignore[no-untyped-def]
     """What is wrong with the frame, known to be whole, that should be the one at ``position``."""
     frame_length = get_i32(buffer, offset)
     frame_type = get_u16(buffer, offset + 6)
@@ -154,18 +154,20 @@ def _fault(buffer, offset, position, params, is_any_session):  # type: ignore[no
         return TERM_ID
     if get_i32(buffer, offset + 16) != params[STREAM_ID]:
         return STREAM
-    if not is_any_session and get_i32(buffer, offset + 12) != params[SESSION_ID]:
+    if not is_recording and get_i32(buffer, offset + 12) != params[SESSION_ID]:
         return SESSION
     if term_offset + align(frame_length) > params[TERM_LENGTH]:
         return TERM_END
     if frame_type == TYPE_DATA and frame_length > params[MTU]:
         return FRAME_LENGTH
+    if is_recording:
+        return FINE
     body = offset + HEADER_LENGTH if frame_type == TYPE_PAD else offset + frame_length
     return FINE if _is_zero(buffer, body, offset + align(frame_length)) else PADDING
 
 
 @kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, WORDS, types.boolean))
-def _check_run(buffer, offset, end, position, params, is_any_session):  # type: ignore[no-untyped-def]
+def _check_run(buffer, offset, end, position, params, is_recording):  # type: ignore[no-untyped-def]
     position -= offset  # of buffer[0]
     while offset < end:
         if end - offset < HEADER_LENGTH:
@@ -173,7 +175,7 @@ def _check_run(buffer, offset, end, position, params, is_any_session):  # type: 
         frame_length = get_i32(buffer, offset)
         if frame_length < HEADER_LENGTH or align(frame_length) > end - offset:
             return offset, FRAME_LENGTH
-        fault = _fault(buffer, offset, position + offset, params, is_any_session)
+        fault = _fault(buffer, offset, position + offset, params, is_recording)
         if fault != FINE:
             return offset, fault
         offset += align(frame_length)
@@ -187,17 +189,18 @@ def check_run(
     position: int,
     params: LogParams,
     *,
-    is_any_session: bool = False,
+    is_recording: bool = False,
 ) -> int:
     """End of the part of ``buffer[start:end]`` that joins on to a log that ends at ``position``.
 
     Every frame of it is whole, at its place (term id, term offset), of the log's stream and session, at most
-    an MTU long, with zeros behind its payload; padding is zero throughout. With ``is_any_session`` the
-    session may be any: a recording holds those of all its leaders, or checksums.
+    an MTU long, with zeros behind its payload; padding is zero throughout. With ``is_recording`` the
+    session may be any (a recording holds those of all its leaders, or checksums) and padding is not looked
+    at (Aeron writes only the header of a padding frame, and leaves stale bytes behind a payload).
     """
     assert position % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= buffer.size
-    valid_end, _ = _check_run(buffer, start, end, position, params.words, is_any_session)
+    valid_end, _ = _check_run(buffer, start, end, position, params.words, is_recording)
     return valid_end
 
 
@@ -208,10 +211,10 @@ def fault_at(
     position: int,
     params: LogParams,
     *,
-    is_any_session: bool = False,
+    is_recording: bool = False,
 ) -> str:
     """What is wrong where check_run ended, for an error message; "" when nothing is."""
-    offset, fault = _check_run(buffer, start, end, position, params.words, is_any_session)
+    offset, fault = _check_run(buffer, start, end, position, params.words, is_recording)
     if fault == FINE:
         return ""
     header = np.zeros(HEADER_LENGTH, np.uint8)
@@ -223,10 +226,10 @@ def fault_at(
 
 
 def find_fault(
-    buffer: np.ndarray, start: int, end: int, position: int, params: LogParams, *, is_any_session: bool = False
+    buffer: np.ndarray, start: int, end: int, position: int, params: LogParams, *, is_recording: bool = False
 ) -> tuple[int, int]:
-    """As check_run, with the reason why it ended: FINE, or a key of FAULTS, about the frame that begins there."""
+    """As check_run, with the reason why it ended: FINE, or a key of FAULTS for the frame that begins there."""
     assert position % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= buffer.size
-    valid_end, fault = _check_run(buffer, start, end, position, params.words, is_any_session)
+    valid_end, fault = _check_run(buffer, start, end, position, params.words, is_recording)
     return valid_end, fault

@@ -1,0 +1,28 @@
+"""Compile every kernel into numba's cache: what set-up does once, so that no start and no executor has to."""
+
+import importlib
+
+# Whatever has a kernel in it; a test finds those that are missing.
+KERNEL_MODULES = (
+    "append",
+    "checksum",
+    "column_kernels",
+    "deliver",
+    "egress",
+    "follow",
+    "ingress",
+    "resend",
+    "runs",
+    "scan",
+    "session_table",
+)
+
+
+def compile_all() -> None:
+    """Import the modules with kernels: they compile, or load what is cached, on import."""
+    for module in KERNEL_MODULES:
+        importlib.import_module(f"cluster.log.{module}")
+
+
+if __name__ == "__main__":
+    compile_all()
