@@ -62,7 +62,7 @@ _IS_CASTAGNOLI = {Checksum.CRC_32: 0, Checksum.CRC_32C: 1}
 
 @njit
 def _crc_by(tables, buffer, offset, end):  # type: ignore[no-untyped-def]
-    crc = 0xFFFF_FFFF
+    crc = np.int64(0xFFFF_FFFF)
     while end - offset >= 16:
         a = crc ^ get_u32(buffer, offset)
         b = get_u32(buffer, offset + 4)
@@ -109,7 +109,7 @@ def _crc(buffer, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
 def compute(checksum: Checksum, buffer: np.ndarray, offset: int, length: int) -> int:
     """The checksum of ``buffer[offset:offset + length]`` as the i32 that stands in frames and descriptors."""
     assert 0 <= offset <= offset + length <= buffer.size
-    value = _crc(buffer, offset, offset + length, _IS_CASTAGNOLI[checksum])
+    value = int(_crc(buffer, offset, offset + length, _IS_CASTAGNOLI[checksum]))
     return value - ((value >> 31) << 32)
 
 

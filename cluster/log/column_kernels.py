@@ -371,8 +371,8 @@ def fill_rows(  # type: ignore[no-untyped-def]
     """Write the rows of ``buffer[offset:to_offset]``; return (rows, end offset, time unit).
 
     ``to_offset`` is the end that count_rows returned, unless an entry is damaged within: the rows end before
-    it then. ``scratch`` takes the longest fragmented message, and
-    ``joined`` is the same array once more, read-only as ``buffer`` is, so that rows are compiled once. ``position`` is that of ``buffer[offset]``.
+    it then. ``scratch`` takes the longest fragmented message, and ``joined`` is the same array once more,
+    read-only as ``buffer`` is, so that rows are compiled once. ``position`` is that of ``buffer[offset]``.
     """
     position -= offset  # of buffer[0]
     # Typed zeros: for a literal one numba would compile everything below once more.

@@ -228,7 +228,7 @@ def fault_at(
 def find_fault(
     buffer: np.ndarray, start: int, end: int, position: int, params: LogParams, *, is_recording: bool = False
 ) -> tuple[int, int]:
-    """As check_run, with the reason why it ended: FINE, or a key of FAULTS for the frame that begins there."""
+    """As check_run, with why it ended there: FINE, or a key of FAULTS for the frame that begins there."""
     assert position % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= buffer.size
     valid_end, fault = _check_run(buffer, start, end, position, params.words, is_recording)
