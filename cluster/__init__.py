@@ -1,1 +1,63 @@
-"""A replicated log that Spark can read and write, byte-compatible with Aeron Cluster."""
+"""A replicated log that Spark can read and write, byte-compatible with Aeron Cluster.
+
+What users import is named here and loaded when it is asked for, so that ``import cluster`` costs nothing.
+Read first: ``service/`` to write a state machine, ``client/`` to send to one, ``reader/`` to read the log,
+``node.py`` to embed a member; ``consensus/`` is how members agree, ``log/`` and ``protocol/`` the bytes.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_MODULE_OF = {
+    # a state machine
+    "ClusteredService": "cluster.service.clustered_service",
+    "SessionMessageBatch": "cluster.service.clustered_service",
+    "Cluster": "cluster.service.cluster",
+    "ClientSession": "cluster.service.client_session",
+    "BufferClaim": "cluster.service.client_session",
+    # a client of it
+    "ClusterClient": "cluster.client.cluster_client",
+    "EgressListener": "cluster.client.egress_listener",
+    "EgressBatch": "cluster.client.egress",
+    "Offer": "cluster.transport.sockets",
+    # a reader of the log
+    "LogReader": "cluster.reader.log_reader",
+    # a member
+    "ClusterNode": "cluster.node",
+    "NodeConfig": "cluster.config",
+    # what they speak of
+    "Role": "cluster.protocol.enums",
+    "CloseReason": "cluster.protocol.enums",
+    "EventCode": "cluster.protocol.enums",
+    "ClusterTimeUnit": "cluster.protocol.enums",
+    # what they raise
+    "ClusterError": "cluster.errors",
+    "ConfigurationError": "cluster.errors",
+    "NotAClusterDirectory": "cluster.errors",
+    "DirectoryInUse": "cluster.errors",
+    "PortInUse": "cluster.errors",
+    "LogDamaged": "cluster.errors",
+    "DataLoss": "cluster.errors",
+    "StorageError": "cluster.errors",
+    "NotLeader": "cluster.errors",
+    "ClientClosed": "cluster.errors",
+    "AuthenticationRejected": "cluster.errors",
+    "TimedOut": "cluster.errors",
+    "AgentTermination": "cluster.errors",
+    "ProtocolError": "cluster.errors",
+    "LocalProtocolError": "cluster.errors",
+    "RemoteProtocolError": "cluster.errors",
+}
+
+__all__ = list(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'cluster' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE_OF])

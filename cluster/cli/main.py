@@ -16,8 +16,9 @@ from typer.core import TyperGroup
 
 from cluster.errors import ClusterError
 
-UsageError = typer.BadParameter.__mro__[1]
-ClickException = typer.BadParameter.__mro__[2]
+# Typer brings a click of its own in some versions, and needs the installed one in others.
+UsageError: Any = typer.BadParameter.__mro__[1]
+ClickException: Any = typer.BadParameter.__mro__[2]
 
 # What `cluster --help` lists, so that it need not import the modules.
 COMMANDS = {
@@ -53,7 +54,7 @@ class LazyCommands(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # names to suggest from
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names to suggest from
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

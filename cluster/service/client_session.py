@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,12 +13,8 @@ if TYPE_CHECKING:
 Payload: TypeAlias = bytes | bytearray | memoryview | np.ndarray
 
 
-class OfferResult(IntEnum):
-    """What an offer of a service returns besides a position (Aeron: Publication, ClientSession)."""
-
-    MOCKED = 1  # on followers and in replays, where it is only acted
-    NOT_CONNECTED = -1
-    BACK_PRESSURED = -2
+# What an offer returns where it is only acted: on followers and in replays (Aeron: ClientSession).
+MOCKED_OFFER = 1
 
 
 class BufferClaim:
@@ -92,7 +87,7 @@ class ClientSession:
     def offer(self, *payload: Payload) -> int:
         """Send one message, gathered from the given buffers, to the client.
 
-        Returns a positive number, NOT_CONNECTED when the session is closed. On a follower and in a
+        Returns a positive number, Offer.NOT_CONNECTED when the session is closed. On a follower and in a
         replay it returns 1 and sends nothing. Raises ClusterError where sending is not allowed, and
         LocalProtocolError when the message is longer than the log could hold.
         """

@@ -12,7 +12,8 @@ from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.service import CancelTimer, CloseSession, ScheduleTimer
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.channel import EgressBatch
-from cluster.service.client_session import BufferClaim, ClientSession, OfferResult, Payload
+from cluster.service.client_session import MOCKED_OFFER, BufferClaim, ClientSession, Payload
+from cluster.transport.sockets import Offer
 
 if TYPE_CHECKING:
     from cluster.service.agent import ClusteredServiceAgent
@@ -92,7 +93,7 @@ class Cluster:
     def offer(self, *payload: Payload) -> int:
         """Send one message, gathered from the given buffers, to all services of the cluster.
 
-        Every member's service sends it; the log gets it once. Positive, or BACK_PRESSURED.
+        Every member's service sends it; the log gets it once. Positive, or Offer.BACK_PRESSURED.
         """
         agent = self._agent
         agent.check_may_send()
@@ -103,7 +104,7 @@ class Cluster:
         ).encode()
         message = b"".join((header, *payload))  # type: ignore[arg-type]  # arrays are buffers too
         self._check_length(len(message) - len(header))
-        return len(message) if agent.send(message) else OfferResult.BACK_PRESSURED
+        return len(message) if agent.send(message) else Offer.BACK_PRESSURED
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
         """Give ``claim`` room for a message to the cluster; it is sent when the claim is committed."""
@@ -139,9 +140,9 @@ class Cluster:
                 f"{len(lengths)} lengths, {len(timestamps)} timestamps"
             )
         if agent.role is not Role.LEADER or len(session_ids) == 0:
-            return OfferResult.MOCKED
+            return MOCKED_OFFER
         if not agent.is_responder:
-            return OfferResult.NOT_CONNECTED
+            return Offer.NOT_CONNECTED
         if batch is None or buffer is not batch.buffer:
             buffer = _copied_bytes(buffer)  # the service may use its own again as soon as this returns
         offsets, lengths = _copied(offsets), _copied(lengths)
@@ -163,11 +164,11 @@ class Cluster:
         agent = self._agent
         agent.check_may_send()
         if not session._is_open:
-            return OfferResult.NOT_CONNECTED
+            return Offer.NOT_CONNECTED
         if agent.role is not Role.LEADER:
-            return OfferResult.MOCKED
+            return MOCKED_OFFER
         if not session._is_connected:
-            return OfferResult.NOT_CONNECTED
+            return Offer.NOT_CONNECTED
         length = agent.egress.append(session.id, agent.cluster_time, payload, agent.max_message_length)
         session._egress_position += OVERHEAD + length
         return session._egress_position
@@ -177,12 +178,12 @@ class Cluster:
         agent.check_may_send()
         self._check_length(length)
         if not session._is_open:
-            return OfferResult.NOT_CONNECTED
+            return Offer.NOT_CONNECTED
         if agent.role is not Role.LEADER:
             claim.wrap(length, None)
-            return OfferResult.MOCKED
+            return MOCKED_OFFER
         if not session._is_connected:
-            return OfferResult.NOT_CONNECTED
+            return Offer.NOT_CONNECTED
         claim.wrap(length, session.offer)
         return session._egress_position + OVERHEAD + length
 

@@ -1,0 +1,566 @@
+"""A member's configuration: one flat table of keys, from a TOML file, the environment and the command line.
+
+Each key says its unit, its default, Aeron's name for it, and why one would change it; ``conf/node.toml`` is
+``documentation()`` written to a file. The environment variable of a key is ``CLUSTER_`` with its name in
+capitals, and wins over the file. Attributes have the unit in their name (``session_timeout_ns``), keys in
+their value (``session_timeout = "10s"``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import textwrap
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from cluster.errors import ConfigurationError
+from cluster.protocol.members import MemberEndpoints, parse_members
+
+ENVIRONMENT_PREFIX = "CLUSTER_"
+
+NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _parse_duration(value: object) -> object:
+    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain number of nanoseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"(\d+)(ns|us|ms|s)?", value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise PydanticCustomError("duration", 'expected a duration such as "10s", "200ms", "50us" or "7ns"')
+    return int(match[1]) * NS_OF_UNIT[match[2] or "ns"]
+
+
+def _parse_size(value: object) -> object:
+    """Bytes of ``"64m"``, ``"128k"``, ``"1g"`` or of a plain number of bytes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"(\d+)([kmg]?)", value.strip().lower()) if isinstance(value, str) else None
+    if match is None:
+        raise PydanticCustomError("size", 'expected a size in bytes such as "64m", "128k" or 4096')
+    return int(match[1]) * BYTES_OF_UNIT[match[2]]
+
+
+def _parse_version(value: object) -> object:
+    """A semantic version as the protocol has it: major << 16 | minor << 8 | patch."""
+    match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", value) if isinstance(value, str) else None
+    if match is None or any(int(part) > 255 for part in match.groups()):
+        raise PydanticCustomError("version", 'expected a version such as "0.0.1", each part at most 255')
+    return int(match[1]) << 16 | int(match[2]) << 8 | int(match[3])
+
+
+def _parse_lines(value: object) -> object:
+    """A list, or the same as one string with ``|`` between."""
+    return value.split("|") if isinstance(value, str) else value
+
+
+def _parse_names(value: object) -> object:
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+Duration = Annotated[int, BeforeValidator(_parse_duration)]
+Size = Annotated[int, BeforeValidator(_parse_size)]
+Version = Annotated[int, BeforeValidator(_parse_version)]
+Members = Annotated[list[str], BeforeValidator(_parse_lines)]
+Names = Annotated[list[str], BeforeValidator(_parse_names)]
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def _key(
+    default: Any, text: str, *, unit: str = "", aeron: str = "", section: str = "", **bounds: Any
+) -> Any:
+    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it."""
+    return Field(
+        default,
+        description=" ".join(text.split()),
+        validate_default=True,
+        json_schema_extra={"unit": unit, "aeron": aeron, "section": section, "default": default},
+        **bounds,
+    )
+
+
+DURATION = "duration (ns, us, ms, s)"
+SIZE = "bytes (k, m, g)"
+
+
+def _alias(field_name: str) -> str:
+    return field_name.removesuffix("_ns")
+
+
+class NodeConfig(BaseModel):
+    """One member, and what it needs to know of the others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_alias, populate_by_name=True)
+
+    # -- who --
+    cluster_id: int = _key(
+        0,
+        """Tells clusters apart that share a host: members of another id are refused, and the counters
+        carry it.""",
+        aeron="aeron.cluster.id",
+        section="Who this member is",
+        ge=0,
+        le=2**31 - 1,
+    )
+    member_id: int = _key(
+        0,
+        "This member, as in `members`. Overridden by --member-id.",
+        aeron="aeron.cluster.member.id",
+        ge=0,
+        le=2**31 - 1,
+    )
+    members: Members = _key(
+        ["0,127.0.0.1:9000,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002"],
+        """All members, each "id,ingress,consensus,log,catchup,archive" as in Aeron; the same on every member.
+        Ingress is where clients reach it over gRPC. The other four are one link here, at the consensus
+        endpoint; on this host it goes through a Unix socket by itself. An odd number is best.""",
+        aeron="aeron.cluster.members",
+    )
+    tcp_ingress: str = _key(
+        "127.0.0.1:9001",
+        """Where clients reach this member over plain TCP ("tcp:host:port" at the client); empty for none.""",
+        unit="host:port",
+    )
+    ipc_ingress: bool = _key(
+        True,
+        """Whether clients on this host reach it over the Unix socket `driver_dir`/ingress.sock.""",
+        aeron="aeron.cluster.ingress.ipc.allowed",
+    )
+    grpc_gateway: Literal["thread", "none"] = _key(
+        "thread",
+        """What serves gRPC at the ingress endpoint: a thread of the member that speaks to it through its
+        Unix socket, or nothing (then only tcp and ipc clients are served).""",
+    )
+
+    # -- where --
+    dir: Path = _key(
+        Path("member-0"),
+        "The member's directory, made when missing. The next three lie within unless set.",
+        section="Where its files are",
+    )
+    cluster_dir: str = _key(
+        "",
+        "recording.log, node-state.dat and mark files; `dir`/cluster when empty.",
+        aeron="aeron.cluster.dir",
+    )
+    archive_dir: str = _key(
+        "", "Catalog and segments of the log; `dir`/archive when empty.", aeron="aeron.archive.dir"
+    )
+    driver_dir: str = _key(
+        "",
+        "cnc.dat with the counters, and the Unix socket; `dir`/driver when empty. A tmpfs spares the disk.",
+        aeron="aeron.dir",
+    )
+
+    # -- services --
+    services: Names = _key(
+        ["echo"],
+        """The clustered services, by ascending service id: "echo", or "module:ClassName", found from the
+        working directory too. At most ten; the same on every member.""",
+        aeron="aeron.cluster.service.class.name, aeron.cluster.service.count",
+        section="Services",
+        min_length=1,
+        max_length=10,
+    )
+    app_version: Version = _key(
+        "0.0.1",
+        "Version of the services. A log of another major version is not replayed.",
+        unit="major.minor.patch",
+    )
+    log_fragment_limit: int = _key(
+        4096,
+        """Most messages that a service is given in one turn. Aeron has 50; a vectorised service gains from
+        more, a slow one wants fewer, lest its member be late with heartbeats.""",
+        unit="messages",
+        aeron="aeron.cluster.log.fragment.limit",
+        ge=1,
+        le=1 << 20,
+    )
+    service_responder: bool = _key(
+        True,
+        "Whether services answer clients; if not, their offers return NOT_CONNECTED.",
+        aeron="aeron.cluster.service.responder",
+    )
+    service_cycle_threshold_ns: Duration = _key(
+        "100ms",
+        "Turns of a service that are longer than this are counted (counter 219).",
+        unit=DURATION,
+        aeron="aeron.cluster.service.cycle.threshold",
+        gt=0,
+    )
+
+    # -- sessions --
+    max_sessions: int = _key(
+        1024,
+        "Most client sessions, pending ones included; Aeron has 10. A further connect is refused.",
+        aeron="aeron.cluster.max.sessions",
+        section="Client sessions",
+        ge=1,
+    )
+    session_timeout_ns: Duration = _key(
+        "10s",
+        "A session without a message or keep-alive for this long is closed.",
+        unit=DURATION,
+        aeron="aeron.cluster.session.timeout",
+        gt=0,
+    )
+    ingress_batch_length: Size = _key(
+        "1m",
+        """Most bytes taken from one client connection in a turn, so that no client starves the others;
+        bounds the batch that is appended and synced at once. Aeron counts 50 fragments.""",
+        unit=SIZE,
+        aeron="aeron.cluster.ingress.fragment.limit",
+        ge=64 * KIB,
+        le=64 * MIB,
+    )
+
+    # -- elections --
+    leader_heartbeat_timeout_ns: Duration = _key(
+        "10s",
+        """A leader that is silent for this long is given up, as is a follower. A leader whose process is gone
+        is noticed by its broken links, long before.""",
+        unit=DURATION,
+        aeron="aeron.cluster.leader.heartbeat.timeout",
+        section="Elections and heartbeats",
+        gt=0,
+    )
+    leader_heartbeat_interval_ns: Duration = _key(
+        "200ms",
+        "How often the leader tells the commit position, and a follower its append position, when idle.",
+        unit=DURATION,
+        aeron="aeron.cluster.leader.heartbeat.interval",
+        gt=0,
+    )
+    startup_canvass_timeout_ns: Duration = _key(
+        "60s",
+        "How long a starting cluster waits for all members before a majority is enough; at least twice "
+        "leader_heartbeat_timeout.",
+        unit=DURATION,
+        aeron="aeron.cluster.startup.canvass.timeout",
+        gt=0,
+    )
+    election_timeout_ns: Duration = _key(
+        "1s",
+        "How long a candidate waits for votes; half of it bounds the random delay before it stands.",
+        unit=DURATION,
+        aeron="aeron.cluster.election.timeout",
+        gt=0,
+    )
+    election_status_interval_ns: Duration = _key(
+        "100ms",
+        "How often positions are told again during an election.",
+        unit=DURATION,
+        aeron="aeron.cluster.election.status.interval",
+        gt=0,
+    )
+    termination_timeout_ns: Duration = _key(
+        "10s",
+        "How long an orderly stop of the leader waits for the followers to reach its end.",
+        unit=DURATION,
+        aeron="aeron.cluster.termination.timeout",
+        gt=0,
+    )
+    appointed_leader_id: int = _key(
+        -1,
+        "Only this member may stand for election; -1: any. For tests: a cluster without it has no leader.",
+        aeron="aeron.cluster.appointed.leader.id",
+        ge=-1,
+    )
+
+    # -- time --
+    cluster_clock: Literal["ms", "us", "ns"] = _key(
+        "ms",
+        "Unit of cluster time: timestamps, timer deadlines. Fixed by the first start of a cluster.",
+        aeron="aeron.cluster.clock",
+        section="Time and timers",
+    )
+    timer_service: Literal["wheel", "priority-heap"] = _key(
+        "wheel",
+        "How timers are kept: the wheel is cheap for many, the heap fires overdue ones in deadline order.",
+        aeron="aeron.cluster.timer.service.supplier",
+    )
+    wheel_tick_resolution_ns: Duration = _key(
+        "8ms",
+        "Length of a tick of the timer wheel.",
+        unit=DURATION,
+        aeron="aeron.cluster.wheel.tick.resolution",
+        gt=0,
+    )
+    ticks_per_wheel: int = _key(
+        128, "Ticks of the timer wheel; a power of two.", aeron="aeron.cluster.ticks.per.wheel", ge=2
+    )
+    cycle_threshold_ns: Duration = _key(
+        "100ms",
+        "Turns of the consensus module that are longer than this are counted (counter 217).",
+        unit=DURATION,
+        aeron="aeron.cluster.cycle.threshold",
+        gt=0,
+    )
+
+    # -- log and disk --
+    file_sync_level: int = _key(
+        1,
+        """When an appended position counts: 0 written, 1 its bytes synced (fdatasync), 2 its bytes and
+        metadata synced (fsync). A power cut may lose at level 0 what was acknowledged.""",
+        aeron="aeron.cluster.file.sync.level, aeron.archive.file.sync.level",
+        section="Log and disk",
+        ge=0,
+        le=2,
+    )
+    log_term_length: Size = _key(
+        "64m",
+        "Length of a term of the log, a power of two; an eighth of it is the longest message. Fixed by the "
+        "first start of a cluster.",
+        unit=SIZE,
+        aeron="term-length of aeron.cluster.log.channel",
+        ge=64 * KIB,
+        le=1 << 30,
+    )
+    log_mtu: Size = _key(
+        1408,
+        "Longest frame in the log, a multiple of 32; longer messages are fragmented. Fixed by the first "
+        "start of a cluster.",
+        unit=SIZE,
+        aeron="mtu of aeron.cluster.log.channel",
+        ge=96,
+        le=65_504,
+    )
+    archive_segment_file_length: Size = _key(
+        "128m",
+        "Length of a segment file of the log, a power of two and at least a term.",
+        unit=SIZE,
+        aeron="aeron.archive.segment.file.length",
+        ge=64 * KIB,
+        le=1 << 30,
+    )
+    archive_record_checksum: Literal["none", "crc32", "crc32c"] = _key(
+        "none",
+        "Checksum that the archive keeps in each frame, which catches torn writes exactly.",
+        aeron="aeron.archive.record.checksum",
+    )
+    error_buffer_length: Size = _key(
+        "1m",
+        "Room for distinct errors in each mark file.",
+        unit=SIZE,
+        aeron="aeron.cluster.error.buffer.length",
+        ge=64 * KIB,
+        le=1 << 30,
+    )
+
+    # -- process --
+    idle_spin_ns: Duration = _key(
+        "50us",
+        """How long an idle member goes on polling before it sleeps until a socket wakes it. 0 sleeps at once
+        (least CPU); more saves the wake-up of some 10 to 50 us in a conversation of short turns.""",
+        unit=DURATION,
+        aeron="aeron.cluster.idle.strategy",
+        section="Process",
+        le=1_000_000_000,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _key(
+        "info", "Least level written to `dir`/node.log, one JSON object a line."
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> NodeConfig:
+        try:
+            ids = [member.member_id for member in self.cluster_members]
+        except ConfigurationError as error:
+            raise PydanticCustomError("members", "{error}", {"error": str(error)}) from None
+        if self.member_id not in ids:
+            raise PydanticCustomError(
+                "member_id",
+                "member_id = {member_id}: expected one of members: {ids}",
+                {"member_id": self.member_id, "ids": ", ".join(str(id_) for id_ in ids)},
+            )
+        for name, is_right, expected in (
+            ("log_term_length", _is_power_of_two(self.log_term_length), "a power of two"),
+            (
+                "archive_segment_file_length",
+                _is_power_of_two(self.archive_segment_file_length),
+                "a power of two",
+            ),
+            (
+                "archive_segment_file_length",
+                self.archive_segment_file_length >= self.log_term_length,
+                f"at least log_term_length = {self.log_term_length}",
+            ),
+            ("log_mtu", self.log_mtu % 32 == 0, "a multiple of 32"),
+            ("ticks_per_wheel", _is_power_of_two(self.ticks_per_wheel), "a power of two"),
+            (
+                "startup_canvass_timeout",
+                self.startup_canvass_timeout_ns >= 2 * self.leader_heartbeat_timeout_ns,
+                "at least twice leader_heartbeat_timeout",
+            ),
+            (
+                "leader_heartbeat_interval",
+                self.leader_heartbeat_interval_ns < self.leader_heartbeat_timeout_ns,
+                "less than leader_heartbeat_timeout",
+            ),
+        ):
+            if not is_right:
+                raise PydanticCustomError(
+                    "together", "{name}: expected {expected}", {"name": name, "expected": expected}
+                )
+        return self
+
+    # -- what follows from the keys --
+
+    @property
+    def cluster_members(self) -> tuple[MemberEndpoints, ...]:
+        """The members in the order given."""
+        return parse_members("|".join(self.members))
+
+    @property
+    def member(self) -> MemberEndpoints:
+        """This member's own endpoints."""
+        return next(member for member in self.cluster_members if member.member_id == self.member_id)
+
+    @property
+    def cluster_path(self) -> Path:
+        return Path(self.cluster_dir) if self.cluster_dir else self.dir / "cluster"
+
+    @property
+    def archive_path(self) -> Path:
+        return Path(self.archive_dir) if self.archive_dir else self.dir / "archive"
+
+    @property
+    def driver_path(self) -> Path:
+        return Path(self.driver_dir) if self.driver_dir else self.dir / "driver"
+
+    @property
+    def ipc_path(self) -> Path:
+        """The Unix socket of ipc clients and of the gRPC gateway."""
+        return self.driver_path / "ingress.sock"
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value & (value - 1) == 0
+
+
+KEYS = tuple(_alias(name) for name in NodeConfig.model_fields)
+
+
+def load(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> NodeConfig:
+    """The configuration of a file (none: all defaults), under the environment, under ``overrides``.
+
+    Raises ConfigurationError that names the place, the key, its value and what was expected. Relative
+    directories of a file are relative to the working directory.
+    """
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    if path is not None:
+        try:
+            with open(path, "rb") as file:
+                values = tomllib.load(file)
+        except FileNotFoundError:
+            raise ConfigurationError(f"{path}: no such file") from None
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: not TOML: {error}") from None
+        places = dict.fromkeys(values, str(path))
+    environment = os.environ if environment is None else environment
+    for key in KEYS:
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        if variable in environment:
+            values[key] = environment[variable]
+            places[key] = f"environment variable {variable}"
+    for key, value in (overrides or {}).items():
+        values[key] = value
+        places[key] = "option"
+    try:
+        return NodeConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(
+            "; ".join(_explain(details, places, path) for details in error.errors())
+        ) from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """One line for each variable that begins like ours and is no key: probably a slip of the pen."""
+    lines = []
+    for name in sorted(environment):
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
+            lines.append(f"unknown environment variable {name}{_near(key)}")
+    return lines
+
+
+def _near(key: str) -> str:
+    names = difflib.get_close_matches(key, KEYS, n=3, cutoff=0.8)
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def _explain(details: Any, places: Mapping[str, str], path: object) -> str:
+    key = _alias(str(details["loc"][0])) if details["loc"] else ""
+    place = places.get(key, str(path) if path is not None else "")
+    where = f"{place}: " if place else ""
+    if details["type"] == "extra_forbidden":
+        return f'{where}unknown key "{key}"{_near(key)}'
+    message = details["msg"][:1].lower() + details["msg"][1:]
+    if not key:
+        return where + message
+    return f"{where}{key} = {_toml(details['input'])}: {message.replace('input should be', 'expected')}"
+
+
+# -- conf/node.toml --
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list) and len(value) > 0 and any(len(str(item)) > 20 for item in value):
+        return "[\n" + "".join(f"    {_toml(item)},\n" for item in value) + "]"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def documentation() -> str:
+    """The whole of ``conf/node.toml``: every key with its text, unit, Aeron's name and default."""
+    lines = textwrap.wrap(
+        "A member's configuration, complete: each key at its default, so that any of them may be left out. "
+        "The environment variable CLUSTER_KEY wins over the file, --member-id over both. "
+        "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
+        '"Aeron" is the property that means the same there.',
+        100,
+        initial_indent="# ",
+        subsequent_indent="# ",
+    )
+    lines += ["#", "#     cluster node --config conf/node.toml"]
+    for name, field in NodeConfig.model_fields.items():
+        extra = field.json_schema_extra
+        assert isinstance(extra, dict)
+        if extra["section"]:
+            title = f"# ---- {extra['section']} "
+            lines += ["", title + "-" * (102 - len(title))]
+        facts = [
+            f"default: {_toml(extra['default'])}"
+            if name != "members"
+            else "required for more than one member"
+        ]
+        facts += [f"{what}: {extra[what]}" for what in ("unit", "aeron") if extra[what]]
+        lines += [
+            "",
+            *textwrap.wrap(field.description or "", 100, initial_indent="# ", subsequent_indent="# "),
+        ]
+        lines.append("# " + "; ".join(facts).replace("aeron:", "Aeron:"))
+        lines.append(f"{_alias(name)} = {_toml(extra['default'])}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,162 @@
+"""One configuration, from three places, that says clearly what it does not like."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cluster import config
+from cluster.errors import ConfigurationError
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def load_text(tmp_path: Path, text: str, **environment: str) -> config.NodeConfig:
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    return config.load(path, environment=environment)
+
+
+def refusal(tmp_path: Path, text: str, **environment: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_text(tmp_path, text, **environment)
+    assert caught.value.exit_status == 2
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(str(tmp_path), "DIR")
+
+
+def test_node_toml_is_what_the_model_says_of_itself():
+    """Written by: python -c 'from cluster import config; print(config.documentation(), end="")'"""
+    assert (CONF / "node.toml").read_text() == config.documentation()
+
+
+def test_node_toml_names_every_key_at_its_default():
+    values = tomllib.loads((CONF / "node.toml").read_text())
+    assert tuple(values) == config.KEYS
+    assert config.load(CONF / "node.toml", environment={}) == config.load(environment={})
+
+
+@pytest.mark.parametrize("member_id", [0, 1, 2])
+def test_the_example_members_make_one_cluster(member_id):
+    member = config.load(CONF / f"member-{member_id}.toml", environment={})
+    first = config.load(CONF / "member-0.toml", environment={})
+    assert member.member_id == member_id
+    assert member.cluster_members == first.cluster_members
+    assert [m.member_id for m in member.cluster_members] == [0, 1, 2]
+    assert member.member.ingress_endpoint == f"127.0.0.1:90{member_id}0"
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [('"7ns"', 7), ('"50us"', 50_000), ('"200ms"', 200_000_000), ('"10s"', 10_000_000_000), ("123", 123)],
+)
+def test_durations_have_suffixes_and_are_kept_in_nanoseconds(tmp_path, text, ns):
+    assert load_text(tmp_path, f"election_timeout = {text}").election_timeout_ns == ns
+
+
+@pytest.mark.parametrize(
+    ("text", "length"), [('"128k"', 131_072), ('"64m"', 1 << 26), ('"1g"', 1 << 30), ("65536", 65_536)]
+)
+def test_sizes_have_suffixes_and_are_kept_in_bytes(tmp_path, text, length):
+    assert load_text(tmp_path, f"error_buffer_length = {text}").error_buffer_length == length
+
+
+def test_the_environment_wins_over_the_file_and_an_option_over_both(tmp_path):
+    path = tmp_path / "node.toml"
+    path.write_text("max_sessions = 5\nsession_timeout = '1s'\nmember_id = 0\n")
+    environment = {
+        "CLUSTER_MAX_SESSIONS": "6",
+        "CLUSTER_SERVICES": "echo, a:B",
+        "CLUSTER_IPC_INGRESS": "false",
+    }
+    loaded = config.load(path, environment=environment, overrides={"log_level": "debug"})
+
+    assert loaded.max_sessions == 6
+    assert loaded.session_timeout_ns == 1_000_000_000
+    assert loaded.services == ["echo", "a:B"]
+    assert loaded.ipc_ingress is False
+    assert loaded.log_level == "debug"
+
+
+def test_members_may_be_one_string_as_in_aeron(tmp_path):
+    both = [
+        load_text(tmp_path, 'members = "0,a:1,a:2,a:3,a:4,a:5|1,b:1,b:2,b:3,b:4,b:5"'),
+        load_text(tmp_path, 'members = ["0,a:1,a:2,a:3,a:4,a:5", "1,b:1,b:2,b:3,b:4,b:5"]'),
+    ]
+    assert both[0].cluster_members == both[1].cluster_members
+    assert both[0].cluster_members[1].ingress_endpoint == "b:1"
+
+
+def test_the_members_directory_holds_the_three_that_are_not_set(tmp_path):
+    loaded = load_text(tmp_path, 'dir = "/data/m"\narchive_dir = "/fast/archive"')
+    assert str(loaded.cluster_path) == "/data/m/cluster"
+    assert str(loaded.archive_path) == "/fast/archive"
+    assert str(loaded.ipc_path) == "/data/m/driver/ingress.sock"
+
+
+def test_an_unknown_key_is_refused_with_the_names_near_to_it(tmp_path):
+    assert refusal(tmp_path, "sesion_timeout = '3s'") == (
+        'DIR/node.toml: unknown key "sesion_timeout"; did you mean session_timeout?'
+    )
+    assert refusal(tmp_path, "zzz = 1") == 'DIR/node.toml: unknown key "zzz"'
+
+
+def test_every_wrong_key_is_named_in_the_one_line(tmp_path):
+    message = refusal(tmp_path, "max_sessions = 0\nmax_session = 3")
+    assert "max_sessions = 0: expected greater than or equal to 1" in message
+    assert 'unknown key "max_session"; did you mean max_sessions' in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            'session_timeout = "10 parsecs"',
+            'session_timeout = "10 parsecs": expected a duration such as "10s"',
+        ),
+        ("session_timeout = 0", "session_timeout = 0: expected greater than 0"),
+        ("session_timeout = true", "session_timeout = true: expected a duration"),
+        ('log_term_length = "65m"', "log_term_length: expected a power of two"),
+        ('log_term_length = "lots"', 'log_term_length = "lots": expected a size in bytes such as "64m"'),
+        (
+            'log_term_length = "512m"',
+            "archive_segment_file_length: expected at least log_term_length = 536870912",
+        ),
+        ("log_mtu = 1409", "log_mtu: expected a multiple of 32"),
+        ("file_sync_level = 3", "file_sync_level = 3: expected less than or equal to 2"),
+        ("file_sync_level = 'x'", 'file_sync_level = "x": expected a valid integer'),
+        ("cluster_clock = 'min'", "cluster_clock = \"min\": expected 'ms', 'us' or 'ns'"),
+        ("app_version = '1.2'", 'app_version = "1.2": expected a version such as "0.0.1"'),
+        ("member_id = 7", "member_id = 7: expected one of members: 0"),
+        ("members = ['0,a:1']", "cluster member"),
+        ("services = []", "services = []: "),
+        ("startup_canvass_timeout = '15s'", "startup_canvass_timeout: expected at least twice"),
+        ("leader_heartbeat_interval = '20s'", "leader_heartbeat_interval: expected less than"),
+        ("max_sessions = ", "DIR/node.toml: not TOML: "),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(tmp_path, text, expected):
+    message = refusal(tmp_path, text)
+    assert message.startswith("DIR/node.toml: ")
+    assert expected in message
+
+
+def test_a_wrong_variable_of_the_environment_is_named_as_such(tmp_path):
+    assert refusal(tmp_path, "", CLUSTER_MAX_SESSIONS="many").startswith(
+        'environment variable CLUSTER_MAX_SESSIONS: max_sessions = "many": expected a valid integer'
+    )
+
+
+def test_a_variable_that_only_looks_like_ours_is_told_but_no_error(tmp_path):
+    load_text(tmp_path, "", CLUSTER_MAX_SESION="1")
+    assert config.unknown_variables({"CLUSTER_MAX_SESION": "1", "PATH": "", "CLUSTER_DIR": "x"}) == [
+        "unknown environment variable CLUSTER_MAX_SESION; did you mean max_sessions?"
+    ]
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml: no such file"):
+        config.load(tmp_path / "nowhere.toml", environment={})
