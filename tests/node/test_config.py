@@ -98,8 +98,8 @@ def test_the_members_directory_holds_the_three_that_are_not_set(tmp_path):
 
 
 def test_an_unknown_key_is_refused_with_the_names_near_to_it(tmp_path):
-    assert refusal(tmp_path, "sesion_timeout = '3s'") == (
-        'DIR/node.toml: unknown key "sesion_timeout"; did you mean session_timeout?'
+    assert refusal(tmp_path, "max_sesions = 3") == (
+        'DIR/node.toml: unknown key "max_sesions"; did you mean max_sessions?'
     )
     assert refusal(tmp_path, "zzz = 1") == 'DIR/node.toml: unknown key "zzz"'
 
