@@ -10,7 +10,7 @@ import fcntl
 import os
 from typing import Any, Protocol, TypeAlias
 
-# One dimension of contiguous bytes: bytes, bytearray, memoryview or a uint8 array (numpy's stubs do not tell).
+# Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not tell).
 Buffer: TypeAlias = Any
 
 
