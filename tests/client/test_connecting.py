@@ -1,0 +1,235 @@
+"""How a session is opened (client-service-tools, 6.1)."""
+
+import pytest
+
+from cluster.client import ClientContext, ClusterClient
+from cluster.client.connecting import AsyncConnect, ConnectState
+from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationError, TimedOut
+from cluster.protocol import streams
+from cluster.protocol.enums import EventCode
+from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest
+from tests.client.scripted import ENDPOINTS, FakeCluster, connect
+
+
+@pytest.fixture
+def cluster():
+    return FakeCluster()
+
+
+def request_to(member):
+    (request,) = member.of_type(SessionConnectRequest)
+    return request
+
+
+@pytest.mark.conformance("S-1", "S-2")
+def test_a_connect_request_says_who_asks_and_where_egress_goes(cluster):
+    connect(cluster, credentials=b"who I am", client_name="bench")
+
+    request = request_to(cluster.leader)
+    assert request.response_stream_id == streams.EGRESS
+    assert request.version == 0x000300
+    assert request.response_channel == "aeron:udp?endpoint=127.0.0.1:4321"
+    assert request.encoded_credentials == b"who I am"
+    assert request.client_info.startswith("name=bench version=")
+
+
+@pytest.mark.conformance("S-28")
+def test_the_reply_tells_session_term_and_leader(cluster):
+    client = connect(cluster)
+
+    assert client.cluster_session_id == 7
+    assert client.leadership_term_id == 1
+    assert client.leader_member_id == 0
+    assert client.max_payload_length == 1024 - 32
+
+
+@pytest.mark.conformance("S-6")
+@pytest.mark.parametrize("endpoints", ["", "127.0.0.1:9000", "x=127.0.0.1:9000", "0=a:1,0=b:1", "0=a:70000"])
+def test_endpoints_that_cannot_be_meant_are_refused_before_anything_is_sent(endpoints):
+    with pytest.raises(ConfigurationError):
+        ClusterClient.connect(endpoints)
+
+
+@pytest.mark.conformance("S-7")
+def test_a_client_name_has_at_most_100_characters():
+    ClientContext(ENDPOINTS, client_name="x" * 100)
+    with pytest.raises(ConfigurationError, match="101 characters"):
+        ClientContext(ENDPOINTS, client_name="x" * 101)
+
+
+def test_a_listener_that_would_never_hear_anything_is_refused():
+    with pytest.raises(ConfigurationError, match="on_message"):
+        ClientContext(ENDPOINTS, object())
+
+
+@pytest.mark.conformance("S-9")
+def test_one_member_that_can_be_reached_is_enough(cluster):
+    cluster.members[0].is_up = cluster.members[1].is_up = False
+    cluster.leader = cluster.members[2]
+
+    assert connect(cluster).leader_member_id == 2
+
+
+@pytest.mark.conformance("S-10", "S-11")
+def test_a_follower_names_the_leader_wherever_it_stands_in_the_list(cluster):
+    cluster.leader = cluster.members[2]
+
+    client = connect(cluster)
+
+    assert client.leader_member_id == 2
+    assert request_to(cluster.members[0]).correlation_id != request_to(cluster.members[2]).correlation_id
+
+
+def test_a_leader_that_cannot_be_reached_is_not_waited_for(cluster):
+    """A follower may still name the leader that just died."""
+    cluster.leader = cluster.members[2]
+    cluster.members[2].stop()
+    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    while not cluster.members[1].of_type(SessionConnectRequest):
+        attempt.poll()
+        cluster.wait(0.001)
+
+    cluster.elect(1)
+    while not attempt.poll():
+        cluster.wait(0.001)
+
+    assert attempt.event.leader_member_id == 1
+
+
+@pytest.mark.conformance("S-13")
+def test_redirects_do_not_extend_the_deadline(cluster):
+    cluster.leader = None
+    started_ns = cluster.now_ns()
+
+    with pytest.raises(TimedOut, match="redirected"):
+        connect(cluster, message_timeout_s=2.0)
+
+    assert cluster.now_ns() - started_ns < 2.1e9
+
+
+@pytest.mark.conformance("S-14")
+def test_when_no_member_answers_the_error_names_the_state_and_each_reason(cluster):
+    for member in cluster.members:
+        member.is_up = False
+
+    with pytest.raises(TimedOut) as raised:
+        connect(cluster, message_timeout_s=1.0)
+
+    for told in ("AWAIT_PUBLICATION_CONNECTED", "within 1 s", "member 1 at tcp:b:1: ECONNREFUSED"):
+        assert told in str(raised.value)
+
+
+@pytest.mark.conformance("S-15", "S-16")
+def test_replies_that_are_not_ours_are_passed_over(cluster):
+    def answer(connection, request):
+        wrong = cluster.event(EventCode.ERROR, request.correlation_id + 1, "not yours")
+        cluster.leader.send(connection, wrong)
+        foreign = bytearray(b"\x20\0\0\0\0\xc0\x01\0" + bytes(8) + (102).to_bytes(4, "little") + bytes(12))
+        foreign[0] = 40
+        connection.put(bytes(foreign) + b"\x00\x00\x01\x00\x63\x00\x01\x00" + bytes(24))
+        cluster.leader.send(connection, cluster.open_session(request.correlation_id))
+
+    cluster.leader.on_connect_request = answer
+
+    assert connect(cluster).cluster_session_id == 7
+
+
+@pytest.mark.conformance("S-17")
+def test_an_error_event_ends_the_attempt_with_its_text(cluster):
+    cluster.leader.on_connect_request = lambda connection, request: cluster.leader.send(
+        connection, cluster.event(EventCode.ERROR, request.correlation_id, "concurrent session limit")
+    )
+
+    with pytest.raises(ClusterError, match="concurrent session limit"):
+        connect(cluster)
+    assert all(connection.is_closed for member in cluster.members for connection in member.connections)
+
+
+@pytest.mark.conformance("S-20")
+def test_rejected_credentials_are_an_error_of_their_own(cluster):
+    cluster.leader.on_connect_request = lambda connection, request: cluster.leader.send(
+        connection, cluster.event(EventCode.AUTHENTICATION_REJECTED, request.correlation_id, "who are you")
+    )
+
+    with pytest.raises(AuthenticationRejected, match="who are you"):
+        connect(cluster)
+
+
+@pytest.mark.conformance("S-21")
+def test_a_challenge_is_answered_once_with_a_new_correlation_id(cluster):
+    class Supplier:
+        def encoded_credentials(self):
+            return b"name"
+
+        def on_challenge(self, encoded_challenge):
+            return b"answer to " + encoded_challenge
+
+    leader = cluster.leader
+
+    def challenge(connection, request):
+        leader.send(connection, Challenge(request.correlation_id, cluster.session_id, b"riddle"))
+
+    leader.on_connect_request = challenge
+    attempt = AsyncConnect(ClientContext(ENDPOINTS, credentials=Supplier()), cluster)
+    while not leader.of_type(ChallengeResponse):
+        attempt.poll()
+        cluster.wait(0.001)
+    (response,) = leader.of_type(ChallengeResponse)
+    leader.send(leader.connection, cluster.open_session(response.correlation_id))
+    while not attempt.poll():
+        pass
+
+    assert response.cluster_session_id == cluster.session_id
+    assert response.encoded_credentials == b"answer to riddle"
+    assert response.correlation_id != request_to(leader).correlation_id
+
+
+@pytest.mark.conformance("S-25")
+def test_closing_an_unfinished_attempt_leaves_no_connection(cluster):
+    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    attempt.poll()
+    attempt.poll()
+
+    attempt.close()
+
+    connections = [connection for member in cluster.members for connection in member.connections]
+    assert connections
+    assert all(connection.is_closed for connection in connections)
+
+
+@pytest.mark.conformance("S-27")
+def test_each_poll_takes_at_most_one_step(cluster):
+    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    states = [attempt.state]
+    while not attempt.poll():
+        states.append(attempt.state)
+
+    steps = [after - before for before, after in zip(states, states[1:], strict=False)]
+    assert set(steps) <= {0, 1}
+    assert states[-1] is ConnectState.CONCLUDE_CONNECT
+
+
+@pytest.mark.conformance("S-29")
+@pytest.mark.parametrize(
+    ("announced_ns", "chosen_s", "expected_s"),
+    [(3_000_000_000, None, 6), (None, None, 20), (3_000_000_000, 1.5, 1.5)],
+)
+def test_a_new_leader_is_sought_for_twice_the_announced_heartbeat_timeout(
+    cluster, announced_ns, chosen_s, expected_s
+):
+    context = ClientContext(ENDPOINTS, new_leader_timeout_s=chosen_s)
+
+    assert context.new_leader_timeout_ns(announced_ns) == expected_s * 1_000_000_000
+
+
+def test_a_connection_lost_before_the_reply_is_asked_again(cluster):
+    """Aeron's client would only find out by its time-out."""
+    leader = cluster.leader
+
+    def die_once(connection, request):
+        leader.on_connect_request = None
+        connection.break_off()
+
+    leader.on_connect_request = die_once
+
+    assert connect(cluster).cluster_session_id == 7

@@ -1,0 +1,262 @@
+"""Leader changes (client-service-tools, 6.3): the client keeps its session, and each message is there once."""
+
+import random
+
+import pytest
+
+from cluster.client import Offer, State
+from cluster.protocol import link
+from cluster.protocol.enums import EventCode
+from cluster.protocol.session import SessionMessageHeader
+from tests.client.scripted import FakeCluster, Listener, connect, poll_until
+
+
+@pytest.fixture
+def cluster():
+    return FakeCluster()
+
+
+@pytest.mark.conformance("S-51", "S-52")
+def test_when_the_leader_dies_the_session_goes_on_with_the_new_one(cluster):
+    listener = Listener()
+    client = connect(cluster, listener)
+    session_id = client.cluster_session_id
+    client.offer(b"before")
+
+    cluster.leader.stop()
+    cluster.elect(1)
+    poll_until(client, lambda: client.state is State.CONNECTED and client.leader_member_id == 1)
+
+    assert client.cluster_session_id == session_id
+    assert client.leadership_term_id == 2
+    assert [told[:4] for told in listener.told] == [("new leader", 7, 2, 1)]
+    assert client.offer(b"after") > 0
+    assert cluster.log == [b"before", b"after"]
+
+
+@pytest.mark.conformance("S-34")
+def test_a_lost_connection_is_told_by_codes_and_never_raised(cluster):
+    client = connect(cluster)
+    cluster.leader.stop()
+    cluster.elect(None)
+    client.poll_egress()
+
+    assert client.state is State.AWAIT_NEW_LEADER
+    assert client.offer(b"x") == Offer.NOT_CONNECTED
+    assert client.offer_batch([b"x"]) == Offer.NOT_CONNECTED
+    assert client.send_keep_alive() is False
+    assert not client.is_closed
+
+
+def test_a_client_that_only_offers_finds_the_new_leader_too(cluster):
+    client = connect(cluster)
+    cluster.leader.stop()
+    cluster.elect(2)
+
+    for _ in range(1000):
+        if client.offer(b"x") > 0 and client.leader_member_id == 2:
+            break
+        cluster.wait(0.001)
+
+    assert client.leader_member_id == 2
+
+
+def test_what_the_new_leader_lacks_is_sent_again_with_the_new_term_and_nothing_else_is(cluster):
+    client = connect(cluster)
+    client.offer_batch([b"1", b"2", b"3", b"4", b"5"])
+    cluster.acknowledge(2)
+    client.poll_egress()
+
+    cluster.leader.stop()
+    del cluster.log[3:]  # 4 and 5 had not reached the member that leads now
+    cluster.elect(1)
+    poll_until(client, lambda: client.leader_member_id == 1)
+
+    assert cluster.log == [b"1", b"2", b"3", b"4", b"5"]
+    sent_again = cluster.members[1].of_type(SessionMessageHeader)
+    assert [header.leadership_term_id for header in sent_again] == [2, 2]
+    cluster.acknowledge(5, 800)
+    assert client.await_committed(1) == 800
+
+
+@pytest.mark.conformance("S-58")
+def test_the_same_leader_in_a_new_term_is_asked_what_it_holds(cluster):
+    """What was sent with the old term is dropped silently; sending on without asking would leave a hole."""
+    listener = Listener()
+    client = connect(cluster, listener)
+    client.offer(b"1")
+    cluster.elect(0)
+    client.offer_batch([b"2", b"3"])
+    assert cluster.log == [b"1"]
+
+    cluster.leader.send(cluster.leader.connection, cluster.new_leader_event())
+    poll_until(client, lambda: client.state is State.CONNECTED and client.leadership_term_id == 2)
+
+    assert len(cluster.leader.connections) == 1
+    assert cluster.log == [b"1", b"2", b"3"]
+    assert [told[0] for told in listener.told] == ["new leader"]
+
+
+def test_half_a_message_of_the_old_term_is_finished_before_the_leader_is_asked(cluster):
+    client = connect(cluster)
+    connection = cluster.leader.connection
+    connection.takes = 100
+    client.offer_batch([b"a" * 100, b"b" * 100])
+    cluster.elect(0)
+    cluster.leader.send(connection, cluster.new_leader_event())
+
+    client.poll_egress()
+    assert client.state is State.AWAIT_NEW_LEADER_CONNECTION
+    assert client.offer(b"x") == Offer.ADMIN_ACTION
+    assert cluster.leader.of_type(link.SessionResume) == []
+    connection.takes = None
+    poll_until(client, lambda: client.state is State.CONNECTED)
+
+    assert cluster.log == [b"a" * 100, b"b" * 100]
+
+
+@pytest.mark.conformance("S-53")
+def test_a_new_leader_of_another_session_is_passed_over(cluster):
+    client = connect(cluster)
+    cluster.elect(1)
+    cluster.members[0].send(cluster.members[0].connection, cluster.new_leader_event(session_id=8))
+    client.poll_egress()
+
+    assert client.leadership_term_id == 1
+    assert client.state is State.CONNECTED
+
+
+def test_a_new_leader_elsewhere_is_dialled(cluster):
+    client = connect(cluster)
+    cluster.elect(1)
+    cluster.members[0].send(cluster.members[0].connection, cluster.new_leader_event())
+    poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
+
+    assert all(connection.is_closed for connection in cluster.members[0].connections)
+
+
+@pytest.mark.conformance("S-54")
+def test_the_client_is_connected_again_when_the_leader_took_the_session_up(cluster):
+    client = connect(cluster)
+    cluster.leader.stop()
+    cluster.elect(None)
+    for _ in range(200):  # followers answer with redirects to nobody meanwhile
+        client.poll_egress()
+        cluster.wait(0.01)
+    assert client.state is State.AWAIT_NEW_LEADER
+
+    cluster.elect(2)
+    poll_until(client, lambda: client.state is State.CONNECTED)
+    assert client.offer(b"x") > 0
+
+
+@pytest.mark.conformance("S-55")
+def test_a_leader_that_never_takes_the_session_up_ends_it_after_the_message_timeout(cluster):
+    client = connect(cluster, message_timeout_s=2.0)
+    cluster.leader.connection.takes = 0
+    client.offer(b"stuck")
+    cluster.term_id += 1
+    cluster.leader.on_frame = lambda *frame: None
+    cluster.leader.send(cluster.leader.connection, cluster.new_leader_event())
+
+    started_ns = cluster.now_ns()
+    poll_until(client, lambda: client.is_closed)
+
+    assert 2.0e9 <= cluster.now_ns() - started_ns < 2.2e9
+
+
+@pytest.mark.conformance("S-56")
+def test_without_a_new_leader_the_client_closes_itself_after_the_new_leader_timeout(cluster):
+    client = connect(cluster, new_leader_timeout_s=3.0)
+    for member in cluster.members:
+        member.stop()
+    started_ns = cluster.now_ns()
+    poll_until(client, lambda: client.is_closed)
+
+    assert 3.0e9 <= cluster.now_ns() - started_ns < 3.2e9
+    assert "member 2 at tcp:c:1: ECONNREFUSED" in client.why_closed
+    assert client.offer(b"x") == Offer.CLOSED
+
+
+def test_a_session_that_the_new_leader_does_not_know_is_closed(cluster):
+    listener = Listener()
+    client = connect(cluster, listener)
+    cluster.leader.stop()
+    cluster.elect(1)
+    cluster.members[1].on_resume = lambda connection, resume: cluster.members[1].send(
+        connection, cluster.event(EventCode.CLOSED, resume.correlation_id, "TIMEOUT", session_id=7)
+    )
+    poll_until(client, lambda: client.is_closed)
+
+    assert client.why_closed == "TIMEOUT"
+    assert listener.told[-1][0] == "session event"
+
+
+def test_a_leader_that_lost_committed_messages_is_not_followed(cluster):
+    client = connect(cluster)
+    client.offer_batch([b"1", b"2"])
+    cluster.acknowledge(2)
+    client.poll_egress()
+    cluster.leader.stop()
+    cluster.log.clear()
+    cluster.elect(1)
+
+    poll_until(client, lambda: client.is_closed)
+
+    assert "holds 0 messages of the session, 2 were committed" in client.why_closed
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_through_any_history_each_message_is_in_the_log_once_and_in_order(seed):
+    """Leaders die, come back, are elected again in place; sockets take as much as they like."""
+    chance = random.Random(seed)
+    cluster = FakeCluster()
+    client = connect(cluster, window_bytes=chance.choice([4096, 65_536]), new_leader_timeout_s=1e6)
+    offered: list[bytes] = []
+    committed = 0
+    for step in range(2_000):
+        cluster.wait(0.001)
+        leader = cluster.leader
+        match chance.randrange(60):
+            case 0 if leader is not None:
+                leader.stop()
+                del cluster.log[chance.randint(committed, len(cluster.log)) :]
+                cluster.elect(None)
+            case 1 if leader is not None:
+                del cluster.log[chance.randint(committed, len(cluster.log)) :]
+                cluster.elect(leader.member_id)
+                if not leader.connection.is_closed:
+                    leader.send(leader.connection, cluster.new_leader_event())
+            case 2 if leader is not None and not leader.connection.is_closed:
+                leader.connection.break_off()
+            case n if n < 12 and leader is not None and leader.connections:
+                leader.connection.takes = chance.choice([None, 0, 40, 1000])
+            case n if n < 20 and leader is None:
+                cluster.elect(chance.randrange(3))
+                cluster.leader.is_up = True
+            case n if (
+                n < 30 and leader is not None and leader.connections and not leader.connection.is_closed
+            ):
+                committed = chance.randint(committed, len(cluster.log))
+                cluster.acknowledge(committed)
+            case n if n < 45:
+                payload = b"%d:%d" % (step, len(offered))
+                if client.offer(payload) > 0:
+                    offered.append(payload)
+            case _:
+                batch = [b"%d:%d" % (step, len(offered) + n) for n in range(chance.randrange(1, 30))]
+                if client.offer_batch(batch) > 0:
+                    offered.extend(batch)
+        client.poll_egress()
+        assert not client.is_closed, client.why_closed
+        assert cluster.log == offered[: len(cluster.log)]
+
+    if cluster.leader is None:
+        cluster.elect(0)
+    cluster.leader.is_up = True
+    for connection in cluster.leader.connections:
+        connection.takes = None
+    poll_until(client, lambda: cluster.log == offered and client.state is State.CONNECTED)
+    cluster.acknowledge(len(offered))
+    client.await_committed(1)
+    assert len(offered) > 100
