@@ -137,10 +137,12 @@ def _decode(header: type[AnyHeader], buffer: Buffer, expected_version: int) -> A
             raise LogDamaged(None, 0, f"{limit} bytes, no mark file is that short")
         offset = sbe.HEADER_LENGTH
         block_length, _, _, version = sbe.read_header(buffer, 0, limit)
-    mark = header.decode_record(buffer, offset, limit, block_length, version)
-    if mark.version not in (VERSION_NOT_READY, VERSION_FAILED):
-        check_major(mark.version, expected_version, offset, "mark file")
-    return mark
+    # First of all the version: what another one means by the rest is not ours to guess.
+    if offset + 4 <= limit:
+        found = int.from_bytes(bytes(buffer[offset : offset + 4]), "little", signed=True)
+        if found not in (VERSION_NOT_READY, VERSION_FAILED):
+            check_major(found, expected_version, offset, "mark file")
+    return header.decode_record(buffer, offset, limit, block_length, version)
 
 
 def encode_mark_file_header(header: MarkFileHeader) -> bytes:
