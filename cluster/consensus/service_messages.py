@@ -1,152 +1,140 @@
-"""Messages of a service to its own cluster (Aeron: PendingServiceMessageTracker).
+"""Messages of a service to its own cluster, until the log has them (Aeron: PendingServiceMessageTracker).
 
-The service of every member offers the same messages in the same order; each module numbers and keeps its
-own service's. The leader appends them; every member drops a message once the log is known to hold it. A new
-leader appends what its service offered and the log does not show.
+The services of all members offer the same messages in the same order; each gets a number, and with it an id
+that is the same on every member. Only the leader appends them, and each member drops its copy when the log
+shows the id. So a message is in the log exactly once, and a new leader appends what the old one did not.
 
-    numbers     ... n n+1 | n+2 n+3 n+4 | n+5
-                    in    | appended,   | not appended
-                    the   | not         |
-                    log   | committed   |
-                        log_service_session_id = n+1     next_service_session_id = n+6
-
-A message's id in the log is ``1 << 63 | service id << 56 | number``, as a signed i64: below zero, so that it
-is never taken for a client's session.
+    head                       uncommitted_count                       end
+     | appended, not committed |        not appended                   |
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from itertools import islice
 
 from cluster.consensus.context import NULL_POSITION
-from cluster.errors import ClusterError
+from cluster.errors import LogDamaged
 
-SIGN = 1 << 63
-NUMBER_BITS = 56
-
-
-def service_message_id(service_id: int, number: int) -> int:
-    """The id in the log of a service's message ``number``, from 1 on; 0 stands before the first (C-276)."""
-    assert 0 <= service_id <= 127 and 0 <= number < 1 << NUMBER_BITS
-    return ((SIGN | service_id << NUMBER_BITS) ^ SIGN) - SIGN | number
+MESSAGE_NUMBER_BITS = 56
+POLL_LIMIT = 20
 
 
-def service_id_of(message_id: int) -> int:
-    """The service that a logged message's (negative) id names."""
-    assert message_id < 0
-    return (message_id >> NUMBER_BITS) & 0x7F
+def service_session_id(service_id: int, number: int) -> int:
+    """The 64-bit id of a service's message: negative, the service in bits 56 to 62 (C-276)."""
+    return (service_id << MESSAGE_NUMBER_BITS | number) - (1 << 63)
+
+
+def service_id_of(cluster_session_id: int) -> int:
+    """The service that a negative id belongs to."""
+    return cluster_session_id >> MESSAGE_NUMBER_BITS & 0x7F
 
 
 class _Pending:
-    """One message that the log is not known to hold for good."""
+    """One message; ``append_position`` is the end of its entry, NULL_POSITION while it is not appended."""
 
-    __slots__ = ("message_id", "payload", "position")
+    __slots__ = ("append_position", "message", "service_session_id")
 
-    def __init__(self, message_id: int, payload: bytes) -> None:
-        self.message_id = message_id
-        self.payload = payload
-        self.position = NULL_POSITION  # end of its append by this leader
+    def __init__(self, service_session_id: int, message: bytes) -> None:
+        self.service_session_id = service_session_id
+        self.message = message
+        self.append_position = NULL_POSITION
 
 
-class PendingServiceMessages:
-    """The messages of one service, first to last."""
+class PendingServiceMessageTracker:
+    """The messages of one service that the committed log has not shown yet."""
 
-    def __init__(self, service_id: int, capacity: int = 64 * 1024 * 1024) -> None:
+    __slots__ = (
+        "_pending",
+        "_uncommitted_count",
+        "log_service_session_id",
+        "next_service_session_id",
+        "service_id",
+    )
+
+    def __init__(self, service_id: int) -> None:
         self.service_id = service_id
-        self.log_service_session_id = service_message_id(service_id, 0)
+        self.log_service_session_id = service_session_id(service_id, 0)
         self.next_service_session_id = self.log_service_session_id + 1
-        self._capacity = capacity  # bytes of payload
         self._pending: deque[_Pending] = deque()
-        self._uncommitted = 0  # how many of the first ones are appended
-        self._bytes = 0
+        self._uncommitted_count = 0  # of them, how many from the head are appended
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """(id, payload) of each pending message, as a snapshot holds them."""
-        return ((pending.message_id, pending.payload) for pending in self._pending)
-
     @property
     def has_unappended(self) -> bool:
-        """Whether a leader has something to append."""
-        return self._uncommitted < len(self._pending)
+        return self._uncommitted_count < len(self._pending)
 
-    def offer(self, payload: bytes) -> None:
-        """The service offered a message; one that the log has shown already is dropped (C-280).
-
-        Raises ClusterError when more is pending than was provided for.
-        """
-        message_id = self.next_service_session_id
+    def enqueue(self, message: bytes) -> None:
+        """A message from the service: dropped when the log has shown its number already (C-280)."""
+        id_ = self.next_service_session_id
         self.next_service_session_id += 1
-        if message_id <= self.log_service_session_id:
-            return
-        if self._bytes + len(payload) > self._capacity:
-            raise ClusterError(
-                f"service {self.service_id}: {self._bytes} bytes of messages to the cluster are pending, "
-                f"{len(payload)} more exceed the {self._capacity} provided for"
-            )
-        self._bytes += len(payload)
-        self._pending.append(_Pending(message_id, payload))
+        if id_ > self.log_service_session_id:
+            self._pending.append(_Pending(id_, message))
 
-    def poll(self, append: Callable[[int, bytes], int | None], limit: int) -> int:
-        """On the leader: append at most ``limit`` messages in order; return how many the log took.
-
-        ``append(message_id, payload)`` returns the end position, or None when the log refused.
-        """
-        appended = 0
-        while appended < limit and self._uncommitted < len(self._pending):
-            pending = self._pending[self._uncommitted]
-            position = append(pending.message_id, pending.payload)
-            if position is None:
+    def poll(self, append: Callable[[int, bytes], int], limit: int = POLL_LIMIT) -> int:
+        """Append what is not appended yet, in order; ``append(id, message)`` refuses with a position <= 0."""
+        count = 0
+        for pending in islice(self._pending, self._uncommitted_count, self._uncommitted_count + limit):
+            position = append(pending.service_session_id, pending.message)
+            if position <= 0:
                 break
-            pending.position = position
-            self._uncommitted += 1
-            appended += 1
-        return appended
+            pending.append_position = position
+            count += 1
+        self._uncommitted_count += count
+        return count
 
-    def sweep(self, commit_position: int) -> None:
-        """On the leader: drop what is committed."""
-        while self._uncommitted and self._pending[0].position <= commit_position:
-            self._uncommitted -= 1
-            self._drop_first()
+    def sweep_leader(self, commit_position: int) -> None:
+        """Forget what is committed."""
+        while self._uncommitted_count > 0 and self._pending[0].append_position <= commit_position:
+            self.log_service_session_id = self._pending.popleft().service_session_id
+            self._uncommitted_count -= 1
 
-    def on_logged(self, message_id: int) -> None:
-        """On the others and in replay: the log holds this and all earlier messages (C-279)."""
-        self.log_service_session_id = max(self.log_service_session_id, message_id)
-        while self._pending and self._pending[0].message_id <= message_id:
-            self._uncommitted -= self._uncommitted > 0
-            self._drop_first()
+    def sweep_follower(self, service_session_id: int) -> None:
+        """The log shows this id, hence all before it."""
+        if service_session_id > self.log_service_session_id:
+            self.log_service_session_id = service_session_id
+        while self._pending and self._pending[0].service_session_id <= self.log_service_session_id:
+            self._pending.popleft()
+            self._uncommitted_count = max(0, self._uncommitted_count - 1)
 
     def restore_uncommitted(self, commit_position: int) -> None:
-        """Leadership is lost: what is not committed is to be appended again by whoever leads (C-281)."""
-        self.sweep(commit_position)
-        for pending in self._pending:
-            pending.position = NULL_POSITION
-        self._uncommitted = 0
+        """Leadership is lost: what was appended beyond the commit position is to be appended again."""
+        self.sweep_leader(commit_position)
+        for pending in islice(self._pending, self._uncommitted_count):
+            pending.append_position = NULL_POSITION
+        self._uncommitted_count = 0
 
-    def load(self, next_id: int, log_id: int, messages: Iterable[tuple[int, bytes]]) -> None:
-        """Take the state of a snapshot. Raises ClusterError unless ids follow one another (C-283)."""
+    # ---- snapshot
+
+    def pending_messages(self) -> list[tuple[int, int, bytes]]:
+        """(id, append position or NULL_POSITION, message) of each, oldest first."""
+        return [(p.service_session_id, p.append_position, p.message) for p in self._pending]
+
+    def load(self, next_service_session_id: int, log_service_session_id: int) -> None:
+        """Take the state of a snapshot; its messages follow with ``load_message``."""
+        self.next_service_session_id = next_service_session_id
+        self.log_service_session_id = log_service_session_id
         self._pending.clear()
-        self._uncommitted = self._bytes = 0
-        expected = log_id
-        for message_id, payload in messages:
-            expected += 1
-            if message_id != expected:
-                raise ClusterError(
-                    f"snapshot, service {self.service_id}: pending message {message_id:#x}, "
-                    f"expected {expected:#x}"
-                )
-            self._bytes += len(payload)
-            self._pending.append(_Pending(message_id, payload))
-        if next_id != expected + 1:
-            raise ClusterError(
-                f"snapshot, service {self.service_id}: next message id {next_id:#x}, "
-                f"expected {expected + 1:#x} after {len(self._pending)} pending"
-            )
-        self.log_service_session_id = log_id
-        self.next_service_session_id = next_id
+        self._uncommitted_count = 0
 
-    def _drop_first(self) -> None:
-        first = self._pending.popleft()
-        self._bytes -= len(first.payload)
-        self.log_service_session_id = max(self.log_service_session_id, first.message_id)
+    def load_message(self, service_session_id: int, message: bytes) -> None:
+        self._pending.append(_Pending(service_session_id, message))
+
+    def verify(self) -> None:
+        """Raise LogDamaged when the ids of a loaded snapshot are not what they must be (C-283)."""
+        expected = self.log_service_session_id
+        for pending in self._pending:
+            expected += 1
+            if pending.service_session_id != expected:
+                raise LogDamaged(
+                    None,
+                    None,
+                    f"service {self.service_id}: message {pending.service_session_id}, expected {expected}",
+                )
+        if self.next_service_session_id != expected + 1:
+            raise LogDamaged(
+                None,
+                None,
+                f"service {self.service_id}: next message {self.next_service_session_id}, expected {expected + 1}",
+            )

@@ -1,0 +1,243 @@
+"""Leading and following once the election is over (Aeron: the handlers of ConsensusModuleAgent, §2.10, §3.6).
+
+Plain numbers in and out where it is called in every turn; a handler that ends the peace returns the reason to
+enter an election, as a line for people, and else None.
+
+Elections must not be stolen (safety.md §2): a follower that hears its leader, and a leader that is heard by a
+majority, do not answer RequestVote. A member that has voted in a later term says so with Vote(FALSE) of that
+term, and that the leader obeys.
+"""
+
+from collections.abc import Mapping
+
+from cluster.consensus.cluster_member import ClusterMember, LogEnd, has_active_quorum, quorum_position
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.protocol.consensus import (
+    CanvassPosition,
+    CommitPosition,
+    NewLeadershipTerm,
+    RequestVote,
+    Vote,
+)
+
+
+class Leader:
+    """What an established leader knows; ``commit_position`` never falls."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        members: Mapping[int, ClusterMember],
+        terms: LeadershipTerms,
+        *,
+        leadership_term_id: int,
+        term_base: int,
+        commit_position: int,
+        log_session_id: int,
+        log_recording_id: int,
+        candidate_term_id: int,
+        now_ns: int,
+    ) -> None:
+        self.leadership_term_id = leadership_term_id
+        self.term_base = term_base
+        self.commit_position = commit_position
+        self.quorum_position = commit_position  # what CommitPosition carries: it may fall (C-170)
+        self.log_session_id = log_session_id
+        self.log_recording_id = log_recording_id
+        self.candidate_term_id = candidate_term_id
+        self.has_news = True  # reports came since the last update
+        self._context = context
+        self._members = members
+        self._this = members[context.member_id]
+        self._all = list(members.values())
+        self._terms = terms
+        self._append_position = NULL_POSITION
+        self._time_of_last_update_ns = now_ns - context.leader_heartbeat_interval_ns
+        self._regression_told_at = NULL_POSITION
+        self.regression: str | None = None  # set once per commit position, for the error log
+
+    def on_append_position(
+        self, member_id: int, leadership_term_id: int, log_position: int, now_ns: int
+    ) -> None:
+        """A follower's log is safe up to ``log_position``; of another term it proves nothing."""
+        member = self._members.get(member_id)
+        if member is not None and leadership_term_id <= self.leadership_term_id:
+            member.report_term_id = leadership_term_id
+            member.report_position = log_position
+            member.time_of_last_activity_ns = now_ns
+            self.has_news = True
+
+    def on_link_down(self, member_id: int) -> None:
+        """Only the current connection of a link proves anything."""
+        self._members[member_id].clear_report()
+        self.has_news = True
+
+    def update(self, synced_position: int, now_ns: int) -> bool:
+        """Take in our own position; True when CommitPosition is to be sent (``quorum_position``)."""
+        this = self._this
+        this.time_of_last_activity_ns = now_ns
+        interval_ns = self._context.leader_heartbeat_interval_ns
+        is_due = now_ns - self._time_of_last_update_ns >= interval_ns
+        if synced_position == self._append_position and not self.has_news and not is_due:
+            return False
+        self._append_position = synced_position
+        self.has_news = False
+        this.report_term_id = self.leadership_term_id
+        this.report_position = synced_position
+        position = quorum_position(
+            self._all,
+            self.leadership_term_id,
+            now_ns,
+            self._context.leader_heartbeat_timeout_ns,
+            self._context.quorum_threshold,
+        )
+        position = min(position, synced_position)
+        if position > self.commit_position:
+            self.commit_position = position
+        elif not is_due:
+            return False
+        elif position < self.commit_position and self._regression_told_at != self.commit_position:
+            self._regression_told_at = self.commit_position
+            self.regression = (
+                f"quorum position fell to {position} below commit position {self.commit_position}"
+            )
+        self.quorum_position = position
+        self._time_of_last_update_ns = now_ns
+        return True
+
+    @property
+    def next_update_ns(self) -> int:
+        """When CommitPosition is due although nothing happens."""
+        return self._time_of_last_update_ns + self._context.leader_heartbeat_interval_ns
+
+    def has_active_quorum(self, now_ns: int) -> bool:
+        """Whether a majority was heard within the heartbeat timeout; always for a single member (C-20)."""
+        return len(self._all) == 1 or has_active_quorum(
+            self._all, now_ns, self._context.leader_heartbeat_timeout_ns, self._context.quorum_threshold
+        )
+
+    def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
+        """C-94, C-95, unless a majority still reports to this leader."""
+        if message.candidate_term_id <= self.leadership_term_id or has_active_quorum(
+            self._all, now_ns, self._context.election_timeout_ns, self._context.quorum_threshold
+        ):
+            return None
+        return f"member {message.candidate_member_id} asks for a vote in term {message.candidate_term_id}"
+
+    def on_vote(self, message: Vote) -> str | None:
+        """A member has voted in a later term and will not follow this one."""
+        if message.vote or message.candidate_term_id <= max(self.leadership_term_id, self.candidate_term_id):
+            return None
+        self.candidate_term_id = message.candidate_term_id
+        return f"member {message.follower_member_id} has voted in term {message.candidate_term_id}"
+
+    def on_new_leadership_term(self, message: NewLeadershipTerm) -> str | None:
+        if message.leadership_term_id <= self.leadership_term_id:
+            return None
+        return f"member {message.leader_member_id} leads term {message.leadership_term_id}"
+
+    def on_commit_position(self, message: CommitPosition) -> str | None:
+        if message.leadership_term_id <= self.leadership_term_id:
+            return None
+        return f"member {message.leader_member_id} leads term {message.leadership_term_id}"
+
+    def on_canvass_position(
+        self, message: CanvassPosition, append_position: int, timestamp: int, now_ns: int
+    ) -> NewLeadershipTerm | None:
+        """The answer for a member that looks for a leader; None when it stands above this term."""
+        member = self._members.get(message.follower_member_id)
+        if member is None or member is self._this or message.log_leadership_term_id > self.leadership_term_id:
+            return None
+        member.standing = LogEnd(message.log_leadership_term_id, message.log_position)
+        member.time_of_last_activity_ns = now_ns
+        member.clear_report()
+        self.has_news = True
+        log_term_id = message.log_leadership_term_id
+        next_term = self._terms.find(log_term_id + 1)
+        return NewLeadershipTerm(
+            log_leadership_term_id=log_term_id,
+            next_leadership_term_id=NULL_VALUE if next_term is None else next_term.leadership_term_id,
+            next_term_base_log_position=(
+                NULL_POSITION if next_term is None else next_term.term_base_log_position
+            ),
+            next_log_position=NULL_POSITION if next_term is None else next_term.log_position,
+            leadership_term_id=self.leadership_term_id,
+            term_base_log_position=self.term_base,
+            log_position=append_position,
+            leader_recording_id=self.log_recording_id,
+            timestamp=timestamp,
+            leader_member_id=self._this.id,
+            log_session_id=self.log_session_id,
+            app_version=self._context.app_version,
+            is_startup=False,
+            commit_position=self.commit_position,
+        )
+
+
+class Follower:
+    """What an established follower knows of its leader."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        *,
+        leadership_term_id: int,
+        leader_member_id: int,
+        notified_commit_position: int,
+        candidate_term_id: int,
+        now_ns: int,
+    ) -> None:
+        self.leadership_term_id = leadership_term_id
+        self.leader_member_id = leader_member_id
+        self.notified_commit_position = notified_commit_position
+        self.candidate_term_id = candidate_term_id
+        self.time_of_last_leader_message_ns = now_ns
+        self.is_leader_gone = False
+        self._context = context
+        self._sent_position = NULL_POSITION
+        self._time_of_last_append_position_ns = now_ns - context.leader_heartbeat_interval_ns
+
+    def on_commit_position(
+        self, leadership_term_id: int, log_position: int, leader_member_id: int, now_ns: int
+    ) -> str | None:
+        if leadership_term_id == self.leadership_term_id:
+            if leader_member_id == self.leader_member_id:
+                self.time_of_last_leader_message_ns = now_ns
+                if log_position > self.notified_commit_position:
+                    self.notified_commit_position = log_position
+        elif leadership_term_id > self.leadership_term_id:
+            return f"member {leader_member_id} leads term {leadership_term_id}"
+        return None
+
+    def on_new_leadership_term(self, message: NewLeadershipTerm, now_ns: int) -> str | None:
+        return self.on_commit_position(
+            message.leadership_term_id, message.commit_position or 0, message.leader_member_id, now_ns
+        )
+
+    def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
+        """C-94, C-95, unless this follower hears its leader."""
+        is_heard = (
+            not self.is_leader_gone
+            and now_ns - self.time_of_last_leader_message_ns < self._context.election_timeout_ns
+        )
+        if message.candidate_term_id <= self.leadership_term_id or is_heard:
+            return None
+        return f"member {message.candidate_member_id} asks for a vote in term {message.candidate_term_id}"
+
+    def is_leader_silent(self, now_ns: int) -> bool:
+        """C-22: no message of the leader for the heartbeat timeout; log data does not count (C-23)."""
+        return now_ns - self.time_of_last_leader_message_ns >= self._context.leader_heartbeat_timeout_ns
+
+    def is_append_position_due(self, synced_position: int, now_ns: int) -> bool:
+        """Whether our position is to be reported: it grew, or the interval passed (C-38, C-39)."""
+        return synced_position != self._sent_position or now_ns >= self.next_append_position_ns
+
+    def on_append_position_sent(self, synced_position: int, now_ns: int) -> None:
+        self._sent_position = synced_position
+        self._time_of_last_append_position_ns = now_ns
+
+    @property
+    def next_append_position_ns(self) -> int:
+        """When AppendPosition is due although nothing happens."""
+        return self._time_of_last_append_position_ns + self._context.leader_heartbeat_interval_ns

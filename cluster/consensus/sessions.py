@@ -1,0 +1,443 @@
+"""Clients' sessions, on every member (Aeron: SessionManager; seed *Clients*; §4).
+
+    connect request ─┬─ follower ──────────── redirects ── SessionEvent REDIRECT
+                     ├─ refused ───────────── rejected ─── SessionEvent ERROR, AUTHENTICATION_REJECTED
+                     └─ leader ── pending ─── authenticated ── SessionOpenEvent in the log ── sessions
+    sessions ── close request, service, time-out ── SessionCloseEvent in the log ── gone
+
+Followers keep ``sessions`` by what the log says, so that any of them can take over. Over a stream a client's
+connection is its ingress and its egress; the response channel is kept for those who read the log.
+
+A lost connection is a hint that the client may be back in a moment: its session waits for it (SessionResume)
+until the time-out, and only then is closed with TIMEOUT (C-210).
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from cluster.consensus.authentication import Authenticator, DefaultAuthenticator
+from cluster.consensus.cluster_session import ClusterSession, SessionState
+from cluster.consensus.context import NULL_VALUE, SESSION_PROTOCOL_VERSION, ConsensusModuleContext
+from cluster.consensus.module import UncommittedEntries
+from cluster.log import session_table
+from cluster.log.session_table import SessionTable
+from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.sbe import Message
+from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
+
+
+class SessionPort(Protocol):
+    """What the manager needs of its member: the log of a leader, and the clients' connections."""
+
+    def append_session_open(self, session: ClusterSession) -> int:
+        """End of the appended SessionOpenEvent; not above 0 when the log does not take it now."""
+        ...
+
+    def append_session_close(self, session: ClusterSession, reason: CloseReason) -> int: ...
+
+    def is_connected(self, connection_id: int) -> bool: ...
+
+    def send_egress(self, connection_id: int, message: Message) -> bool:
+        """Whether the connection took the message."""
+        ...
+
+
+class _Proxy:
+    """What an authenticator gets (Aeron: ClusterSessionProxy)."""
+
+    __slots__ = ("_manager", "_session")
+
+    def __init__(self, manager: "SessionManager", session: ClusterSession) -> None:
+        self._manager = manager
+        self._session = session
+
+    @property
+    def session_id(self) -> int:
+        return self._session.id
+
+    def challenge(self, encoded_challenge: bytes) -> bool:
+        session = self._session
+        sent = self._manager.port.send_egress(
+            session.connection_id, Challenge(session.correlation_id, session.id, encoded_challenge)
+        )
+        if sent:
+            session.state = SessionState.CHALLENGED
+        return sent
+
+    def authenticate(self, encoded_principal: bytes) -> bool:
+        self._session.authenticate(encoded_principal)
+        return True
+
+    def reject(self) -> None:
+        self._session.reject(EventCode.AUTHENTICATION_REJECTED, "session failed authentication")
+
+
+class SessionManager:
+    """All sessions of one member. ``table`` has the same open sessions for the kernels, with their counts."""
+
+    def __init__(
+        self, context: ConsensusModuleContext, port: SessionPort, authenticator: Authenticator | None = None
+    ) -> None:
+        self.port = port
+        self.table = SessionTable(context.max_sessions)
+        self.sessions: dict[int, ClusterSession] = {}
+        self.next_session_id = 1
+        self.next_committed_session_id = 1  # what a snapshot says: opens that are committed only
+        self.timed_out_count = 0
+        self._context = context
+        self._authenticator: Authenticator = authenticator or DefaultAuthenticator()
+        self._timeout = context.cluster_duration(context.session_timeout_ns)
+        self._pending: list[ClusterSession] = []
+        self._redirects: list[ClusterSession] = []
+        self._rejected: list[ClusterSession] = []
+        self._uncommitted_closed: deque[tuple[int, ClusterSession]] = deque()
+        self._uncommitted_next_ids = UncommittedEntries()
+        self._has_pending_events = False
+
+    def __iter__(self) -> Iterator[ClusterSession]:
+        """Open and closing sessions by ascending id."""
+        return iter(sorted(self.sessions.values(), key=lambda session: session.id))
+
+    @property
+    def has_pending_work(self) -> bool:
+        """Whether the next slow tick has something to send or to open."""
+        return bool(self._pending or self._redirects or self._rejected or self._has_pending_events)
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    # ---- connect requests
+
+    def on_connect_request(
+        self,
+        connection_id: int,
+        request: SessionConnectRequest,
+        *,
+        is_leader: bool,
+        now_ns: int,
+        now_ms: int,
+    ) -> None:
+        """Redirect, refuse, or begin to open (§4.2). An id is used up even when the session is refused."""
+        session = ClusterSession(
+            self._take_session_id() if is_leader else NULL_VALUE,
+            correlation_id=request.correlation_id,
+            response_stream_id=request.response_stream_id,
+            response_channel=request.response_channel,
+            connection_id=connection_id,
+            now_ns=now_ns,
+        )
+        if not is_leader:
+            session.reject(EventCode.REDIRECT, self._context.ingress_endpoints)
+            self._redirects.append(session)
+        elif request.version >> 16 != SESSION_PROTOCOL_VERSION >> 16:
+            session.reject(
+                EventCode.ERROR,
+                f"invalid client version {_version(request.version)}, "
+                f"cluster is {_version(SESSION_PROTOCOL_VERSION)}",
+            )
+            self._rejected.append(session)
+        elif len(self._pending) + len(self.table) >= self._context.max_sessions:
+            session.reject(EventCode.ERROR, "concurrent session limit")
+            self._rejected.append(session)
+        else:
+            self._authenticator.on_connect_request(session.id, bytes(request.encoded_credentials), now_ms)
+            self._pending.append(session)
+
+    def on_challenge_response(
+        self, session_id: int, correlation_id: int, encoded_credentials: bytes, now_ns: int, now_ms: int
+    ) -> None:
+        for session in self._pending:
+            if session.id == session_id and session.state is SessionState.CHALLENGED:
+                session.correlation_id = correlation_id
+                session.time_of_last_activity_ns = now_ns
+                self._authenticator.on_challenge_response(session_id, encoded_credentials, now_ms)
+
+    def on_resume(
+        self, connection_id: int, session_id: int, encoded_credentials: bytes, cluster_time: int, now_ms: int
+    ) -> ClusterSession | None:
+        """Link an open session to the connection that its client came back on; None when it may not."""
+        session = self.sessions.get(session_id)
+        if (
+            session is None
+            or session.state is not SessionState.OPEN
+            or not self._authenticator.may_resume(session.encoded_principal, encoded_credentials, now_ms)
+        ):
+            return None
+        self.link(session, connection_id, cluster_time)
+        session.has_open_event_pending = False  # the answer to the resume says all that it would
+        return session
+
+    def link(self, session: ClusterSession, connection_id: int, cluster_time: int) -> None:
+        """From now on the session is served over this connection."""
+        session.connection_id = connection_id
+        self.table.link(session.id, connection_id)
+        self.table.slots["last_activity"][self.table.slot_of(session.id)] = cluster_time
+        self._has_pending_events = self._has_pending_events or session.has_new_leader_event_pending
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """The connection is gone: its open sessions wait for their clients, the others are gone with it."""
+        for session_id in self.table.unlink(connection_id):
+            self.sessions[session_id].connection_id = NULL_VALUE
+        for sessions in (self._pending, self._redirects, self._rejected):
+            sessions[:] = [session for session in sessions if session.connection_id != connection_id]
+
+    def _take_session_id(self) -> int:
+        session_id = self.next_session_id
+        self.next_session_id += 1
+        return session_id
+
+    # ---- slow tick
+
+    def send_redirects(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
+        """Answer those who came to a member that does not lead."""
+        return self._send_refusals(self._redirects, leadership_term_id, leader_member_id, now_ns)
+
+    def send_rejections(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
+        """Answer those who were refused."""
+        return self._send_refusals(self._rejected, leadership_term_id, leader_member_id, now_ns)
+
+    def _send_refusals(
+        self, sessions: list[ClusterSession], leadership_term_id: int, leader_member_id: int, now_ns: int
+    ) -> int:
+        if not sessions:
+            return 0
+        waiting = []
+        for session in sessions:
+            assert session.event_code is not None
+            is_sent = self.port.is_connected(session.connection_id) and self._send_event(
+                session, session.event_code, session.detail, leadership_term_id, leader_member_id
+            )
+            if not is_sent and not self._is_timed_out(session, now_ns):
+                waiting.append(session)
+        work_count = len(sessions) - len(waiting)
+        sessions[:] = waiting
+        return work_count
+
+    def process_pending(
+        self, leadership_term_id: int, leader_member_id: int, cluster_time: int, now_ns: int, now_ms: int
+    ) -> int:
+        """Bring each pending session as far as it goes now, newest first (§4.4)."""
+        work_count = 0
+        for session in list(reversed(self._pending)):
+            if self._is_timed_out(session, now_ns):
+                self._pending.remove(session)
+                session.state = SessionState.CLOSED
+                self.timed_out_count += 1
+                work_count += 1
+                continue
+            if session.state in (SessionState.INIT, SessionState.CONNECTING, SessionState.CONNECTED):
+                if self.port.is_connected(session.connection_id):
+                    session.state = SessionState.CONNECTED
+                    self._authenticator.on_connected_session(_Proxy(self, session), now_ms)
+            elif session.state is SessionState.CHALLENGED and self.port.is_connected(session.connection_id):
+                self._authenticator.on_challenged_session(_Proxy(self, session), now_ms)
+            if session.state is SessionState.AUTHENTICATED:
+                work_count += self._open(session, leadership_term_id, leader_member_id, cluster_time)
+            elif session.state is SessionState.REJECTED:
+                self._pending.remove(session)
+                self._rejected.append(session)
+                work_count += 1
+        return work_count
+
+    def _open(
+        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, cluster_time: int
+    ) -> int:
+        if not self.port.is_connected(session.connection_id):
+            return 0
+        position = self.port.append_session_open(session)
+        if position <= 0:
+            return 0
+        session.open(position)
+        self._pending.remove(session)
+        self.sessions[session.id] = session
+        self.table.open(session.id, session.connection_id, cluster_time)
+        self._uncommitted_next_ids.add(position, session.id + 1)
+        self._send_open_event(session, leadership_term_id, leader_member_id)
+        return 1
+
+    def _send_open_event(
+        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
+    ) -> bool:
+        if self._send_event(session, EventCode.OK, "", leadership_term_id, leader_member_id):
+            session.has_open_event_pending = False
+            return True
+        self._has_pending_events = True
+        return False
+
+    def check_sessions(self, leadership_term_id: int, leader_member_id: int, cluster_time: int) -> int:
+        """Close what timed out or could not be closed before, and send what is still to be sent (§4.7)."""
+        work_count = 0
+        for session_id in self.table.inactive_since(cluster_time - self._timeout):
+            session = self.sessions.get(session_id)
+            if session is not None and session.state is SessionState.OPEN:
+                session.closing(CloseReason.TIMEOUT)
+                self.table.slots["state"][self.table.slot_of(session_id)] = session_table.CLOSING
+                self._has_pending_events = True
+        if not self._has_pending_events:
+            return work_count
+        self._has_pending_events = False
+        for session in list(self):
+            if session.state is SessionState.CLOSING:
+                assert session.close_reason is not None
+                work_count += self._log_close(session, leadership_term_id, leader_member_id, is_told=True)
+            elif session.connection_id != NULL_VALUE and session.has_open_event_pending:
+                work_count += self._send_open_event(session, leadership_term_id, leader_member_id)
+                self._has_pending_events |= session.has_new_leader_event_pending
+            elif session.connection_id != NULL_VALUE and session.has_new_leader_event_pending:
+                event = NewLeaderEvent(
+                    leadership_term_id, session.id, leader_member_id, self._context.ingress_endpoints
+                )
+                if self.port.send_egress(session.connection_id, event):
+                    session.has_new_leader_event_pending = False
+                    work_count += 1
+                else:
+                    self._has_pending_events = True
+        return work_count
+
+    def _log_close(
+        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, *, is_told: bool
+    ) -> int:
+        """Append the close of a CLOSING session, which stays when the log does not take it (C-209)."""
+        reason = session.close_reason
+        assert reason is not None
+        position = self.port.append_session_close(session, reason)
+        if position <= 0:
+            self._has_pending_events = True
+            return 0
+        if is_told:
+            self._send_event(session, EventCode.CLOSED, reason.name, leadership_term_id, leader_member_id)
+        if reason is CloseReason.TIMEOUT:
+            self.timed_out_count += 1
+        del self.sessions[session.id]
+        self._uncommitted_closed.append((position, session))
+        return 1
+
+    def _send_event(
+        self,
+        session: ClusterSession,
+        code: EventCode,
+        detail: str,
+        leadership_term_id: int,
+        leader_member_id: int,
+    ) -> bool:
+        if session.connection_id == NULL_VALUE:
+            return False
+        event = SessionEvent(
+            cluster_session_id=session.id,
+            correlation_id=session.correlation_id,
+            leadership_term_id=leadership_term_id,
+            leader_member_id=leader_member_id,
+            code=code,
+            version=SESSION_PROTOCOL_VERSION,
+            leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
+            detail=detail,
+        )
+        return self.port.send_egress(session.connection_id, event)
+
+    def _is_timed_out(self, session: ClusterSession, now_ns: int) -> bool:
+        return now_ns > session.time_of_last_activity_ns + self._context.session_timeout_ns
+
+    # ---- closing on request
+
+    def close(
+        self, session_id: int, reason: CloseReason, leadership_term_id: int, leader_member_id: int
+    ) -> int:
+        """On an active leader: close for a client (told nothing, C-207) or a service (told CLOSED)."""
+        session = self.sessions.get(session_id)
+        if session is None or session.state is not SessionState.OPEN:
+            return 0
+        self.mark_closing(session_id, reason)
+        is_told = reason is not CloseReason.CLIENT_ACTION
+        return self._log_close(session, leadership_term_id, leader_member_id, is_told=is_told)
+
+    def mark_closing(self, session_id: int, reason: CloseReason) -> None:
+        """Anywhere else: to be logged as closed when this member leads (C-235)."""
+        session = self.sessions.get(session_id)
+        if session is not None and session.state is SessionState.OPEN:
+            session.closing(reason)
+            self.table.slots["state"][self.table.slot_of(session_id)] = session_table.CLOSING
+            self._has_pending_events = True
+
+    # ---- what the log says, on every member that does not lead
+
+    def on_replay_session_open(self, event: SessionOpenEvent, log_position: int) -> None:
+        session = ClusterSession(
+            event.cluster_session_id,
+            correlation_id=event.correlation_id,
+            response_stream_id=event.response_stream_id,
+            response_channel=event.response_channel,
+        )
+        session.encoded_principal = bytes(event.encoded_principal)
+        session.open(log_position)
+        self.sessions[session.id] = session
+        self.table.open(session.id, NULL_VALUE, event.timestamp)
+        self.next_session_id = max(self.next_session_id, session.id + 1)
+        self.next_committed_session_id = max(self.next_committed_session_id, session.id + 1)
+
+    def on_replay_session_close(self, event: SessionCloseEvent) -> None:
+        if self.sessions.pop(event.cluster_session_id, None) is not None:
+            self.table.close(event.cluster_session_id)
+
+    # ---- commits and changes of leadership
+
+    def sweep(self, commit_position: int) -> None:
+        """Forget what was uncommitted and is not any more (§3.7)."""
+        while self._uncommitted_closed and self._uncommitted_closed[0][0] <= commit_position:
+            _, session = self._uncommitted_closed.popleft()
+            session.state = SessionState.CLOSED
+            self.table.close(session.id)
+        for next_id in self._uncommitted_next_ids.sweep(commit_position):
+            self.next_committed_session_id = max(self.next_committed_session_id, next_id)
+
+    def prepare_for_new_term(self, cluster_time: int, *, is_startup: bool) -> None:
+        """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""
+        self.table.restart_appended()
+        self.table.touch_all(cluster_time)
+        for session in self:
+            if session.state is SessionState.OPEN:
+                if is_startup:
+                    self.mark_closing(session.id, CloseReason.TIMEOUT)
+                else:
+                    session.has_new_leader_event_pending = True
+        self._has_pending_events = bool(self.sessions)
+
+    def prepare_for_new_election(
+        self, commit_position: int, leadership_term_id: int, leader_member_id: int
+    ) -> list[int]:
+        """Undo what is not committed (§3.8); returns the connections that were served, by ascending id."""
+        self.sweep(commit_position)
+        connections = set()
+        for session in [s for s in self if s.opened_log_position > commit_position]:
+            self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
+            connections.add(session.connection_id)
+            session.state = SessionState.CLOSED
+            del self.sessions[session.id]
+            self.table.close(session.id)
+        for session in self._pending:
+            self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
+            connections.add(session.connection_id)
+        self._pending.clear()
+        for _, session in self._uncommitted_closed:
+            session.state = SessionState.CLOSING
+            if session.opened_log_position > commit_position:
+                self.table.close(session.id)
+            else:
+                self.sessions[session.id] = session
+        self._uncommitted_closed.clear()
+        self._uncommitted_next_ids.take_uncommitted(commit_position)
+        for session in self:
+            connections.add(session.connection_id)
+            session.connection_id = NULL_VALUE
+            session.has_new_leader_event_pending = False
+            session.has_open_event_pending = True
+        self.table.slots["connection_id"][:] = NULL_VALUE
+        self.table.restart_appended()
+        connections.discard(NULL_VALUE)
+        return sorted(connections)
+
+
+def _version(version: int) -> str:
+    return f"{version >> 16}.{version >> 8 & 0xFF}.{version & 0xFF}"
