@@ -179,6 +179,27 @@ class StopReplication(Message, template_id=21, schema=LINK_SCHEMA):
     correlation_id: i64
 
 
+class LogGeometry(Message, template_id=24, schema=LINK_SCHEMA):
+    """Of the sender's log; goes before each NewLeadershipTerm, for members that have no log yet."""
+
+    initial_term_id: i32
+    term_length: i32
+    mtu: i32
+
+
+class LogImage(Message, template_id=25, schema=LINK_SCHEMA):
+    """The log frames that follow are what a ReplicationRequest or CatchupPosition asked for.
+
+    Of a CatchupPosition, which has no correlation id, its log position comes back as one. Log frames that
+    come before belong to an earlier request.
+    """
+
+    correlation_id: i64
+    leadership_term_id: i64
+    join_position: i64
+    log_session_id: i32
+
+
 class TermEntry(Composite):
     """A leadership term of the recording log; ``log_position`` -1 while it is open."""
 
