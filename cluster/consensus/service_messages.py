@@ -136,5 +136,5 @@ class PendingServiceMessageTracker:
             raise LogDamaged(
                 None,
                 None,
-                f"service {self.service_id}: next message {self.next_service_session_id}, expected {expected + 1}",
+                f"service {self.service_id}: next id {self.next_service_session_id}, expected {expected + 1}",
             )
