@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cluster.consensus.timers import TimerService
+from cluster.consensus.timers import PriorityHeapTimerService
 
 
 class Log:
@@ -14,15 +14,15 @@ class Log:
         self.events: list[int] = []
         self.capacity = capacity
 
-    def expire(self, correlation_id: int) -> int | None:
+    def expire(self, correlation_id: int) -> bool:
         if len(self.events) >= self.capacity:
-            return None
+            return False
         self.events.append(correlation_id)
-        return 64 * len(self.events)
+        return True
 
 
-def timers_of(**deadlines: int) -> TimerService:
-    timers = TimerService()
+def timers_of(**deadlines: int) -> PriorityHeapTimerService:
+    timers = PriorityHeapTimerService()
     for name, deadline in deadlines.items():
         timers.schedule(int(name[1:]), deadline)
     return timers
@@ -56,7 +56,7 @@ def test_a_timer_fires_at_its_deadline_and_not_before():
 
 @pytest.mark.conformance("C-262")
 def test_a_poll_lets_no_more_than_its_limit_expire():
-    timers, log = TimerService(), Log()
+    timers, log = PriorityHeapTimerService(), Log()
     for correlation_id in range(50):
         timers.schedule(correlation_id, 1)
 
@@ -106,73 +106,31 @@ def test_a_timer_whose_event_the_log_refuses_fires_in_a_later_cycle():
     assert log.events == [1, 2, 3]
 
 
-@pytest.mark.conformance("C-269")
-def test_an_uncommitted_expiry_fires_again_when_this_member_leads_again():
-    timers, log = timers_of(t1=1, t2=2), Log()
-    timers.poll(10, log.expire, limit=20)  # ends at 64 and 128
-
-    timers.restore_uncommitted(commit_position=64)
-
-    assert timers.poll(0, log.expire, limit=20) == 1
-    assert log.events == [1, 2, 2]
-
-
-@pytest.mark.conformance("C-269")
-def test_an_uncommitted_expiry_that_the_log_brings_after_all_is_cancelled():
-    timers, log = timers_of(t1=1), Log()
-    timers.poll(10, log.expire, limit=20)
-    timers.restore_uncommitted(commit_position=0)
-
-    timers.on_timer_event(1)
-
-    assert timers.poll(10, log.expire, limit=20) == 0
-
-
-def test_a_timer_scheduled_anew_keeps_its_deadline_when_its_old_expiry_was_not_committed():
-    timers, log = timers_of(t1=1), Log()
-    timers.poll(10, log.expire, limit=20)
-    timers.schedule(1, 500)
-
-    timers.restore_uncommitted(commit_position=0)
-
-    assert timers.next_deadline == 500
-
-
-def test_committed_expiries_are_forgotten():
-    timers, log = timers_of(t1=1), Log()
-    timers.poll(10, log.expire, limit=20)
-
-    timers.sweep(commit_position=64)
-    timers.restore_uncommitted(commit_position=64)
-
-    assert len(timers) == 0
-
-
 @pytest.mark.conformance("C-270")
 def test_an_event_that_came_first_is_spent_on_exactly_one_request():
-    timers, log = TimerService(), Log()
-    timers.on_timer_event(7)
+    timers, log = PriorityHeapTimerService(), Log()
+    timers.on_replay_timer_event(7)
 
-    timers.schedule(7, 100)
+    timers.on_schedule(7, 100)
     assert timers.next_deadline is None
-    timers.schedule(7, 200)
+    timers.on_schedule(7, 200)
     assert timers.next_deadline == 200
     timers.poll(200, log.expire, limit=20)
     assert log.events == [7]
 
 
 def test_cancelling_an_unknown_id_does_not_touch_an_early_expiry():
-    timers = TimerService()
-    timers.on_timer_event(7)
+    timers = PriorityHeapTimerService()
+    timers.on_replay_timer_event(7)
 
     timers.cancel(7)
-    timers.schedule(7, 100)
+    timers.on_schedule(7, 100)
 
     assert len(timers) == 0
 
 
 def test_a_snapshot_sees_each_timer_once_however_often_it_was_moved():
-    timers = TimerService()
+    timers = PriorityHeapTimerService()
     for deadline in range(1_000):
         timers.schedule(deadline % 10, deadline)
 
@@ -182,7 +140,7 @@ def test_a_snapshot_sees_each_timer_once_however_often_it_was_moved():
 
 def test_any_history_of_requests_fires_what_a_plain_table_would():
     chance = random.Random(11)
-    timers, table, log = TimerService(), {}, Log()
+    timers, table, log = PriorityHeapTimerService(), {}, Log()
     for now in range(3_000):
         id_ = chance.randrange(40)
         if chance.random() < 0.7:
