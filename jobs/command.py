@@ -30,6 +30,26 @@ class JobOptions:
     master: str
     settings: dict[str, str]  # Spark settings beside conf/spark-defaults.conf
     arguments: argparse.Namespace  # what the job added itself
+    say: Callable[[str], None]  # where lines of progress go
+
+    @classmethod
+    def over(cls, source: dict[str, str], table: str, say: Callable[[str], None]) -> JobOptions:
+        """For a job that another program runs: to the present end of the Log, from where the table is."""
+        return cls(
+            source=source,
+            table=table,
+            checkpoint=checkpoint_in(table),
+            trigger={"availableNow": True},
+            master="",
+            settings={},
+            arguments=argparse.Namespace(),
+            say=say,
+        )
+
+
+def checkpoint_in(table: str) -> str:
+    """Where a table's progress is kept by default; Delta passes over names that begin with ``_``."""
+    return f"{table.rstrip('/')}/_checkpoint"
 
 
 def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
@@ -96,7 +116,7 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
     source = {name: value for name, value in source.items() if value is not None}
     SourceOptions.parse(source)
     table = getattr(given, "table", "")
-    checkpoint = given.checkpoint or (f"{table.rstrip('/')}/_checkpoint" if table else "")
+    checkpoint = given.checkpoint or (checkpoint_in(table) if table else "")
     if not checkpoint:
         raise ConfigurationError("--checkpoint is not given, and this job has no table to keep it in")
     return JobOptions(
@@ -107,7 +127,12 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
         master=given.master,
         settings=dict(_pair("--conf", item) for item in given.conf),
         arguments=given,
+        say=_say,
     )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _pair(option: str, item: str) -> tuple[str, str]:

@@ -15,8 +15,7 @@ from jobs.streaming import read_log, run, starting_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from jobs.command import JobOptions
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 # Readers skip files by these columns; payloads and the rest need no statistics.
 PROPERTIES = {
@@ -24,15 +23,14 @@ PROPERTIES = {
 }
 
 
-def log_to_delta(spark: SparkSession, options: JobOptions) -> None:
-    """Append to ``options.table`` what the Log has beyond it."""
-    rows = read_log(spark, options.source)
-    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in rows.schema.fields)
-    create_table(spark, options.table, columns, properties=PROPERTIES)
-    source = starting_at(options.source, high_water(spark, options.table, "endPosition"))
-    rows = read_log(spark, source)
-    writer = rows.writeStream.queryName("log_to_delta").format("delta").outputMode("append")
-    run(writer.option("path", options.table), options)
+def appending(spark: SparkSession, source: dict[str, str], table: str) -> DataStreamWriter:
+    """The write of the Log behind what ``table`` holds; the checkpoint and the trigger are the caller's."""
+    schema = read_log(spark, source).schema
+    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    create_table(spark, table, columns, properties=PROPERTIES)
+    entries = read_log(spark, starting_at(source, high_water(spark, table, "endPosition")))
+    writer = entries.writeStream.queryName("log_to_delta").format("delta").outputMode("append")
+    return writer.option("path", table)
 
 
 def main() -> None:
@@ -43,7 +41,8 @@ def main() -> None:
     )
     add_table(made)
     options = options_of(made)
-    log_to_delta(spark_session("log_to_delta", options.master, options.settings), options)
+    spark = spark_session("log_to_delta", options.master, options.settings)
+    run(appending(spark, options.source, options.table), options)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -52,7 +51,7 @@ def run(writer: Any, options: JobOptions) -> None:
     query = writer.option("checkpointLocation", options.checkpoint).trigger(**options.trigger).start()
     with _stopping(query):
         for line in progress_lines(query):
-            print(line, file=sys.stderr, flush=True)
+            options.say(line)
 
 
 def progress_lines(query: StreamingQuery) -> Iterator[str]:

@@ -1,0 +1,42 @@
+"""``python -m jobs.demo``: see :mod:`jobs.demo.story`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from jobs.command import run_main
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m jobs.demo",
+        description="A year of real flights through three members, Spark and Delta, in a few minutes.",
+        epilog="example:\n  python -m jobs.demo --seconds 30 --flights 100000",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dir", default="build/demo", help="where everything goes (default: %(default)s)")
+    parser.add_argument("--seconds", type=int, default=75, help="that the year takes (default: %(default)s)")
+    parser.add_argument("--flights", type=int, help="only the first so many flights of the year")
+    parser.add_argument(
+        "--base-port", type=int, help="of the members (default: the first free of 9000, 9100, …)"
+    )
+    given = parser.parse_args()
+    if given.seconds < 1 or (given.flights is not None and given.flights < 1):
+        parser.error("--seconds and --flights are whole numbers of at least 1")
+
+    from jobs.demo.story import Settings, run
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    settings = Settings(Path(given.dir), given.seconds, given.flights, given.base_port)
+    if not run(settings):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run_main(main)

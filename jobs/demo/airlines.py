@@ -1,0 +1,135 @@
+"""The airlines: one session each, every flight sent when its departure has come in compressed time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cluster import ClusterClient, ClusterError
+from jobs.demo.flights import Compression
+
+if TYPE_CHECKING:
+    from jobs.demo.flights import Carrier
+
+TURN_S = 0.02
+SETTLE_S = 60  # how long after the last departure everything may take to be confirmed
+
+
+class Airline:
+    """One carrier's session and how far it is."""
+
+    def __init__(self, carrier: Carrier, timetable: Compression, endpoints: str) -> None:
+        carrier.set_deadlines(timetable.cluster_ms(carrier.arrivals))
+        self.carrier = carrier
+        self.departures_ms = timetable.cluster_ms(carrier.departures)
+        self.sent = 0
+        self.confirmed = 0  # by the service, on egress
+        self.leader_changes = 0
+        self.client = ClusterClient.connect(
+            endpoints, egress_listener=self, client_name=carrier.name, credentials=carrier.code.encode()
+        )
+
+    def on_messages(self, batch) -> None:  # type: ignore[no-untyped-def]  # cluster.EgressBatch
+        self.confirmed += len(batch)
+
+    def on_new_leader(self, *_: object) -> None:
+        self.leader_changes += 1
+
+    def do_work(self, now_ms: int) -> None:
+        """Send what has departed by ``now_ms``; what the cluster does not take goes with the next turn."""
+        until = int(np.searchsorted(self.departures_ms, now_ms, side="right"))
+        if until > self.sent:
+            rows = slice(self.sent, until)
+            carrier = self.carrier
+            if self.client.offer_batch((carrier.buffer, carrier.offsets[rows], carrier.lengths[rows])) > 0:
+                self.sent = until
+        self.client.poll_egress()
+        if self.client.is_closed:
+            raise ClusterError(f"the session of {self.carrier.name} ended: {self.client.why_closed}")
+
+    @property
+    def is_done(self) -> bool:
+        """Every flight is committed, and the service has confirmed it."""
+        return self.sent == self.confirmed == self.client.acknowledged == len(self.carrier)
+
+
+class Airlines:
+    """All airlines on one thread of their own: it sends, waits for the last confirmation, stays alive.
+
+    The sessions stay open until ``close``. What goes wrong on the thread is kept in ``failure``.
+    """
+
+    def __init__(self, carriers: list[Carrier], endpoints: str, duration_ms: int) -> None:
+        """Open a session for each carrier; the timetable begins a second from now, for all to be there."""
+        self.timetable = Compression.of(carriers, time.time_ns() // 1_000_000 + 1_000, duration_ms)
+        self.airlines = [Airline(carrier, self.timetable, endpoints) for carrier in carriers]
+        self.failure: BaseException | None = None
+        self._is_stopping = threading.Event()
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="airlines", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            deadline_s = time.monotonic() + self.timetable.duration_ms / 1000 + SETTLE_S
+            while not self._is_stopping.wait(TURN_S):
+                now_ms = time.time_ns() // 1_000_000
+                for airline in self.airlines:
+                    airline.do_work(now_ms)
+                if not self._is_done.is_set():
+                    if all(airline.is_done for airline in self.airlines):
+                        self._is_done.set()
+                    elif time.monotonic() > deadline_s:
+                        raise ClusterError(
+                            f"{self.total - self.committed} flights not committed, "
+                            f"{self.total - self.confirmed} not confirmed, {SETTLE_S} s after the last one"
+                        )
+            for airline in self.airlines:
+                airline.client.close()
+        except BaseException as error:
+            self.failure = error
+            self._is_done.set()
+
+    @property
+    def total(self) -> int:
+        return sum(len(airline.carrier) for airline in self.airlines)
+
+    @property
+    def sent(self) -> int:
+        return sum(airline.sent for airline in self.airlines)
+
+    @property
+    def committed(self) -> int:
+        return sum(airline.client.acknowledged for airline in self.airlines)
+
+    @property
+    def confirmed(self) -> int:
+        return sum(airline.confirmed for airline in self.airlines)
+
+    @property
+    def today(self) -> dt.date:
+        """Which day of the year it is."""
+        return self.timetable.flight_day(time.time_ns() // 1_000_000)
+
+    @property
+    def leader_changes(self) -> int:
+        """As the sessions were told; all are told of the same ones."""
+        return max(airline.leader_changes for airline in self.airlines)
+
+    @property
+    def is_done(self) -> bool:
+        """All flights are confirmed; raises what went wrong instead."""
+        if self.failure is not None:
+            raise self.failure
+        return self._is_done.is_set()
+
+    def close(self) -> None:
+        """Close the sessions in good order."""
+        self._is_stopping.set()
+        self._thread.join()
+        if self.failure is not None:
+            raise self.failure

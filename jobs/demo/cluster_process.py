@@ -1,0 +1,109 @@
+"""``cluster up`` as a process of the demo's own: started, asked where it listens, stopped for certain."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cluster import ClusterError
+
+START_S = 60
+STOP_S = 15
+BASE_PORTS = range(9000, 9900, 100)
+MEMBERS = 3
+
+
+class ClusterProcess:
+    """A cluster of three on this machine; a context manager that leaves no process behind."""
+
+    def __init__(self, directory: Path, service: str, base_port: int | None = None) -> None:
+        """Start it and wait for its leader; raises ClusterError with its last words when it does not come."""
+        port = free_base_port() if base_port is None else base_port
+        self.directory = directory
+        self._errors = directory.with_suffix(".err")
+        command = [sys.executable, "-m", "cluster", "up", "--json", "--members", str(MEMBERS)]
+        command += ["--dir", str(directory), "--service", service, "--base-port", str(port)]
+        with self._errors.open("wb") as errors:
+            # A session of its own: Ctrl-C is for the demo, which then stops the cluster in order.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        try:
+            self.started: dict[str, Any] = json.loads(self._first_line())
+        except BaseException:
+            self.stop()
+            raise
+
+    def _first_line(self) -> bytes:
+        stdout = self._process.stdout
+        assert stdout is not None
+        readable, _, _ = select.select([stdout], [], [], START_S)
+        line: bytes = stdout.readline() if readable else b""
+        if not line:
+            said = self._errors.read_text(errors="replace").strip() or f"nothing within {START_S} s"
+            raise ClusterError(f"cluster up did not start: {said}")
+        return line
+
+    @property
+    def endpoints(self) -> str:
+        """By gRPC, as clients do by default."""
+        return str(self.started["endpoints"])
+
+    @property
+    def ipc_endpoints(self) -> str:
+        """By Unix sockets, for clients on this host."""
+        return str(self.started["ipcEndpoints"])
+
+    def check(self) -> None:
+        """Raise ClusterError when the cluster's process is gone."""
+        status = self._process.poll()
+        if status is not None:
+            said = self._errors.read_text(errors="replace").strip()
+            raise ClusterError(f"the cluster ended with status {status} in the middle of it: {said}")
+
+    def stop(self) -> int:
+        """End all members in order, by force if that takes too long; returns the exit status."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        return self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def free_base_port() -> int:
+    """A base port of which no member's port is taken: ten apart, three each."""
+    for base in BASE_PORTS:
+        if all(_is_free(base + 10 * member + port) for member in range(MEMBERS) for port in range(3)):
+            return base
+    raise ClusterError(f"no free ports for three members between {BASE_PORTS[0]} and {BASE_PORTS[-1]}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,49 @@
+"""The state machine of the demo: it expects each flight at its scheduled arrival.
+
+Every member runs it on the same Log, so every member knows the same flights in the air.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cluster import ClusteredService
+from jobs.demo.flights import HEADER, MAGIC
+
+if TYPE_CHECKING:
+    from cluster import Cluster, SessionMessageBatch
+
+
+class FlightService(ClusteredService):
+    """Sets a timer for each flight's scheduled arrival and confirms the flight to its airline.
+
+    The confirmation is the message's first 16 bytes. Other messages, such as Spark's statistics, pass by.
+    """
+
+    def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
+        self._cluster = cluster
+        self.in_the_air = 0
+
+    def on_session_messages(self, batch: SessionMessageBatch) -> None:
+        flights = np.flatnonzero(batch.lengths >= HEADER.itemsize)
+        places = batch.offsets[flights, None] + np.arange(HEADER.itemsize)
+        headers = batch.buffer[places].view(HEADER)[:, 0]
+        is_flight = headers["magic"] == MAGIC
+        flights, headers = flights[is_flight], headers[is_flight]
+        for row, deadline in zip(headers["row"].tolist(), headers["deadline"].tolist()):
+            while not self._cluster.schedule_timer(row, deadline):
+                self._cluster.idle_strategy().idle()
+        self.in_the_air += len(flights)
+        if len(flights):
+            self._cluster.offer_batch(
+                batch.session_ids[flights],
+                batch.offsets[flights],
+                np.full(len(flights), HEADER.itemsize),
+                batch.buffer,
+                batch.timestamps[flights],
+            )
+
+    def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
+        self.in_the_air -= 1
