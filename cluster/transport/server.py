@@ -191,8 +191,8 @@ class ClientPort:
         client = self._clients.get(connection.connection_id)
         if client is None:
             return 0
+        connection.is_readable = False  # the poller marks it again as long as there is more
         if connection.is_paused and not connection.is_closed:
-            connection.is_readable = False
             return 0
         try:
             has_frames = connection.receive()
@@ -214,7 +214,7 @@ class ClientPort:
             connection.release(consumed)
         if connection.is_closed:
             self._forget(client, connection, handler)
-        elif connection.has_frames and not connection.is_readable:
+        elif connection.has_frames:
             connection.is_readable = True
             self._ready.append(connection)
         return taken

@@ -1,5 +1,7 @@
 """How a session is opened (client-service-tools, 6.1)."""
 
+import itertools
+
 import pytest
 
 from cluster.client import ClientContext, ClusterClient
@@ -204,7 +206,7 @@ def test_each_poll_takes_at_most_one_step(cluster):
     while not attempt.poll():
         states.append(attempt.state)
 
-    steps = [after - before for before, after in zip(states, states[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(states)]
     assert set(steps) <= {0, 1}
     assert states[-1] is ConnectState.CONCLUDE_CONNECT
 

@@ -1,4 +1,4 @@
-"""Leader changes (client-service-tools, 6.3): the client keeps its session, and each message is there once."""
+"""Leader changes (client-service-tools, 6.3): the session goes on, and each message is in the log once."""
 
 import random
 

@@ -144,7 +144,7 @@ def test_waiting_for_commits_ends_with_how_many_are_missing(cluster):
     client.offer_batch([b"x"] * 5)
     cluster.acknowledge(3)
 
-    with pytest.raises(TimedOut, match="2 of 5 messages are not committed after 0.5 s"):
+    with pytest.raises(TimedOut, match=r"2 of 5 messages are not committed after 0\.5 s"):
         client.await_committed(timeout_s=0.5)
 
 

@@ -1,0 +1,63 @@
+"""Addresses as people write them."""
+
+import pytest
+
+from cluster.errors import ConfigurationError
+from cluster.transport.endpoint import (
+    Endpoint,
+    Medium,
+    format_endpoints,
+    parse_endpoint,
+    parse_endpoints,
+    unix_address,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("127.0.0.1:9000", Endpoint(Medium.GRPC, "127.0.0.1", 9000)),
+        ("tcp:host.example:9001", Endpoint(Medium.TCP, "host.example", 9001)),
+        ("tcp:[::1]:9001", Endpoint(Medium.TCP, "::1", 9001)),
+        ("ipc:/tmp/a=b/ingress.sock", Endpoint(Medium.IPC, path="/tmp/a=b/ingress.sock")),
+    ],
+)
+def test_an_endpoint_reads_as_it_is_written(text, endpoint):
+    assert parse_endpoint(text) == endpoint
+    assert str(endpoint) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":9000", "host:port", "host:-1", "host:70000", "tcp:", "ipc:", "::1:9000"]
+)
+def test_what_is_no_endpoint_is_named_in_the_error(text):
+    with pytest.raises(ConfigurationError, match="endpoint '"):
+        parse_endpoint(text)
+
+
+@pytest.mark.conformance("S-6")
+def test_a_list_keeps_its_order_and_its_ids():
+    text = "2=127.0.0.1:9020,0=tcp:h:1,1=ipc:/x.sock"
+
+    endpoints = parse_endpoints(text)
+
+    assert list(endpoints) == [2, 0, 1]
+    assert format_endpoints(endpoints) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("", "empty"), ("h:1", "memberId=endpoint"), ("0=h:1,0=h:2", "stands twice"), ("a=h:1", "'a=h:1'")],
+)
+def test_a_list_that_cannot_be_meant_is_refused(text, told):
+    with pytest.raises(ConfigurationError, match=told):
+        parse_endpoints(text)
+
+
+def test_a_path_too_long_for_a_socket_gets_an_abstract_name_that_both_ends_find():
+    path = "/tmp/" + "x" * 120 + "/ingress.sock"
+
+    assert unix_address(path) == unix_address(path)
+    assert unix_address(path).startswith("\0cluster-")
+    assert unix_address(path) != unix_address(path + "2")
+    assert unix_address("/tmp/short.sock") == "/tmp/short.sock"

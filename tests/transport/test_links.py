@@ -1,0 +1,281 @@
+"""Links between members over real sockets (safety, section 2)."""
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections import defaultdict
+
+import pytest
+
+from cluster.errors import PortInUse
+from cluster.protocol import link
+from cluster.protocol.frame import frame
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frames import link_frame
+from cluster.transport.links import MS, MemberLinks
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import Offer
+
+DEADLINE_S = 20
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+class Member:
+    """A member's end of its links, with a handler that remembers."""
+
+    def __init__(self, member_id, endpoints, incarnation=1, clock_ns=time.monotonic_ns, cluster_id=0):
+        self.member_id = member_id
+        self.poller = Poller()
+        self.errors = []
+        self.links = MemberLinks(
+            member_id,
+            endpoints[member_id],
+            endpoints,
+            incarnation=incarnation,
+            cluster_id=cluster_id,
+            poller=self.poller,
+            clock_ns=clock_ns,
+            on_error=lambda error: self.errors.append(str(error)),
+        )
+        self.told = []
+        self.frames = defaultdict(bytes)
+
+    def on_link_up(self, member_id, incarnation):
+        self.told.append(("up", member_id, incarnation))
+
+    def on_link_down(self, member_id):
+        self.told.append(("down", member_id))
+
+    def on_member_gone(self, member_id):
+        self.told.append(("gone", member_id))
+
+    def on_frames(self, member_id, buffer, start, end):
+        self.frames[member_id] += buffer[start:end].tobytes()
+
+    def turn(self):
+        self.poller.wait(0.002)
+        self.links.poll(self)
+
+    def stop(self):
+        self.links.close()
+        self.poller.close()
+
+
+@pytest.fixture
+def members():
+    """A function that makes members; all are stopped at the end."""
+    made = []
+
+    def make(*arguments, **options):
+        member = Member(*arguments, **options)
+        made.append(member)
+        return member
+
+    yield make
+    for member in made:
+        with contextlib.suppress(ValueError):
+            member.stop()
+
+
+@pytest.fixture(params=["unix beside tcp", "tcp alone"])
+def endpoints(request, monkeypatch):
+    if request.param == "tcp alone":
+        monkeypatch.setattr("cluster.transport.links.LOOPBACK_HOSTS", frozenset())
+    return {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(3)}
+
+
+def turn_until(condition, *members):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, [member.told for member in members]
+        for member in members:
+            member.turn()
+
+
+def linked(*members):
+    return all(a.links.is_up(b.member_id) for a in members for b in members if a is not b)
+
+
+def test_three_members_find_each_other_and_frames_pass_both_ways_in_order(members, endpoints):
+    three = [members(n, endpoints, incarnation=10 + n) for n in range(3)]
+    turn_until(lambda: linked(*three), *three)
+    assert sorted(three[0].told) == [("up", 1, 11), ("up", 2, 12)]
+
+    sent = [frame(bytes([n]) * n, session_id=0, stream_id=108) for n in range(50)]
+    for piece in sent:
+        assert three[0].links.send(1, piece) > 0
+        assert three[0].links.send(2, piece, piece) > 0
+        assert three[1].links.send(0, piece) > 0
+    turn_until(lambda: len(three[2].frames[0]) == 2 * len(b"".join(sent)), *three)
+    turn_until(lambda: three[1].frames[0] == b"".join(sent) == three[0].frames[1], *three)
+
+
+def test_a_process_that_ends_is_gone_after_three_refusals(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    b.stop()
+    lost = time.monotonic()
+    turn_until(lambda: ("gone", 1) in a.told, a)
+
+    assert a.told == [("up", 1, 1), ("down", 1), ("gone", 1)]
+    assert a.links.is_gone(1)
+    assert time.monotonic() - lost < 2
+    assert a.links.send(1, frame(b"x", session_id=0, stream_id=108)) == Offer.NOT_CONNECTED
+
+
+def test_a_killed_process_is_gone_and_its_successor_is_told_apart(members, endpoints):
+    """A real process, killed by the kernel."""
+    two = {n: endpoints[n] for n in (0, 1)}
+    a = members(0, two)
+    child = os.fork()
+    if child == 0:
+        b = Member(1, two, incarnation=5)
+        end = time.monotonic() + 2 * DEADLINE_S
+        while time.monotonic() < end:
+            b.turn()
+        os._exit(1)
+    turn_until(lambda: a.links.is_up(1), a)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    turn_until(lambda: a.links.is_gone(1), a)
+    again = members(1, two, incarnation=6)
+    turn_until(lambda: linked(a, again), a, again)
+
+    assert a.told == [("up", 1, 5), ("down", 1), ("gone", 1), ("up", 1, 6)]
+    assert not a.links.is_gone(1)
+
+
+def test_a_successor_that_is_there_before_anyone_noticed_means_its_predecessor_is_gone(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two, incarnation=5)
+    turn_until(lambda: linked(a, b), a, b)
+    b.stop()
+    again = members(1, two, incarnation=6)
+    turn_until(lambda: linked(a, again), a, again)
+
+    assert a.told == [("up", 1, 5), ("down", 1), ("gone", 1), ("up", 1, 6)]
+
+
+def test_a_broken_connection_to_a_process_that_lives_comes_back_without_a_gone(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    for _ in range(5):
+        a.links._peers[1].outgoing.close("pulled")
+        ups = len(b.told)
+        turn_until(lambda ups=ups: linked(a, b) and len(b.told) == ups + 2, a, b)
+
+    assert a.told == [("up", 1, 1)] + [("down", 1), ("up", 1, 1)] * 5
+    assert b.told == [("up", 0, 1)] + [("down", 0), ("up", 0, 1)] * 5
+
+
+def test_nothing_of_an_old_connection_is_heard_after_the_link_broke(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    b.links.send(0, frame(b"old", session_id=0, stream_id=108))
+    a.links._peers[1].outgoing.close("pulled")
+    a.turn()
+    turn_until(lambda: linked(a, b) and ("down", 0) in b.told, a, b)
+    b.links.send(0, frame(b"new", session_id=0, stream_id=108))
+    turn_until(lambda: a.frames[1], a, b)
+
+    assert b"old" not in a.frames[1]
+    assert b"new" in a.frames[1]
+
+
+def test_a_member_that_never_came_is_not_gone_until_long_refused(members):
+    now_ns = 1_000_000_000
+    endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
+    a = members(0, endpoints, clock_ns=lambda: now_ns)
+    for _ in range(80):
+        now_ns += 50 * MS
+        for _ in range(5):
+            a.turn()
+    assert a.told == []
+    while now_ns < 8_000 * MS:
+        now_ns += 50 * MS
+        for _ in range(5):
+            a.turn()
+    assert a.told == [("gone", 1)]
+
+
+def test_a_link_counts_as_stable_after_a_second(members, endpoints):
+    now_ns = 1
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two, clock_ns=lambda: now_ns), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+
+    assert not a.links.is_stable(1)
+    now_ns += 999 * MS
+    assert not a.links.is_stable(1)
+    now_ns += 1 * MS
+    assert a.links.is_stable(1)
+
+
+def test_members_of_another_cluster_and_unknown_ones_are_turned_away(members, endpoints):
+    a = members(0, endpoints)
+    stranger = members(1, {**endpoints, 3: endpoints[1]}, cluster_id=9)
+    turn_until(
+        lambda: (
+            any("cluster 9, but member 0 is of cluster 0" in error for error in a.errors)
+            and any("refused our Hello: cluster 9" in error for error in stranger.errors)
+        ),
+        a,
+        stranger,
+    )
+
+    assert not a.links.is_up(1)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n" * 3,
+        bytes(1000),
+        b"\xff" * 1000,
+        frame(b"no message", session_id=0, stream_id=1000),
+        frame(b"wrong stream", session_id=0, stream_id=101),
+        link_frame(link.StatusRequest(1)),
+        link_frame(link.Hello(0, 77, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER)),
+        link_frame(link.Hello(0, 1, 1, 5 << 16, link.ConnectionKind.MEMBER)),
+        link_frame(link.Hello(0, 1, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT)),
+    ],
+)
+def test_garbage_on_the_link_port_disturbs_nobody(members, endpoints, garbage):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    with socket.create_connection(("127.0.0.1", endpoints[0].port)) as intruder:
+        intruder.sendall(garbage)
+        intruder.setblocking(False)
+
+        def is_cut_off():
+            try:
+                while intruder.recv(4096):
+                    pass
+                return True
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                return True
+
+        turn_until(is_cut_off, a, b)
+
+    assert a.errors
+    assert a.told == [("up", 1, 1)]
+    a.links.send(1, frame(b"still here", session_id=0, stream_id=108))
+    turn_until(lambda: b.frames[0], a, b)
+
+
+def test_a_taken_port_is_named(members, endpoints):
+    members(0, endpoints)
+    with pytest.raises(PortInUse, match=f"127.0.0.1:{endpoints[0].port}"):
+        Member(0, endpoints)

@@ -1,0 +1,44 @@
+"""The kernel that finds whole frames, beside a slow twin."""
+
+import random
+
+import numpy as np
+import pytest
+
+from cluster.log.runs import MALFORMED, whole_frames
+from cluster.protocol.frame import frame
+
+LENGTH_MAX = 1000
+
+
+def naive(data: bytes, is_log_allowed: bool) -> tuple[int, int]:
+    end = 0
+    while len(data) - end >= 32:
+        length = int.from_bytes(data[end : end + 4], "little", signed=True)
+        version, flags, kind = data[end + 4], data[end + 5], int.from_bytes(data[end + 6 : end + 8], "little")
+        if not 32 <= length <= LENGTH_MAX or version != 0 or kind not in (0, 1):
+            return end, MALFORMED
+        if not is_log_allowed and (kind, flags) != (1, 0xC0):
+            return end, MALFORMED
+        aligned = (length + 31) // 32 * 32
+        if end + aligned > len(data):
+            return end, aligned
+        end += aligned
+    return end, 0
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_kernel_agrees_with_its_twin_on_good_and_garbled_streams(seed):
+    chance = random.Random(seed)
+    flags = [0xC0, 0x80, 0x40, 0x00] if seed % 2 else [0xC0]
+    data = bytearray()
+    for _ in range(chance.randrange(20)):
+        payload = chance.randbytes(chance.randrange(1, 400))
+        data += frame(payload, session_id=1, stream_id=101, flags=chance.choice(flags))
+    if chance.random() < 0.5 and data:
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    data = data[: chance.randrange(len(data) + 1)]
+    buffer = np.frombuffer(bytes(data), np.uint8)
+
+    for is_log_allowed in (True, False):
+        assert whole_frames(buffer, 0, len(buffer), LENGTH_MAX, is_log_allowed) == naive(data, is_log_allowed)

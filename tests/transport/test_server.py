@@ -1,0 +1,376 @@
+"""Where clients connect: fair, and unmoved by those who misbehave (bad input of every listening port)."""
+
+import contextlib
+import os
+import socket
+import time
+from collections import defaultdict
+
+import pytest
+
+from cluster.errors import PortInUse
+from cluster.protocol import decode, link
+from cluster.protocol.frame import frame
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frames import each_frame, link_frame
+from cluster.transport.poller import Poller
+from cluster.transport.server import ClientPort
+from cluster.transport.sockets import Connection, Offer, ReceiveBuffer, dial
+
+DEADLINE_S = 20
+HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
+MESSAGE_LENGTH_MAX = 100_000
+
+
+class Server:
+    """A port that echoes, with a handler that remembers."""
+
+    def __init__(self, endpoints, **options):
+        self.poller = Poller()
+        self.errors = []
+        self.port = ClientPort(
+            endpoints,
+            poller=self.poller,
+            member_id=2,
+            cluster_id=0,
+            incarnation=1,
+            message_length_max=MESSAGE_LENGTH_MAX,
+            on_error=lambda error: self.errors.append(str(error)),
+            **options,
+        )
+        self.told = []
+        self.frames = defaultdict(bytes)
+        self.bytes_per_call = None
+        self.is_echo = True
+
+    def on_connect(self, connection_id):
+        self.told.append(("connect", connection_id))
+
+    def on_disconnect(self, connection_id):
+        self.told.append(("disconnect", connection_id))
+
+    def on_frames(self, connection_id, buffer, start, end):
+        if self.bytes_per_call is not None:
+            end = min(end, start + self.bytes_per_call)
+        self.frames[connection_id] += buffer[start:end].tobytes()
+        if self.is_echo:
+            self.port.send(connection_id, buffer[start:end])
+        return end
+
+    def turn(self):
+        self.poller.wait(0.002)
+        return self.port.poll(self)
+
+    def turn_until(self, condition):
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, (self.told, self.errors)
+            self.turn()
+
+    def stop(self):
+        self.port.shutdown()
+        self.poller.close()
+
+
+@pytest.fixture
+def serve():
+    made = []
+
+    def make(*endpoints, **options):
+        server = Server(endpoints or (Endpoint(Medium.TCP, "127.0.0.1", 0),), **options)
+        made.append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture(params=["tcp", "ipc"])
+def server(request, serve, tmp_path):
+    if request.param == "tcp":
+        return serve(Endpoint(Medium.TCP, "127.0.0.1", 0))
+    return serve(Endpoint(Medium.IPC, path=str(tmp_path / "ingress.sock")))
+
+
+class Client:
+    """A well-behaved client over a connection of ours, turned together with the server."""
+
+    def __init__(self, server):
+        self.server = server
+        self.poller = Poller()
+        self.connection = dial(server.port.endpoints[0], self.poller, ReceiveBuffer())
+        self.received = b""
+        server.turn_until(lambda: self.poller.wait(0) is not None and self.connection.is_connected)
+        assert self.connection.offer(HELLO) > 0
+        self.await_bytes(1)
+        _stream_id, offset, length = next(each_frame(self.connection.buffer, 0, len(self.received)))
+        self.reply = decode(self.received[offset : offset + length])
+        self.received = b""
+
+    def await_bytes(self, length):
+        def arrived():
+            self.poller.wait(0)
+            if self.connection.is_readable and self.connection.receive():
+                self.received += self.connection.buffer[self.connection.start : self.connection.end].tobytes()
+                self.connection.release(self.connection.end)
+            return len(self.received) >= length
+
+        self.server.turn_until(arrived)
+
+    def assert_is_served(self):
+        message = frame(os.urandom(100), session_id=0, stream_id=101)
+        self.received = b""
+        assert self.connection.offer(message) > 0
+        self.await_bytes(len(message))
+        assert self.received == message
+
+    def close(self):
+        self.connection.close()
+        self.poller.close()
+
+
+@pytest.fixture
+def client(server):
+    client = Client(server)
+    yield client
+    client.close()
+
+
+def bare(server) -> socket.socket:
+    endpoint = server.port.endpoints[0]
+    sock = socket.socket(endpoint.family)
+    sock.connect(endpoint.address)
+    return sock
+
+
+def test_a_client_is_greeted_with_what_the_log_takes(server, client):
+    assert isinstance(client.reply, link.HelloReply)
+    assert client.reply.code is link.LinkErrorCode.OK
+    assert client.reply.member_id == 2
+    assert client.reply.message_length_max == MESSAGE_LENGTH_MAX
+    client.assert_is_served()
+
+
+def test_a_disconnect_is_told_once(server, client):
+    client.connection.close()
+    server.turn_until(lambda: ("disconnect", 1) in server.told)
+
+    assert server.told == [("connect", 1), ("disconnect", 1)]
+    assert server.port.send(1, HELLO) == Offer.CLOSED
+    assert server.port.connection_count == 0
+
+
+def test_a_connection_that_the_member_closes_is_told_as_well(server, client):
+    server.port.close(1)
+    server.turn_until(lambda: ("disconnect", 1) in server.told)
+
+
+BAD_FIRST_FRAMES = {
+    "text": b"GET / HTTP/1.1\r\nHost: cluster\r\nUser-Agent: x\r\n\r\n",
+    "zeros": bytes(4096),
+    "ones": b"\xff" * 4096,
+    "oversized": (MESSAGE_LENGTH_MAX + 33).to_bytes(4, "little") + b"\x00\xc0\x01\x00" + bytes(24),
+    "a fragment": frame(b"x", session_id=0, stream_id=101, flags=0x80),
+    "no message": frame(b"no message at all", session_id=0, stream_id=1000),
+    "ingress before Hello": frame(b"x", session_id=0, stream_id=101),
+    "another message": link_frame(link.StatusRequest(1)),
+    "another major": link_frame(link.Hello(-1, -1, 0, 9 << 16, link.ConnectionKind.CLIENT)),
+    "another cluster": link_frame(
+        link.Hello(5, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT)
+    ),
+    "garbage after Hello": HELLO + b"\xee" * 100,
+    "oversized after Hello": HELLO
+    + (MESSAGE_LENGTH_MAX + 33).to_bytes(4, "little")
+    + b"\x00\xc0\x01\x00"
+    + bytes(24),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_FIRST_FRAMES.values(), ids=BAD_FIRST_FRAMES.keys())
+def test_who_sends_garbage_is_cut_off_and_named_and_others_do_not_notice(server, client, bad):
+    with bare(server) as intruder:
+        intruder.sendall(bad)
+        intruder.setblocking(False)
+
+        def is_cut_off():
+            try:
+                while intruder.recv(4096):
+                    pass
+                return True
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                return True
+
+        server.turn_until(is_cut_off)
+
+    assert any("client 2 was cut off" in error for error in server.errors)
+    client.assert_is_served()
+
+
+def test_half_a_message_holds_up_nobody_and_its_end_is_told(server, client):
+    with bare(server) as other:
+        other.sendall(HELLO + frame(b"x" * 1000, session_id=0, stream_id=101)[:500])
+        server.turn_until(lambda: ("connect", 2) in server.told)
+        client.assert_is_served()
+    server.turn_until(lambda: ("disconnect", 2) in server.told)
+
+    assert server.frames[2] == b""
+    client.assert_is_served()
+
+
+def test_who_says_nothing_is_cut_off_in_time(serve):
+    now_ns = 0
+    server = serve(clock_ns=lambda: now_ns)
+    with bare(server) as silent:
+        server.turn_until(lambda: server.port.connection_count == 1)
+        now_ns += 11_000_000_000
+        server.turn_until(lambda: server.port.connection_count == 0)
+        assert silent.recv(1) == b""
+    assert server.told == []
+
+
+def test_a_slow_reader_is_cut_off_at_its_limit_and_others_do_not_notice(server, client):
+    with bare(server) as slow:
+        slow.sendall(HELLO)
+        server.turn_until(lambda: ("connect", 2) in server.told)
+        batch = frame(b"x" * 60_000, session_id=0, stream_id=102) * 10
+        results = [server.port.send(2, batch) for _ in range(100)]
+        assert results[-1] == Offer.CLOSED
+        assert server.port.is_connected(2) is False
+        server.turn_until(lambda: ("disconnect", 2) in server.told)
+    assert any("client 2 was cut off" in error and "wait to be read" in error for error in server.errors)
+    client.assert_is_served()
+
+
+def test_all_queues_together_are_bounded_and_the_longest_is_cut(serve):
+    server = serve(queue_bytes_max=10_000_000, queues_bytes_max=15_000_000)
+    with contextlib.ExitStack() as stack:
+        for n in range(1, 4):
+            stack.enter_context(bare(server)).sendall(HELLO)
+            server.turn_until(lambda n=n: ("connect", n) in server.told)
+        batch = frame(b"x" * 90_000, session_id=0, stream_id=102) * 10
+        for _ in range(12):
+            for n in (3, 1, 2) if _ < 10 else (3,):
+                server.port.send(n, batch)
+        queued = sum(client.connection.queued_bytes for client in server.port._clients.values())
+
+    assert queued <= 15_000_000
+    assert server.errors
+
+
+def test_a_reader_that_takes_nothing_for_too_long_is_cut_off(serve):
+    now_ns = 0
+    server = serve(clock_ns=lambda: now_ns)
+    with bare(server) as slow:
+        slow.sendall(HELLO)
+        server.turn_until(lambda: ("connect", 1) in server.told)
+        server.port.send(1, frame(b"x" * 5_000_000, session_id=0, stream_id=102))
+        for _ in range(12):
+            now_ns += 1_000_000_000
+            server.turn()
+    assert ("disconnect", 1) in server.told
+
+
+def test_ready_clients_take_turns(serve):
+    """Ascending ids from where the last poll ended, at most one receive each."""
+    server = serve()
+    socks = [bare(server) for _ in range(5)]
+    for sock in socks:
+        sock.sendall(HELLO)
+    server.turn_until(lambda: len(server.told) == 5)
+    served = []
+    server.on_frames = lambda connection_id, buffer, start, end: served.append(connection_id)
+    message = frame(b"x", session_id=0, stream_id=101)
+    for start in (3, 1):
+        server.port._last_served = start
+        served.clear()
+        for sock in socks:
+            sock.sendall(message)
+        server.turn_until(lambda: len(served) == 5)
+        if len(set(served)) == 5:
+            rotated = [(start + n) % 5 + 1 for n in range(5)]
+            assert sorted(served) == sorted(rotated)
+    for sock in socks:
+        sock.close()
+
+
+def test_a_handler_takes_as_much_as_it_likes_and_the_rest_comes_again(server, client):
+    message = frame(b"y" * 200, session_id=0, stream_id=101)
+    server.bytes_per_call = 3 * len(message)
+    client.connection.offer(message * 20)
+    client.await_bytes(20 * len(message))
+
+    assert client.received == message * 20
+
+
+def test_a_paused_client_waits_and_others_do_not(server, client):
+    with bare(server) as other:
+        other.sendall(HELLO)
+        server.turn_until(lambda: ("connect", 2) in server.told)
+        server.port.pause(2)
+        other.sendall(frame(b"x", session_id=0, stream_id=101))
+        client.assert_is_served()
+        assert server.frames[2] == b""
+        server.port.resume(2)
+        server.turn_until(lambda: server.frames[2])
+
+
+def test_too_many_connections_are_turned_away(serve):
+    server = serve(connections_max=2)
+    with bare(server) as one, bare(server) as two, bare(server) as three:
+        for sock in (one, two, three):
+            with contextlib.suppress(OSError):
+                sock.sendall(HELLO)
+        server.turn_until(lambda: len(server.told) == 2 and server.errors)
+        with contextlib.suppress(ConnectionResetError):
+            assert three.recv(1) == b""
+    assert "2 connections are open" in server.errors[0]
+
+
+def test_a_port_in_use_is_named_and_nothing_stays_bound(serve, tmp_path):
+    server = serve()
+    taken = server.port.endpoints[0]
+    path = Endpoint(Medium.IPC, path=str(tmp_path / "ingress.sock"))
+    with pytest.raises(PortInUse, match=f"{taken}: the address is in use"):
+        Server((path, taken))
+    assert not (tmp_path / "ingress.sock").exists()
+
+
+def test_a_socket_file_left_by_a_dead_process_is_replaced_and_a_live_ones_is_not(serve, tmp_path):
+    path = str(tmp_path / "ingress.sock")
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(path)
+    stale.close()
+    serve(Endpoint(Medium.IPC, path=path))
+
+    with pytest.raises(PortInUse):
+        Server((Endpoint(Medium.IPC, path=path),))
+
+
+def test_a_thousand_clients_are_served(serve, tmp_path):
+    server = serve(Endpoint(Medium.IPC, path=str(tmp_path / "ingress.sock")))
+    message = frame(b"x" * 100, session_id=0, stream_id=101)
+    socks = []
+    for _ in range(1000):
+        socks.append(bare(server))
+        socks[-1].sendall(HELLO + message)
+        if len(socks) % 20 == 0:
+            server.turn()
+    server.turn_until(lambda: len(server.frames) == 1000)
+
+    assert all(frames == message for frames in server.frames.values())
+    for sock in socks:
+        sock.close()
+
+
+def test_connections_know_their_kind_of_socket():
+    """TCP_NODELAY is set where there is TCP: small batches must not wait for an acknowledgement."""
+    poller = Poller()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sock = socket.create_connection(listener.getsockname())
+        connection = Connection(sock, poller, ReceiveBuffer())
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        connection.close()
+    poller.close()
