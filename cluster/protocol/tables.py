@@ -1,9 +1,14 @@
-"""The message tables of docs/formats.md, out of the declarations: ``python -m cluster.protocol.tables``."""
+"""The tables of docs/formats.md, made from the declarations.
+
+python -m cluster.protocol.tables < docs/formats.md > new.md && mv new.md docs/formats.md
+"""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
 
-from cluster.protocol import link
+from cluster.protocol import counter_types, enums, link
 from cluster.protocol.sbe import CLUSTER, HEADER_LENGTH, Composite, Field, Message, Schema, Tail
 
 WIRE_TYPES = {"b": "i8", "B": "u8", "H": "u16", "i": "i32", "q": "i64"}
@@ -59,12 +64,57 @@ def message_table(schema: Schema) -> Iterator[str]:
         yield f"| {template_id} | {message.__name__} | {lengths} | {parts} |"
 
 
-def tables() -> Iterable[str]:
-    """Both tables, each under the comment by which docs/formats.md is checked."""
-    for schema in (CLUSTER, link.LINK_SCHEMA):
-        yield f"<!-- schema {schema.id}, version {schema.version}: python -m cluster.protocol.tables -->"
-        yield from message_table(schema)
+def enum_table() -> Iterator[str]:
+    """Lines of a Markdown table of the enumerations."""
+    yield "| enumeration | numbers |"
+    yield "|---|---|"
+    for name, declared in sorted(vars(enums).items()):
+        if not isinstance(declared, type) or not issubclass(declared, IntEnum):
+            continue
+        if declared.__module__ == enums.__name__ and declared.__name__ == name:
+            members = declared.__members__.items()
+            yield f"| {name} | {', '.join(f'{int(number)} {member}' for member, number in members)} |"
+
+
+def counter_table() -> Iterator[str]:
+    """Lines of a Markdown table of the counters whose label follows from their type."""
+    keys = {
+        counter_types.Scope.CLUSTER: "cluster id",
+        counter_types.Scope.SERVICE: "cluster id, service id",
+        counter_types.Scope.ARCHIVE: "archive id",
+    }
+    yield "| type | counter | key | label, for id 0 |"
+    yield "|---|---|---|---|"
+    for type_id, known in sorted(counter_types.TEXTS.items()):
+        told: dict[str, Any] = {"version": "V", "commit": "SHA"}
+        if known.scope is counter_types.Scope.SERVICE:
+            told["service_id"] = 0
+        if known.has_threshold:
+            told["threshold_ns"] = 100_000_000
+        label = counter_types.counter_label(type_id, 0, **told)
+        yield f"| {int(type_id)} | {type_id.name} | {keys[known.scope]} | `{label}` |"
+
+
+def tables() -> dict[str, list[str]]:
+    """Every table by the name under which docs/formats.md has it."""
+    return {
+        "messages of schema 111": list(message_table(CLUSTER)),
+        "messages of schema 1111": list(message_table(link.LINK_SCHEMA)),
+        "enumerations": list(enum_table()),
+        "counters": list(counter_table()),
+    }
+
+
+def with_tables(document: str) -> str:
+    """``document`` with each table between its comments made anew."""
+    for name, lines in tables().items():
+        begin, end = f"<!-- table: {name} -->\n", f"<!-- end: {name} -->"
+        head, found, rest = document.partition(begin)
+        _, closed, tail = rest.partition(end)
+        assert found and closed, f"the document has no table named {name!r}"
+        document = head + begin + "\n".join(lines) + "\n" + end + tail
+    return document
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(tables()) + "\n")
+    sys.stdout.write(with_tables(sys.stdin.read()))
