@@ -70,6 +70,8 @@ TOP_LEVEL_FOLDERS = {
     ".ci",
 }
 LINES_MAX = 600
+# Whoever wants to know how a leader comes about reads one file, however long.
+LONGER = {"cluster/consensus/election.py": 1200}
 BYTES_MAX = 2 * 1024 * 1024
 
 
@@ -126,10 +128,19 @@ def test_imports_point_down_the_layers() -> None:
         for imported, line in imports(module, path):
             if not is_within(imported, (*PACKAGES, "pyspark_cluster")) or is_within(imported, (layer,)):
                 continue
-            above_spark = layer in ("spark_connector", "jobs") and is_within(imported, NOT_FOR_SPARK)
-            if not is_within(imported, granted) or above_spark:
+            inside = layer == "spark_connector" and is_within(imported, NOT_FOR_SPARK)
+            inside |= layer == "jobs" and is_inside_the_cluster(imported)
+            if not is_within(imported, granted) or inside:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} may not import {imported}")
     assert not wrong, "\n".join(wrong)
+
+
+def is_inside_the_cluster(imported: str) -> bool:
+    """Whether a name is a module of ``cluster``, and not one of the names it exports."""
+    parts = imported.split(".")
+    if parts[0] != "cluster" or len(parts) == 1 or is_within(imported, ("cluster.errors",)):
+        return False
+    return (ROOT / "cluster" / parts[1]).is_dir() or (ROOT / "cluster" / f"{parts[1]}.py").is_file()
 
 
 def test_core_and_agents_touch_neither_clock_nor_world() -> None:
@@ -192,9 +203,11 @@ def test_the_root_has_its_folders_and_no_others() -> None:
 
 def test_files_can_be_read_in_one_sitting() -> None:
     too_long = [
-        f"{path.relative_to(ROOT)}: {lines} lines"
+        f"{name}: {lines} lines"
         for path in files_of_the_tree()
-        if path.suffix == ".py" and (lines := path.read_text().count("\n")) > LINES_MAX
+        if path.suffix == ".py"
+        and (lines := path.read_text().count("\n"))
+        > LONGER.get(name := str(path.relative_to(ROOT)), LINES_MAX)
     ]
     too_big = [
         f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
 
-LOG = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53" / "log.jsonl.gz"
+DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 
 ENTRY_TYPE_OF_TEMPLATE = {
     1: "SESSION_MESSAGE",
@@ -28,7 +29,7 @@ ENTRY_TYPE_OF_TEMPLATE = {
 def decoded() -> list[dict[str, Any]]:
     """Each entry of the log in order, under the names of the format ``cluster``; payloads by length only."""
     entries = []
-    for line in gzip.decompress(LOG.read_bytes()).decode().splitlines():
+    for line in gzip.decompress((DATA / "log.jsonl.gz").read_bytes()).decode().splitlines():
         entry = json.loads(line)
         entry["entryType"] = ENTRY_TYPE_OF_TEMPLATE[entry.pop("templateId")]
         entry["clusterTime"] = entry["timestamp"]
@@ -45,6 +46,16 @@ def log(spark, decoded):
     """The same entries as a DataFrame."""
     rows = [tuple(entry.get(column) for column in ROW_COLUMNS) for entry in decoded]
     return spark.createDataFrame(rows, ROW_DDL).cache()
+
+
+@pytest.fixture(scope="session")
+def member_dir(tmp_path_factory) -> str:
+    """The directory of a member of that cluster."""
+    folder = tmp_path_factory.mktemp("aeron-cluster")
+    with tarfile.open(DATA / "members.tar.xz") as members:
+        wanted = [entry for entry in members if entry.name.startswith("member-1")]
+        members.extractall(folder, wanted, filter="data")
+    return str(folder / "member-1")
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""The jobs' command lines: what they accept, and what they say before Spark is even started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cluster.errors import ConfigurationError, DataLoss
+from jobs import command, respond
+from jobs.session import defaults
+
+JOBS = ["log_to_delta", "sessions", "timers", "terms", "respond"]
+
+
+@pytest.mark.parametrize("job", [*JOBS, "demo"])
+def test_help_comes_with_an_example_and_without_spark(job):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", f"jobs.{job}", "--help"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert f"example:\n  python -m jobs.{job} " in done.stdout
+    assert "| pyspark" not in done.stderr and "| numba" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ([], "neither is given"),
+        (["--endpoints", "0=a:1", "--cluster-dir", "d"], "both are given"),
+        (["--cluster-dir", "d", "--option", "minPartition=2"], "did you mean minPartitions"),
+        (["--cluster-dir", "d", "--option", "minPartitions"], "expected NAME=VALUE"),
+        (["--cluster-dir", "d", "--starting-offsets", "soon"], "startingOffsets"),
+        (["--cluster-dir", "d", "--trigger", "hourly"], "--trigger is 'hourly'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments, said):
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.sessions", "--table", "t", *arguments],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+def options(*arguments):
+    made = command.parser("sessions", "", "")
+    command.add_table(made)
+    return command.options_of(made, ["--cluster-dir", "d", "--table", "delta/t/", *arguments])
+
+
+def test_options_become_those_of_the_source():
+    given = options("--max-bytes-per-trigger", "8m", "--option", "minPartitions=3", "--conf", "a.b=c=d")
+    assert given.source == {"clusterDir": "d", "maxBytesPerTrigger": "8m", "minPartitions": "3"}
+    assert given.settings == {"a.b": "c=d"}
+    assert given.checkpoint == "delta/t/_checkpoint"
+    assert given.trigger == {"availableNow": True}
+
+
+@pytest.mark.parametrize("interval", ["5 seconds", "1 minute", "200 ms", "0.5 seconds"])
+def test_a_trigger_may_be_an_interval(interval):
+    assert options("--trigger", interval).trigger == {"processingTime": interval}
+
+
+def test_respond_names_what_is_wrong_with_its_function():
+    for name, said in [
+        ("math", "expected module:function"),
+        ("no_such_module:f", "No module named"),
+        ("math:no_such_function", "no such function"),
+    ]:
+        with pytest.raises(ConfigurationError, match=said):
+            respond.transform_named(name)
+    with pytest.raises(ConfigurationError, match="expected a DataFrame with a payload column"):
+        respond.answers(lambda entries: 7, None, "m:f")
+
+
+SPARK_MESSAGE = """[STREAM_FAILED] Query [id = 1] terminated: Traceback (most recent call last):
+  File "source.py", line 3, in latestOffset
+cluster.errors.DataLoss: the log ends at 96, the checkpoint is at 960
+ SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: sessions
+"""
+
+
+def test_an_error_that_crossed_spark_is_told_in_our_own_words():
+    assert command.one_line(SPARK_MESSAGE) == "the log ends at 96, the checkpoint is at 960"
+    assert command.one_line("\n[PATH_NOT_FOUND] Path does not exist: x\n at y") == (
+        "[PATH_NOT_FOUND] Path does not exist: x"
+    )
+
+
+def test_a_failed_job_ends_with_its_errors_own_status(capsys):
+    def fail():
+        raise DataLoss("the log ends at 96")
+
+    with pytest.raises(SystemExit) as ended:
+        command.run_main(fail)
+    assert ended.value.code == DataLoss.exit_status == 1
+    assert capsys.readouterr().err == "the log ends at 96\n"
+
+
+def test_spark_defaults_are_read_as_spark_reads_them():
+    assert defaults("# a comment\n\nspark.a   b c\nspark.d e\n") == {"spark.a": "b c", "spark.d": "e"}
