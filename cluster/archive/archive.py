@@ -9,9 +9,10 @@ Source of the operations: Aeron's ArchiveConductor, with the order of writes tha
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import Checksum, checksum_named
+from cluster.archive.checksums import checksum_named, record_checksum
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.mark_files import ArchiveMarkFile
@@ -20,6 +21,7 @@ from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop
 from cluster.archive.segments import Segments
 from cluster.errors import ConfigurationError, StorageError
+from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
     CATALOG_FILE_NAME,
     NULL_POSITION,
@@ -94,7 +96,7 @@ class Archive:
                     directory,
                     write=True,
                     sync_level=file_sync_level,
-                    checksum=used.of_bytes if used else None,
+                    checksum=partial(record_checksum, used) if used is not None else None,
                 )
                 archive = cls(
                     directory,

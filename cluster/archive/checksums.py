@@ -1,100 +1,61 @@
-"""Checksums of recordings, as Aeron's archive stores them: in each data frame, instead of its session id.
+"""Which checksum an archive is configured with, and what a recording's own bytes tell about it.
 
-CRC-32 or CRC-32C over payload and alignment padding; padding frames have none. A catalog entry's covers the
-descriptor and the padding behind it. Sources: Checksums, RecordingWriter and ArchiveTool of Aeron's
+The checksums themselves, and where they stand in frames, are in ``cluster/log/checksum.py``. A catalog
+entry's covers the descriptor and the padding behind it. Sources: Checksums and ArchiveTool of Aeron's
 archive.
 """
 
-import zlib
-from collections.abc import Callable, Iterator
-
 import numpy as np
 
-from cluster.archive.files import Buffer
 from cluster.errors import ConfigurationError
-from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
+from cluster.log.checksum import Checksum, compute, verify_checksums
+from cluster.log.scan import scan
+from cluster.protocol.frame import TYPE_DATA, align
 
-NAMES = ("crc32", "crc32c")
-_ALIASES = {
-    "crc32": "crc32",
-    "crc-32": "crc32",
-    "org.agrona.checksum.crc32": "crc32",
-    "io.aeron.archive.checksum.crc32": "crc32",
-    "crc32c": "crc32c",
-    "crc-32c": "crc32c",
-    "org.agrona.checksum.crc32c": "crc32c",
-    "io.aeron.archive.checksum.crc32c": "crc32c",
+_NAMES = {
+    "crc32": Checksum.CRC_32,
+    "crc-32": Checksum.CRC_32,
+    "org.agrona.checksum.crc32": Checksum.CRC_32,
+    "io.aeron.archive.checksum.crc32": Checksum.CRC_32,
+    "crc32c": Checksum.CRC_32C,
+    "crc-32c": Checksum.CRC_32C,
+    "org.agrona.checksum.crc32c": Checksum.CRC_32C,
+    "io.aeron.archive.checksum.crc32c": Checksum.CRC_32C,
 }
+DETECTION_FRAMES = 8
 
 
-def checksum_named(name: str | None) -> "Checksum | None":
-    """The checksum of a configuration: our name or Aeron's; None for none.
+def checksum_named(name: str | None) -> Checksum | None:
+    """The checksum of a configuration, by our short name or one of Aeron's; None for none.
 
     Raises ConfigurationError for another name.
     """
     if name is None or name.lower() in ("", "none"):
         return None
-    if name.lower() not in _ALIASES:
+    if name.lower() not in _NAMES:
         raise ConfigurationError(f"checksum {name!r}: expected none, crc32 or crc32c")
-    return Checksum(_ALIASES[name.lower()])
+    return _NAMES[name.lower()]
 
 
-def _crc32c_table() -> list[int]:
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F6_3B78 if value & 1 else 0)
-        table.append(value)
-    return table
+def record_checksum(checksum: Checksum, data: bytes) -> int:
+    """Of a catalog entry's descriptor and padding."""
+    return compute(checksum, np.frombuffer(data, np.uint8), 0, len(data))
 
 
-_TABLE = _crc32c_table()
+def detect_checksum(run: np.ndarray) -> Checksum | None:
+    """The checksum that the first data frames of a run hold in place of session ids; None when they hold
+    none.
 
-
-def _crc32c(data: bytes) -> int:
-    crc = 0xFFFF_FFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFF_FFFF
-
-
-class Checksum:
-    """One algorithm over runs of whole frames."""
-
-    def __init__(self, name: str) -> None:
-        assert name in NAMES
-        self.name = name
-        self._crc: Callable[[bytes], int] = zlib.crc32 if name == "crc32" else _crc32c
-
-    def of_bytes(self, data: bytes) -> int:
-        """The checksum as the signed number that files hold."""
-        crc = self._crc(data)
-        return crc - (1 << 32) if crc >> 31 else crc
-
-    def stored_form(self, data: Buffer) -> np.ndarray:
-        """A copy of whole frames with each data frame's session id replaced by its checksum."""
-        out = np.frombuffer(data, np.uint8).copy()
-        for offset, end in _data_frames(out):
-            checksum = self.of_bytes(out[offset + HEADER_LENGTH : end].tobytes())
-            out[offset + 12 : offset + 16] = np.frombuffer(
-                checksum.to_bytes(4, "little", signed=True), np.uint8
-            )
-        return out
-
-    def first_mismatch(self, data: np.ndarray) -> int:
-        """Offset of the first data frame of the run whose checksum is wrong; -1 if none."""
-        for offset, end in _data_frames(data):
-            stored = int.from_bytes(data[offset + 12 : offset + 16].tobytes(), "little", signed=True)
-            if stored != self.of_bytes(data[offset + HEADER_LENGTH : end].tobytes()):
-                return offset
-        return -1
-
-
-def _data_frames(data: np.ndarray) -> Iterator[tuple[int, int]]:
-    offset = 0
-    while offset < len(data):
-        header = data[offset : offset + 8].tobytes()
-        end = offset + align(int.from_bytes(header[:4], "little"))
-        if int.from_bytes(header[6:8], "little") == TYPE_DATA:
-            yield offset, end
-        offset = end
+    One frame in 2**32 would look so by chance; a frame that is damaged does not hide the others.
+    """
+    end = scan(run, 0, len(run))
+    offset = seen = 0
+    while offset < end and seen < DETECTION_FRAMES:
+        frame_end = offset + align(int.from_bytes(run[offset : offset + 4].tobytes(), "little"))
+        if int.from_bytes(run[offset + 6 : offset + 8].tobytes(), "little") == TYPE_DATA:
+            seen += 1
+            for checksum in Checksum:
+                if verify_checksums(checksum, run, offset, frame_end) == frame_end:
+                    return checksum
+        offset = frame_end
+    return None

@@ -14,11 +14,12 @@ from typing import Protocol
 import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import Checksum
 from cluster.archive.files import Buffer, Files
+from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.proof import ProofFile, remove_proof
 from cluster.archive.segments import SegmentFile, Segments, zero_tail
 from cluster.errors import LogDamaged, StorageError
+from cluster.log.checksum import Checksum, store_checksums, verify_checksums
 from cluster.log.scan import scan
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, align
@@ -151,7 +152,8 @@ class Recording:
         length = len(data)
         assert length % FRAME_ALIGNMENT == 0
         if self._checksum is not None:
-            data = self._checksum.stored_form(data)
+            data = np.array(np.frombuffer(data, np.uint8))  # what goes to followers keeps its session ids
+            store_checksums(self._checksum, data, 0, length)
         assert self._segment is not None
         offset = position - self._base
         try:
@@ -369,7 +371,10 @@ class Recording:
         base = self._segments.base_of(position)
         if base <= self.start_position:
             return self.start_position
+        first = self.read(self.start_position, HEADER_LENGTH)
         try:
+            if self.start_position < self.term_length:
+                keep_first_frame(self._files, self._directory, self.recording_id, first.tobytes())
             self._catalog.set_start_position(self.recording_id, base)
             self.descriptor = self._catalog.descriptor(self.recording_id)
             for other in self._segments.bases():
@@ -386,7 +391,7 @@ class Recording:
         """Whole frames from ``position`` on, as stored, at most ``max_length`` bytes but at least one frame.
 
         Empty at the end of the recording. ``out`` is used when it is large enough. With checksums on, they
-        are verified and stand where session ids were; ``Checksum.restore`` puts those back.
+        are verified and stand where session ids were; ``restore_session_ids`` of cluster/log puts those back.
         Raises ``LogDamaged``.
         """
         assert self.start_position <= position <= self.append_position
@@ -401,8 +406,8 @@ class Recording:
             else:
                 data = data[:whole]
         if self._checksum is not None:
-            bad = self._checksum.first_mismatch(data)
-            if bad >= 0:
+            bad = verify_checksums(self._checksum, data, 0, len(data))
+            if bad < len(data):
                 base = self._segments.base_of(position + bad)
                 raise LogDamaged(self._segments.path(base), position + bad - base, "checksum mismatch")
         return data

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster.archive.checksums import Checksum
 from cluster.archive.proof import Proof
 from cluster.archive.segments import Segments
 from cluster.archive.walk import CHUNK, FrameWalk, log_params, next_frame_after
 from cluster.errors import LogDamaged
+from cluster.log.checksum import Checksum, verify_checksums
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import TYPE_PAD, align
 
@@ -93,8 +93,8 @@ def _walked_stop(
     last_run: tuple[int, np.ndarray] | None = None
     stop, why = begin, ""
     for position, data in walk:
-        bad = checksum.first_mismatch(data) if checksum is not None else -1
-        if bad >= 0:
+        bad = len(data) if checksum is None else verify_checksums(checksum, data, 0, len(data))
+        if bad < len(data):
             stop, why = position + bad, "checksum mismatch"
             break
         last_run = position, data

@@ -7,7 +7,7 @@ import numpy as np
 from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged
 from cluster.log.frames import LogParams
-from cluster.log.scan import FINE, FRAME_LENGTH, PADDING, fault_at, find_fault
+from cluster.log.scan import FINE, FRAME_LENGTH, fault_at, find_fault
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD, align
 
@@ -49,10 +49,7 @@ class FrameWalk:
         wanted = self._chunk_length
         while self.position < self._end:
             data = self._read(wanted)
-            valid, fault = find_fault(data, 0, len(data), self.position, self._params, is_any_session=True)
-            if fault == PADDING and valid == 0:
-                valid = align(_frame_length(data, 0))
-                fault = FINE
+            valid, fault = find_fault(data, 0, len(data), self.position, self._params, is_recording=True)
             if valid > 0:
                 position, self.position = self.position, self.position + valid
                 wanted = self._chunk_length
@@ -69,7 +66,7 @@ class FrameWalk:
             if len(data) >= HEADER_LENGTH and len(data) < align(length):
                 self.fault = f"frame of {length} bytes, {self._rest()} are left"
             else:
-                self.fault = fault_at(data, 0, len(data), self.position, self._params, is_any_session=True)
+                self.fault = fault_at(data, 0, len(data), self.position, self._params, is_recording=True)
             return
 
     def damage(self) -> LogDamaged:

@@ -1,0 +1,13 @@
+"""The host's clock and a pause, for commands and readers that nobody hands the time."""
+
+import time
+
+
+def epoch_ms() -> int:
+    """Milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def pause(seconds: float) -> None:
+    """Wait; what a reader that follows a directory does between two looks."""
+    time.sleep(seconds)

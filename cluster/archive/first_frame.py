@@ -1,0 +1,44 @@
+"""The very first frame of a recording, kept beside it when its head is purged.
+
+For a cluster's log that is the first NewLeadershipTermEvent, by which logs are told apart. A real archive
+does not keep it.
+"""
+
+from cluster.archive.files import Files
+from cluster.protocol.frame import HEADER_LENGTH, align
+
+
+def _path(directory: str, recording_id: int) -> str:
+    return f"{directory}/recording-{recording_id}.first"
+
+
+def keep_first_frame(files: Files, directory: str, recording_id: int, frame: bytes) -> None:
+    """Write the frame down, aside and renamed, unless it is there already."""
+    path = _path(directory, recording_id)
+    if files.exists(path):
+        return
+    aside = f"{path}.tmp"
+    if files.exists(aside):
+        files.unlink(aside)
+    file = files.open(aside, create=True)
+    try:
+        file.pwrite(frame, 0)
+        file.datasync()
+    finally:
+        file.close()
+    files.rename(aside, path)
+    files.sync_directory(directory)
+
+
+def read_first_frame(files: Files, directory: str, recording_id: int) -> bytes | None:
+    """The frame that was kept; None when none was, or not a whole one."""
+    path = _path(directory, recording_id)
+    if not files.exists(path):
+        return None
+    file = files.open(path)
+    try:
+        frame = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    length = int.from_bytes(frame[:4], "little", signed=True)
+    return frame if len(frame) >= HEADER_LENGTH and len(frame) == align(length) else None

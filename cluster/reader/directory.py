@@ -1,0 +1,292 @@
+"""Reads the log from a member's directory, of ours or of a real Aeron Cluster, closed or running.
+
+What is read is the segment files, with plain reads, so that neither a truncation nor a purge hurts; how far
+is ``extent.py``'s to say. Where frames carry checksums they are verified. What is damaged is named with
+file and offset, and the log goes on at the next frame that is in its place.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from cluster.archive.checksums import detect_checksum
+from cluster.archive.clock import epoch_ms
+from cluster.archive.files import Files, OsFiles
+from cluster.archive.first_frame import read_first_frame
+from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.errors import DataLoss, LogDamaged, RemoteProtocolError, StorageError
+from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.scan import last_message_end, split
+from cluster.protocol import decode
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.log import NewLeadershipTermEvent
+from cluster.protocol.recording_log import TERM
+from cluster.reader.extent import Extent, MemberState
+from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage
+from cluster.reader.member_directory import find_member
+
+_DETECTION_LENGTH = 64 * 1024
+
+
+class DirectoryLogReader(LogReader):
+    """The log in a member's directory. ``now_ms`` tells the time, by which counters are fresh or not."""
+
+    def __init__(
+        self,
+        dir: str | None,
+        *,
+        archive_dir: str | None = None,
+        cluster_dir: str | None = None,
+        aeron_dir: str | None = None,
+        files: Files | None = None,
+        now_ms: Callable[[], int] = epoch_ms,
+    ) -> None:
+        """Raises NotAClusterDirectory, LogDamaged (nothing tells where the log is), StorageError."""
+        files = files or OsFiles()
+        member = find_member(files, dir, archive_dir, cluster_dir)
+        self.state = MemberState(files, member, aeron_dir, now_ms)
+        self.warnings = self.state.warnings
+        self._params = log_params(self.state.descriptor)
+        self._segments = self.state.segments()
+        self._identity: LogIdentity | None = None
+        self._time_unit: int | None = None
+        self._checksum = self._detect_checksum()
+
+    @property
+    def identity(self) -> LogIdentity | None:
+        if self._identity is None:
+            first = self._first_term_event()
+            if first is not None:
+                self._identity = LogIdentity(self.state.cluster_id, first.timestamp, first.log_session_id)
+            elif self.start_position >= self.term_length:
+                return LogIdentity(self.state.cluster_id, None, None)
+        return self._identity
+
+    @property
+    def recording(self) -> RecordingDescriptor:
+        """The catalog's entry of the log, as last read."""
+        return self.state.descriptor
+
+    @property
+    def checksum(self) -> Checksum | None:
+        """What the frames hold in place of session ids, by which they are verified."""
+        return self._checksum
+
+    @property
+    def damage(self) -> list[LogDamaged]:
+        """What could not be read of the files beside the log, while the rest could."""
+        return self.state.damage
+
+    @property
+    def start_position(self) -> int:
+        return self.state.descriptor.start_position
+
+    @property
+    def term_length(self) -> int:
+        return self.state.descriptor.term_buffer_length
+
+    @property
+    def time_unit(self) -> int:
+        if self._time_unit is None:
+            self._time_unit = self._find_time_unit()
+        return self._time_unit
+
+    @property
+    def is_live(self) -> bool:
+        self.state.refresh()
+        return self.state.live() is not None
+
+    def commit_position(self) -> int:
+        return self._extent().committed
+
+    def end_position(self) -> int:
+        return self._extent().end
+
+    def close(self) -> None:
+        self._segments.close()
+        self.state.close()
+
+    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
+        base = self._segments.base_of(position)
+        what = f"{damage.what} (log position {position})"
+        return LogDamaged(self._segments.path(base), position - base, what)
+
+    def blocks(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        max_bytes: int = BLOCK_LENGTH,
+        is_committed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        extent = self._extent()
+        position = self.start_position if from_position is None else from_position
+        limit = extent.written if is_committed and to_position is not None else extent.end
+        end = limit if to_position is None else min(to_position, limit)
+        self._check_start(position)
+        wanted = max_bytes
+        while position < end:
+            run, damage = self._read_run(position, limit, wanted)
+            if run is None:
+                self.state.refresh()
+                self._check_start(position)  # purged while it was read?
+                assert damage is not None
+                position = self._skip(damage, position, limit, on_damage)
+                continue
+            cut = last_message_end(run, 0, len(run))
+            if position + cut > end:  # up to the message that begins last in the range, and no more
+                cut = int(split(run, 0, len(run), [end - position])[0])
+            if cut > 0:
+                yield position, run[:cut]
+                position += cut
+                wanted = max_bytes
+            elif position + len(run) == limit:
+                return  # the rest of the message is not there yet
+            elif len(run) < min(wanted, self._segment_rest(position, limit)):
+                position += len(run)  # fragments whose message is cut off by damage
+            else:
+                wanted *= 2
+
+    # ---- reading
+
+    def _extent(self) -> Extent:
+        try:
+            return self.state.extent(self._checksum)
+        except OSError as error:
+            raise StorageError(error.filename, error.errno, "reading failed") from error
+
+    def _check_start(self, position: int) -> None:
+        """Raise DataLoss when ``position`` is not in the log any more."""
+        if position < self.start_position:
+            raise DataLoss(f"position {position} was purged, the log begins at {self.start_position} now")
+
+    def _read_run(
+        self, position: int, limit: int, wanted: int
+    ) -> tuple[np.ndarray, None] | tuple[None, LogDamaged]:
+        """Whole frames in their places from ``position`` on, or what is wrong with the first."""
+        walk = FrameWalk(self._segments, self._params, position, limit, chunk_length=wanted)
+        try:
+            first = next(iter(walk), None)
+            if first is None:
+                return None, self._damage_of(walk)
+        except LogDamaged as damage:
+            return None, damage
+        except OSError as error:
+            path = self._segments.path(self._segments.base_of(position))
+            raise StorageError(path, error.errno, "reading failed") from error
+        run = first[1]
+        good = self._verify(position, run)
+        if good == 0:
+            return None, self.locate(LogDamaged(None, None, "checksum mismatch"), position)
+        return run[:good], None
+
+    def _segment_rest(self, position: int, limit: int) -> int:
+        base = self._segments.base_of(position)
+        return min(limit, base + self._segments.segment_length) - position
+
+    def _damage_of(self, walk: FrameWalk) -> LogDamaged:
+        base = self._segments.base_of(walk.position)
+        size = self._segments.file(base).size()
+        if size <= walk.position - base:
+            what = f"the file ends here, the log goes on (log position {walk.position})"
+            return LogDamaged(self._segments.path(base), size, what)
+        return walk.damage()
+
+    def _skip(self, damage: LogDamaged, position: int, limit: int, on_damage: OnDamage | None) -> int:
+        """Tell the damage at ``position``; return where frames are in their places again."""
+        if on_damage is None:
+            raise damage
+        resumed, after = limit, position
+        while after < limit:
+            try:
+                resumed = next_frame_after(self._segments, self._params, after, limit) or limit
+                break
+            except LogDamaged:  # a segment is missing: look in the one behind it
+                base = self._segments.base_of(after + HEADER_LENGTH)
+                after = base + self._segments.segment_length - HEADER_LENGTH
+        what = f"{damage.what}; nothing is readable from position {position} to {resumed}"
+        on_damage(LogDamaged(damage.path, damage.offset, what))
+        return resumed
+
+    # ---- checksums
+
+    def _detect_checksum(self) -> Checksum | None:
+        run = np.zeros(_DETECTION_LENGTH, np.uint8)
+        try:
+            return detect_checksum(run[: self._segments.read_into(self.start_position, run)])
+        except (LogDamaged, OSError):
+            return None  # told when it is read
+
+    def _verify(self, position: int, run: np.ndarray) -> int:
+        """End of the frames whose checksums are right.
+
+        A frame that holds the session id of a term's log was recorded without a checksum, and from there on
+        nothing can be verified.
+        """
+        if self._checksum is None:
+            return len(run)
+        good = verify_checksums(self._checksum, run, 0, len(run))
+        if good < len(run):
+            session_id = int.from_bytes(run[good + 12 : good + 16].tobytes(), "little", signed=True)
+            if session_id in self._log_session_ids():
+                self.state.warn(f"frames from position {position + good} on carry no checksum")
+                self._checksum = None
+                return len(run)
+        return good
+
+    def _log_session_ids(self) -> set[int]:
+        events = (self._term_event_at(base) for base in self._term_bases())
+        return {event.log_session_id for event in events if event is not None}
+
+    # ---- what the log itself says
+
+    def _term_bases(self) -> list[int]:
+        """Positions of the first frames of the terms that are still there."""
+        return [
+            entry.term_base_log_position
+            for entry in self.state.log_entries
+            if entry.entry_type is TERM and entry.term_base_log_position >= self.start_position
+        ]
+
+    def _first_term_event(self) -> NewLeadershipTermEvent | None:
+        """The log's very first entry: from its head, or as kept beside a log whose head was purged."""
+        if self.start_position < self.term_length:
+            return self._term_event_at(self.start_position)
+        state = self.state
+        frame = read_first_frame(state.files, state.member.archive, state.descriptor.recording_id)
+        return _term_event(frame) if frame is not None else None
+
+    def _term_event_at(self, position: int) -> NewLeadershipTermEvent | None:
+        """The event in the frame at ``position``, if it is one."""
+        end = position + self.term_length
+        try:
+            for _, run in FrameWalk(self._segments, self._params, position, end, chunk_length=4096):
+                return _term_event(run.tobytes())
+        except (LogDamaged, OSError):
+            pass
+        return None
+
+    def _find_time_unit(self) -> int:
+        """From the event of any term that is still there, or from how large timestamps are."""
+        events = [self._first_term_event()]
+        if events[0] is None:
+            events = [self._term_event_at(base) for base in self._term_bases()]
+        for event in events:
+            if event is not None:
+                return int(event.time_unit or ClusterTimeUnit.MILLIS)
+        timestamp = max((entry.timestamp for entry in self.state.log_entries), default=0)
+        if timestamp < 10**14:
+            return int(ClusterTimeUnit.MILLIS)
+        return int(ClusterTimeUnit.MICROS if timestamp < 10**17 else ClusterTimeUnit.NANOS)
+
+
+def _term_event(frame: bytes) -> NewLeadershipTermEvent | None:
+    length = int.from_bytes(frame[:4], "little", signed=True)
+    try:
+        message = decode(frame, HEADER_LENGTH, max(length - HEADER_LENGTH, 0))
+    except RemoteProtocolError:
+        return None
+    return message if isinstance(message, NewLeadershipTermEvent) else None

@@ -1,0 +1,278 @@
+"""How far a member's log may be read now: asked anew each time, for it runs, stops and crashes.
+
+    running        up to min(commit-pos, rec-pos) of its counters; a log never shows what may still change
+    stopped        up to the stop position in its catalog: after an orderly stop all of it is committed
+    crashed        all that was recorded for a batch; for a stream, of a member of ours, what is known to be
+                   committed: the last commit-pos stored, a later term's base, a snapshot
+
+Rules: safety.md §6. A counters file is believed only when it is this member's: its heartbeat fresh, its
+cluster id right, and its recording or its process the same. The host may run another cluster under the same
+names.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.directory_lock import is_active
+from cluster.archive.files import Files
+from cluster.archive.proof import read_proof
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.recovery import find_stop
+from cluster.archive.segments import Segments
+from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.counters import Counter, CountersReader
+from cluster.errors import DataLoss, LogDamaged, NotAClusterDirectory, StorageError
+from cluster.log.checksum import Checksum
+from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.mark_file import ClusterMarkFileHeader
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, TERM, RecordingLogEntry
+from cluster.protocol.streams import LOG
+from cluster.reader.member_directory import MemberDirectory, counters_paths, read_cluster_mark
+
+
+class Extent(NamedTuple):
+    """Ends, excluded: of what a batch reads, of what is known to be committed, of what is written."""
+
+    end: int
+    committed: int
+    written: int
+
+
+class MemberState:
+    """What a member's files say about its log, besides the log.
+
+    ``damage`` collects what could not be read of mark file, recording log and catalog while the rest could.
+    """
+
+    def __init__(
+        self, files: Files, member: MemberDirectory, aeron_dir: str | None, now_ms: Callable[[], int]
+    ) -> None:
+        """Raises NotAClusterDirectory when no log is here, LogDamaged when nothing tells where it is."""
+        self.files = files
+        self.member = member
+        self.warnings: list[str] = []
+        self.damage: list[LogDamaged] = []
+        self._aeron_dir = aeron_dir
+        self._now_ms = now_ms
+        self._counters: CountersReader | None = None
+        self._crashed: Extent | None = None
+        self.mark = self._read_mark()
+        self.log_entries = self._read_recording_log()
+        self.descriptor = self._find_descriptor()
+
+    @property
+    def cluster_id(self) -> int:
+        return self.mark.cluster_id if self.mark is not None else 0
+
+    def segments(self) -> Segments:
+        """Of the log's recording, to be closed by the caller."""
+        return Segments(
+            self.files,
+            self.member.archive,
+            self.descriptor.recording_id,
+            start_position=self.descriptor.start_position,
+            term_length=self.descriptor.term_buffer_length,
+            segment_length=self.descriptor.segment_file_length,
+        )
+
+    def refresh(self) -> None:
+        """Read the catalog again: the recording may have been stopped, extended, cut or purged.
+
+        Raises DataLoss when the log is another recording now.
+        """
+        descriptor = self._find_descriptor()
+        if descriptor == self.descriptor:
+            return
+        if descriptor.recording_id != self.descriptor.recording_id:
+            raise DataLoss(
+                f"{self.member.archive}: the log is recording {descriptor.recording_id} now, "
+                f"it was {self.descriptor.recording_id}"
+            )
+        self.descriptor = descriptor
+        self._crashed = None
+
+    def extent(self, checksum: Checksum | None) -> Extent:
+        """How far the log goes now; ``checksum`` is what its frames carry, if they do."""
+        self.refresh()
+        start, stop = self.descriptor.start_position, self.descriptor.stop_position
+        live = self.live()
+        if live is not None:
+            commit, recorded = live
+            written = max(recorded.get() if recorded is not None else stop, start)
+            end = max(min(commit.get(), written), start)
+            return Extent(end, end, written)
+        if stop != NULL_POSITION:
+            return Extent(stop, stop, stop)
+        if self._crashed is None:
+            self._crashed = self._crashed_extent(checksum)
+        return self._crashed
+
+    def close(self) -> None:
+        if self._counters is not None:
+            self._counters.close()
+            self._counters = None
+
+    # ---- a member that runs
+
+    def live(self) -> tuple[Counter, Counter | None] | None:
+        """Commit position and recording position of the member that runs here; None when none does.
+
+        The second is None between two terms, when nothing is recorded.
+        """
+        counters = self._counters
+        if counters is not None:
+            if counters.is_live(self._now_ms()) and not counters.is_replaced():
+                found = self._match(counters)
+                if found is not None:
+                    return found
+            self.close()
+        self.mark = self._read_mark() or self.mark
+        for path in counters_paths(self.files, self.member, self.mark, self._aeron_dir):
+            try:
+                counters = CountersReader(path)
+            except (NotAClusterDirectory, LogDamaged, StorageError):
+                continue
+            found = self._match(counters) if counters.is_live(self._now_ms()) else None
+            if found is not None:
+                self._counters = counters
+                return found
+            counters.close()
+        return None
+
+    def _match(self, counters: CountersReader) -> tuple[Counter, Counter | None] | None:
+        """The two counters, if the file is this member's."""
+        commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id if self.mark else None)
+        if commit is None:
+            return None
+        descriptor = self.descriptor
+        recorded = counters.find_recording_position(descriptor.recording_id, descriptor.session_id)
+        if recorded is not None:
+            return commit, recorded
+        mark = self.mark
+        is_its_process = mark is not None and mark.pid == counters.header.pid
+        if is_its_process and mark is not None and is_active(mark, self._now_ms()):
+            return commit, None
+        return None
+
+    # ---- a member that crashed
+
+    def _crashed_extent(self, checksum: Checksum | None) -> Extent:
+        end = self._recovered_end(checksum)
+        proven = self._proven_end(end)
+        unproven = f"what lies behind position {proven}, up to {end}, is recorded"
+        if self._is_ours():
+            if proven < end:
+                self.warn(f"the member did not stop in order: {unproven} but not known to be committed")
+            return Extent(end, proven, end)
+        self.warn(
+            f"the member did not stop in order and its counters are gone: {unproven} but may not be committed"
+        )
+        return Extent(end, end, end)
+
+    def _recovered_end(self, checksum: Checksum | None) -> int:
+        """Where recovery would end the recording; where its last readable frame ends, if it would refuse."""
+        descriptor = self.descriptor
+        proof = read_proof(self.files, self.member.archive, descriptor.recording_id, descriptor.session_id)
+        segments = self.segments()
+        try:
+            return find_stop(segments, descriptor, proof, checksum, file_sync_level=0).stop_position
+        except LogDamaged:
+            return self._last_readable_end(segments)
+        finally:
+            segments.close()
+
+    def _last_readable_end(self, segments: Segments) -> int:
+        params = log_params(self.descriptor)
+        start = self.descriptor.start_position
+        begin = max(start, segments.bases()[-1])
+        end = segments.base_of(begin) + segments.segment_length
+        last = begin
+        position: int | None = begin
+        while position is not None:
+            walk = FrameWalk(segments, params, position, end)
+            for _ in walk:
+                last = walk.position
+            position = next_frame_after(segments, params, max(walk.position, position), end)
+        return last
+
+    def _proven_end(self, end: int) -> int:
+        """End of what is known to be committed of a recording that ends at ``end``."""
+        proven = self.descriptor.start_position
+        for path in counters_paths(self.files, self.member, None, self._aeron_dir):
+            try:
+                with CountersReader(path) as counters:
+                    commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id)
+                    if commit is not None:
+                        proven = max(proven, commit.get())
+            except (NotAClusterDirectory, LogDamaged, StorageError):
+                continue
+        for entry in self.log_entries:
+            if entry.entry_type is TERM:
+                proven = max(proven, entry.term_base_log_position)
+            elif entry.service_id == CONSENSUS_MODULE_SERVICE_ID:
+                proven = max(proven, entry.log_position)
+        return min(proven, end)
+
+    def _is_ours(self) -> bool:
+        """Whether a member of ours wrote here: its lock files stay."""
+        member = self.member
+        return self.files.exists(f"{member.archive}/archive-mark.lock") or (
+            member.cluster is not None and self.files.exists(f"{member.cluster}/cluster-mark.lock")
+        )
+
+    # ---- files
+
+    def warn(self, text: str) -> None:
+        """Keep a warning about this archive, once."""
+        line = f"{self.member.archive}: {text}"
+        if line not in self.warnings:
+            self.warnings.append(line)
+
+    def _read_mark(self) -> ClusterMarkFileHeader | None:
+        if self.member.cluster is None:
+            return None
+        try:
+            return read_cluster_mark(self.files, self.member.cluster)
+        except LogDamaged as damage:
+            self._keep(damage)
+            return None
+
+    def _read_recording_log(self) -> list[RecordingLogEntry]:
+        if self.member.cluster is None:
+            return []
+        try:
+            recording_log = RecordingLog.open(
+                self.member.cluster, files=self.files, write=False, readable_part=True
+            )
+        except NotAClusterDirectory:
+            return []
+        recording_log.close()
+        if recording_log.damage is not None:
+            self._keep(recording_log.damage)
+        return [entry for entry in recording_log.entries if entry.is_valid]
+
+    def _find_descriptor(self) -> RecordingDescriptor:
+        """Of the recording that the last valid term names; without terms, of the newest log stream."""
+        catalog = CatalogFile.open(self.files, self.member.archive, readable_part=True)
+        catalog.close()
+        if catalog.damage is not None:
+            self._keep(catalog.damage)
+        valid = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
+        terms = [entry for entry in self.log_entries if entry.entry_type is TERM]
+        if terms and terms[-1].recording_id in valid:
+            return valid[terms[-1].recording_id]
+        logs = [descriptor for descriptor in valid.values() if descriptor.stream_id == LOG]
+        if logs and not terms:
+            return logs[-1]
+        if catalog.damage is not None:
+            raise catalog.damage
+        if terms:
+            what = f"recording {terms[-1].recording_id}, which holds the log, is not in it"
+            raise LogDamaged(catalog.path, None, what)
+        raise NotAClusterDirectory(f"{self.member.archive}: no recording of a cluster's log is in it")
+
+    def _keep(self, damage: LogDamaged) -> None:
+        if str(damage) not in map(str, self.damage):
+            self.damage.append(damage)

@@ -1,0 +1,158 @@
+"""Finds what belongs to a member on disk: its cluster directory, its archive, its counters.
+
+    DIR/cluster  recording.log, cluster-mark.dat      a member of ours, or of a set as Aeron's tools make them
+    DIR/archive  archive.catalog, segments
+    DIR/driver   cnc.dat                              of ours only; a real one is named in the mark file
+
+Any two folders do when they are given apart, and any folder that holds, itself or in its subfolders,
+exactly one recording log and one catalog.
+"""
+
+from dataclasses import dataclass
+
+from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import Files
+from cluster.errors import NotAClusterDirectory, StorageError
+from cluster.protocol.catalog import CATALOG_FILE_NAME
+from cluster.protocol.cnc import CNC_FILE_NAME
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
+
+_CLUSTER_FILES = (RECORDING_LOG_FILE_NAME, CLUSTER_MARK_FILE_NAME, "cluster-mark.lnk")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDirectory:
+    """Where a member's files are; ``cluster`` is None when only an archive was found."""
+
+    cluster: str | None
+    archive: str
+    driver: str | None = None  # folder of our own counters file, if it is there
+
+
+def find_member(
+    files: Files, dir: str | None, archive_dir: str | None = None, cluster_dir: str | None = None
+) -> MemberDirectory:
+    """The directories of the member that ``dir`` names, or that are given apart.
+
+    Raises NotAClusterDirectory, saying what was looked for, and which members a folder of several holds.
+    """
+    cluster = _existing(files, cluster_dir)
+    archive = _existing(files, archive_dir)
+    member = _existing(files, dir)
+    if member is not None:
+        if cluster is None:
+            cluster = _holder(files, member, _CLUSTER_FILES)
+        if archive is None:
+            archive = _holder(files, member, (CATALOG_FILE_NAME,))
+            if archive is None and cluster == member:
+                archive = _holder(files, _parent(member), (CATALOG_FILE_NAME,))
+    if archive is None:
+        raise NotAClusterDirectory(_what_is_missing(files, member or cluster))
+    driver = None
+    for home in (member, cluster and _parent(cluster), _parent(archive)):
+        if home and driver is None and files.exists(f"{home}/driver/{CNC_FILE_NAME}"):
+            driver = f"{home}/driver"
+    return MemberDirectory(cluster, archive, driver)
+
+
+def find_cluster_directory(files: Files, dir: str) -> str:
+    """The cluster directory that ``dir`` is or holds. Raises NotAClusterDirectory."""
+    member = _existing(files, dir)
+    assert member is not None
+    found = _holder(files, member, _CLUSTER_FILES)
+    if found is None:
+        raise NotAClusterDirectory(_what_is_missing(files, member, RECORDING_LOG_FILE_NAME))
+    return found
+
+
+def find_archive_directory(files: Files, dir: str) -> str:
+    """The archive directory that ``dir`` is or holds. Raises NotAClusterDirectory."""
+    member = _existing(files, dir)
+    assert member is not None
+    found = _holder(files, member, (CATALOG_FILE_NAME,))
+    if found is None:
+        raise NotAClusterDirectory(_what_is_missing(files, member))
+    return found
+
+
+def mark_directory(files: Files, cluster: str, name: str = CLUSTER_MARK_FILE_NAME) -> str:
+    """Where a mark file lies: in the folder that its link file names, else in the cluster directory."""
+    link = f"{cluster}/{name.removesuffix('.dat')}.lnk"
+    if not files.exists(link):
+        return cluster
+    file = files.open(link)
+    try:
+        return file.pread(file.size(), 0).decode("ascii", "replace").strip()
+    finally:
+        file.close()
+
+
+def read_cluster_mark(files: Files, cluster: str) -> ClusterMarkFileHeader | None:
+    """The consensus module's (or backup's) mark file; None when there is none. Raises LogDamaged."""
+    path = f"{mark_directory(files, cluster)}/{CLUSTER_MARK_FILE_NAME}"
+    if not files.exists(path):
+        return None
+    try:
+        header = read_mark_header(files, path)
+    except OSError as error:
+        raise StorageError(path, error.errno, "reading failed") from error
+    assert isinstance(header, ClusterMarkFileHeader)
+    return header
+
+
+def counters_paths(
+    files: Files, member: MemberDirectory, mark: ClusterMarkFileHeader | None, aeron_dir: str | None
+) -> list[str]:
+    """Counters files that may be this member's, the likeliest first."""
+    folders = [aeron_dir] if aeron_dir else [member.driver, mark.aeron_directory if mark else None]
+    paths = [f"{folder}/{CNC_FILE_NAME}" for folder in folders if folder]
+    return [path for path in dict.fromkeys(paths) if files.exists(path)]
+
+
+def _existing(files: Files, dir: str | None) -> str | None:
+    if dir is None:
+        return None
+    path = dir.rstrip("/") or "/"
+    if not files.exists(path):
+        raise NotAClusterDirectory(f"{path}: no such directory")
+    if not files.is_directory(path):
+        raise NotAClusterDirectory(f"{path}: is a file, expected a member's directory")
+    return path
+
+
+def _holder(files: Files, folder: str, names: tuple[str, ...]) -> str | None:
+    """The folder, or its one subfolder, that holds one of the files."""
+    if any(files.exists(f"{folder}/{name}") for name in names):
+        return folder
+    found = [
+        path
+        for path in (f"{folder}/{entry}" for entry in _subfolders(files, folder))
+        if any(files.exists(f"{path}/{name}") for name in names)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _subfolders(files: Files, folder: str) -> list[str]:
+    try:
+        return [name for name in files.list_directory(folder) if files.is_directory(f"{folder}/{name}")]
+    except OSError as error:
+        raise StorageError(folder, error.errno, "reading the directory failed") from error
+
+
+def _parent(path: str) -> str:
+    head, _, _ = path.rpartition("/")
+    return head or ("/" if path.startswith("/") else ".")
+
+
+def _what_is_missing(files: Files, folder: str | None, name: str = CATALOG_FILE_NAME) -> str:
+    if folder is None:
+        return "name a member's directory"
+    members = [
+        entry
+        for entry in _subfolders(files, folder)
+        if _holder(files, f"{folder}/{entry}", (CATALOG_FILE_NAME,)) is not None
+    ]
+    if members:
+        return f"{folder}: holds several archives ({', '.join(members)}), name one of them"
+    return f"{folder}: not a member's directory, no {name} is in it"
