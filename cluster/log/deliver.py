@@ -24,7 +24,6 @@ from cluster.log.frames import (
     SESSION_MESSAGE_HEADER,
     SKIP,
     WHOLE,
-    align,
     gather,
     next_message,
 )
@@ -83,37 +82,39 @@ def _deliver(buffer, offset, limit, position, columns, rows, side):  # type: ign
             return DONE, offset, row, is_in_side
         if kind == DAMAGED:
             return MALFORMED, offset, row, is_in_side
-        frame_end = offset + get_i32(buffer, offset)  # of the first frame: an SBE header always fits one
         message = offset + HEADER_LENGTH
-        if frame_end - message < SBE_HEADER_LENGTH:
+        message_end = offset + get_i32(buffer, offset)  # in the first frame, which holds the SBE header
+        if message_end - message < SBE_HEADER_LENGTH:
             return MALFORMED, offset, row, is_in_side
         template_id = get_u16(buffer, message + 2)
         if template_id != SESSION_MESSAGE_HEADER or get_u16(buffer, message + 4) != SCHEMA_ID:
             return OTHER_MESSAGE, offset, row, is_in_side
         block_length = get_u16(buffer, message)
-        payload = message + SBE_HEADER_LENGTH + block_length
-        if block_length < SESSION_MESSAGE_BLOCK or payload > frame_end:
+        if block_length < SESSION_MESSAGE_BLOCK:
             return MALFORMED, offset, row, is_in_side
-        length = frame_end - payload
 
         if row == 0:
             start = offset
         if kind == FRAGMENTED or is_in_side == 1:
-            if end - start > side.size:  # at least what the payloads of the batch take
+            if end - start > side.size:  # at least what the messages of the batch take
                 return (OUT_FULL if row > 0 else MALFORMED), offset, row, is_in_side
             if is_in_side == 0:
                 side_end = _move_to_side(buffer, columns, rows, row, side)
                 is_in_side = 1
-            begin = side_end
-            copy_bytes(side, begin, buffer, payload, length)
-            side_end = gather(buffer, offset + align(frame_end - offset), end, side, begin + length)
-            payload = begin
-            length = side_end - begin
-        columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
-        columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
+            message = side_end
+            side_end = message_end = gather(buffer, offset, end, side, message)
+        payload = message + SBE_HEADER_LENGTH + block_length
+        if payload > message_end:
+            return MALFORMED, offset, row, is_in_side
+        if is_in_side == 1:
+            columns[SESSION_IDS * rows + row] = get_i64(side, message + 16)
+            columns[TIMESTAMPS * rows + row] = get_i64(side, message + 24)
+        else:
+            columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
+            columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
         columns[EXTRA * rows + row] = position + end
         columns[OFFSETS * rows + row] = payload
-        columns[LENGTHS * rows + row] = length
+        columns[LENGTHS * rows + row] = message_end - payload
         row += 1
         offset = end
     return OUT_FULL, offset, row, is_in_side

@@ -1,0 +1,213 @@
+"""Answers to each connection, and a client's batches (seed section 2.12)."""
+
+import random
+
+import numpy as np
+import pytest
+
+from cluster.errors import LocalProtocolError
+from cluster.log.egress import EgressMessages, frame_egress, frame_ingress, join_payloads, parse_egress
+from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
+from cluster.log.session_table import SessionTable
+from cluster.protocol.frame import frame
+from cluster.protocol.session import SessionEvent
+from tests.log import logs
+from tests.log.logs import array, room, seeds
+from tests.log.naive import session_message
+
+TERM_ID = 3
+
+
+def egress_frame(payload: bytes, session: int, timestamp: int) -> bytes:
+    message = session_message(payload, term=TERM_ID, session=session, timestamp=timestamp)
+    return frame(message, session_id=0, stream_id=102)
+
+
+def a_table(connections: dict[int, int]) -> SessionTable:
+    table = SessionTable(16)
+    for session, connection in connections.items():
+        table.open(session, connection)
+    return table
+
+
+def answers(rows: list[tuple[int, int, bytes]], table: SessionTable, *, length: int = 1 << 16):
+    """Frame (session, timestamp, payload) rows; what each connection got, in the order of the ranges."""
+    offsets, lengths, buffer = join_payloads([payload for _, _, payload in rows])
+    sessions = np.array([session for session, _, _ in rows], np.int64)
+    timestamps = np.array([timestamp for _, timestamp, _ in rows], np.int64)
+    sent: list[tuple[int, bytes]] = []
+    row = 0
+    while row < len(rows):
+        out = room(length)
+        taken, ranges = frame_egress(
+            out, 32, sessions, timestamps, offsets, lengths, buffer, row, TERM_ID, table
+        )
+        assert taken > row, "no progress"
+        row = taken
+        assert [begin for _, begin, _ in ranges] == [32, *(end for _, _, end in ranges)][: len(ranges)]
+        assert (out[:32] == 0xEE).all()
+        assert (out[ranges[-1][2] if ranges else 32 :] == 0xEE).all()
+        sent += [(connection, out[begin:end].tobytes()) for connection, begin, end in ranges]
+    assert (table.slots["egress_end"] == 0).all()
+    return sent
+
+
+def test_each_connection_gets_one_run_with_its_sessions_answers_in_their_order():
+    table = a_table({1: 70, 2: 50, 3: 70})
+    rows = [(1, 10, b"a"), (2, 10, b"b"), (3, 11, b"c"), (1, 12, b""), (2, 13, b"e" * 5000)]
+
+    first, second = answers(rows, table)
+
+    assert first == (50, egress_frame(b"b", 2, 10) + egress_frame(b"e" * 5000, 2, 13)), (
+        "ascending connections"
+    )
+    assert second == (
+        70,
+        egress_frame(b"a", 1, 10) + egress_frame(b"", 1, 12) + egress_frame(b"c", 3, 11),
+    )
+
+
+def test_one_timestamp_serves_all_rows():
+    out = room(1 << 12)
+    columns = (np.full(2, 1, np.int64), np.array([99], np.int64), np.zeros(2, np.int64), np.ones(2, np.int64))
+
+    taken, ranges = frame_egress(out, 0, *columns, array(b"x"), 0, TERM_ID, a_table({1: 5}))
+
+    assert (taken, ranges) == (2, [[5, 0, 192]])
+    assert out[:192].tobytes() == egress_frame(b"x", 1, 99) * 2
+
+
+def test_answers_to_sessions_that_are_closed_or_not_connected_are_dropped():
+    table = a_table({1: 5, 2: -1})
+
+    assert answers([(2, 0, b"x"), (9, 0, b"x"), (-5, 0, b"x")], table) == []
+    assert table.counts["dropped_egress"] == 3
+    assert answers([(9, 0, b"x"), (1, 0, b"x")], table) == [(5, egress_frame(b"x", 1, 0))]
+
+
+def test_a_full_output_takes_the_first_rows_and_the_rest_comes_next():
+    table = a_table({1: 5, 2: 6})
+    rows = [(1 + i % 2, i, b"%d" % i * 20) for i in range(10)]
+
+    sent = answers(rows, table, length=32 + 4 * 96)
+
+    assert len(sent) == 6, "three times two connections"
+    for session, connection in ((1, 5), (2, 6)):
+        assert b"".join(run for to, run in sent if to == connection) == b"".join(
+            egress_frame(payload, s, time) for s, time, payload in rows if s == session
+        )
+
+
+@pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, 4), (3, 1), (0, -1), (2**62, 2**62)])
+def test_a_row_that_lies_outside_its_buffer_is_the_callers_mistake(offset, length):
+    columns = (np.full(2, 1, np.int64), np.zeros(1, np.int64), np.array([0, offset]), np.array([1, length]))
+    table = a_table({1: 5})
+
+    with pytest.raises(LocalProtocolError, match="row 1"):
+        frame_egress(room(4096), 0, *columns, array(b"abc"), 0, TERM_ID, table)
+    assert (table.slots["egress_end"] == 0).all()
+    with pytest.raises(LocalProtocolError, match="row 1"):
+        frame_ingress(room(4096), 0, *columns[2:], array(b"abc"), 0, TERM_ID, 1)
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_answers_are_grouped_as_the_slow_twin_groups_them(seed):
+    rng = random.Random(seed)
+    connections = {session: rng.choice((-1, 3, 4, 5, 6, 7, 8)) for session in rng.sample(range(1, 40), 12)}
+    rows = [
+        (rng.choice([*connections, 99]), rng.randrange(9), logs.payload(rng))
+        for _ in range(rng.randrange(60))
+    ]
+
+    sent = dict(answers(rows, a_table(connections), length=1 << 20))
+
+    assert set(sent) == {connections.get(session, -1) for session, _, _ in rows} - {-1}
+    assert list(sent) == sorted(sent)
+    for connection, run in sent.items():
+        batch = EgressMessages(64)
+        assert parse_egress(array(run), 0, len(run), batch) == (DONE, len(run))
+        for session in connections:
+            got = [
+                (int(batch.timestamps[i]), bytes(batch.payload(i)))
+                for i in range(batch.count)
+                if batch.session_ids[i] == session
+            ]
+            mine = [(time, payload) for s, time, payload in rows if s == session]
+            assert got == (mine if connections[session] == connection else [])
+
+
+def test_a_client_frames_many_messages_at_once():
+    offsets, lengths, buffer = join_payloads([b"a", b"", b"c" * 3000])
+    out = room(1 << 13)
+
+    taken, end = frame_ingress(out, 0, offsets, lengths, buffer, 0, TERM_ID, 8)
+
+    expected = b"".join(
+        frame(session_message(payload, session=8), session_id=0, stream_id=101)
+        for payload in (b"a", b"", b"c" * 3000)
+    )
+    assert (taken, out[:end].tobytes()) == (3, expected)
+
+
+def test_equal_messages_share_one_payload():
+    out = room(1 << 12)
+    taken, end = frame_ingress(
+        out, 0, np.zeros(3, np.int64), np.full(3, 4, np.int64), array(b"same"), 0, TERM_ID, 8
+    )
+
+    assert (taken, out[:end].tobytes()) == (
+        3,
+        frame(session_message(b"same", session=8), session_id=0, stream_id=101) * 3,
+    )
+
+
+def test_rows_of_a_lane_are_numbered_through_full_outputs():
+    offsets, lengths, buffer = join_payloads([b"%d" % i for i in range(5)])
+    rows, row = [], 0
+    while row < 5:
+        out = room(200)
+        row, end = frame_ingress(out, 0, offsets, lengths, buffer, row, TERM_ID, 8, lane_row=100)
+        rows += [int.from_bytes(out[i + 56 : i + 64].tobytes(), "little") for i in range(0, end, 96)]
+
+    assert rows == [100, 101, 102, 103, 104]
+
+
+def test_received_answers_come_as_columns_over_the_receive_buffer():
+    run = array(egress_frame(b"hello", 7, 42) + egress_frame(b"", 7, 43))
+    batch = EgressMessages()
+
+    assert parse_egress(run, 0, run.size, batch) == (DONE, run.size)
+    assert batch.session_ids.tolist() == [7, 7]
+    assert batch.timestamps.tolist() == [42, 43]
+    assert batch.leadership_term_ids.tolist() == [TERM_ID, TERM_ID]
+    assert [bytes(batch.payload(i)) for i in range(2)] == [b"hello", b""]
+    assert batch.buffer is run
+
+
+def test_another_egress_message_stops_the_columns():
+    answer = egress_frame(b"x", 1, 0)
+    event = frame(SessionEvent(1, 2, 3, 0, 0, detail="").encode(), session_id=0, stream_id=102)
+    run = array(answer + event + answer)
+    batch = EgressMessages()
+
+    assert parse_egress(run, 0, run.size, batch) == (OTHER_MESSAGE, len(answer))
+    assert batch.count == 1
+    ours = frame(session_message(b""), session_id=0, stream_id=1000)
+    assert parse_egress(array(ours), 0, len(ours), batch) == (OTHER_MESSAGE, 0)
+
+
+def test_a_client_with_fewer_rows_than_came_goes_on_where_it_stopped():
+    run = array(egress_frame(b"x", 1, 0) * 3)
+    batch = EgressMessages(rows=2)
+
+    assert parse_egress(run, 0, run.size, batch) == (OUT_FULL, 192)
+    assert parse_egress(run, 192, run.size, batch) == (DONE, 288)
+    assert batch.count == 1
+    assert parse_egress(run, 192, 288 - 1, batch) == (DONE, 192), "half a frame waits"
+
+
+def test_a_frame_length_that_cannot_be_is_malformed():
+    assert parse_egress(array(bytes(64)), 0, 64, EgressMessages()) == (MALFORMED, 0)
+    run = bytearray(egress_frame(b"x", 1, 0))
+    run[32] = 200  # a block longer than the message
+    assert parse_egress(array(bytes(run)), 0, len(run), EgressMessages()) == (MALFORMED, 0)

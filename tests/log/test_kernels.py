@@ -1,0 +1,113 @@
+"""What holds for all kernels: their constants, their signatures, their cache."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import config
+
+import cluster.log
+from cluster.log import column_kernels, egress, follow, frames, ingress, runs, session_table
+from cluster.log.kernel import SHARED_MODULES
+from cluster.log.scan import scan
+from cluster.log.warm import KERNEL_MODULES, compile_all
+from cluster.protocol import enums, frame, streams
+from cluster.protocol.log import (
+    ClusterActionRequest,
+    NewLeadershipTermEvent,
+    SessionCloseEvent,
+    SessionOpenEvent,
+    TimerEvent,
+)
+from cluster.protocol.session import SessionKeepAlive, SessionMessageHeader
+
+FOLDER = Path(cluster.log.__file__).parent
+
+
+def test_constants_beside_the_kernels_are_those_of_the_protocol():
+    assert frames.FRAME_ALIGNMENT == runs.FRAME_ALIGNMENT == frame.FRAME_ALIGNMENT
+    assert frames.HEADER_LENGTH == runs.HEADER_LENGTH == frame.HEADER_LENGTH
+    assert (frames.FLAG_BEGIN, frames.FLAG_END) == (frame.FLAG_BEGIN, frame.FLAG_END)
+    assert (frames.TYPE_PAD, frames.TYPE_DATA) == (frame.TYPE_PAD, frame.TYPE_DATA)
+    assert frames.DATA_UNFRAGMENTED == frame.FLAGS_UNFRAGMENTED << 8 | frame.TYPE_DATA << 16
+    assert (ingress.INGRESS_STREAM, egress.INGRESS_STREAM) == (streams.INGRESS, streams.INGRESS)
+    assert egress.EGRESS_STREAM == streams.EGRESS
+    header = SessionMessageHeader(1, 2, 3).encode()
+    assert int.from_bytes(header[:8], "little") == frames.SESSION_MESSAGE_SBE_HEADER
+    assert len(header) == frames.SESSION_HEADER_LENGTH
+    assert SessionKeepAlive.TEMPLATE_ID == ingress.SESSION_KEEP_ALIVE
+    assert SessionKeepAlive.BLOCK_LENGTH == ingress.SESSION_KEEP_ALIVE_BLOCK
+
+
+def test_names_in_columns_are_those_of_the_protocols_enumerations():
+    assert [reason.name for reason in enums.CloseReason] == list(column_kernels.CLOSE_REASON_NAMES)
+    assert [action.name for action in enums.ClusterAction] == list(column_kernels.ACTION_NAMES)
+    assert [unit.name for unit in enums.ClusterTimeUnit] == list(column_kernels.TIME_UNIT_NAMES)
+    entries = (TimerEvent, SessionOpenEvent, SessionCloseEvent, ClusterActionRequest, NewLeadershipTermEvent)
+    assert [entry.TEMPLATE_ID for entry in entries] == [20, 21, 22, 23, 24], "the order of the entry types"
+
+
+def test_the_fields_of_a_session_slot_lie_where_the_kernels_look():
+    for name in session_table.SESSION_SLOT.names[:-1]:
+        place = session_table.SESSION_SLOT.fields[name][1] // 8
+        assert getattr(session_table, name.upper()) == place
+    assert session_table.SESSION_SLOT.itemsize == 8 * follow.SLOT_WORDS
+
+
+def test_a_session_message_of_the_smallest_mtu_holds_its_header_in_the_first_frame():
+    with pytest.raises(AssertionError):
+        frames.LogParams(64 * 1024, 32, 0, 0)
+    assert frames.LogParams(64 * 1024, 64, 0, 0).payload_length_max == 8192 - 32
+
+
+def test_read_only_and_writable_arrays_are_one_signature():
+    data = bytes(frame.frame(b"x", session_id=1, stream_id=100))
+    assert scan(np.frombuffer(data, np.uint8), 0, 64) == 64
+    assert scan(np.frombuffer(bytearray(data), np.uint8), 0, np.int32(64)) == 64
+
+
+def imports_of(module: str) -> set[str]:
+    """Modules of cluster/log that a module takes names from."""
+    tree = ast.parse((FOLDER / f"{module}.py").read_text())
+    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {source.removeprefix("cluster.log.") for source in sources if source.startswith("cluster.log.")}
+
+
+def test_the_cache_is_checked_by_every_module_that_kernels_share():
+    """Else a kernel goes on with what another file said when it was compiled."""
+    for module in KERNEL_MODULES:
+        assert imports_of(module) <= set(SHARED_MODULES), module
+
+
+def test_setting_up_compiles_every_kernel():
+    with_kernels = {path.stem for path in FOLDER.glob("*.py") if "\n@kernel(" in path.read_text()}
+    assert with_kernels <= set(KERNEL_MODULES)
+    compile_all()
+
+
+if not config.DISABLE_JIT:  # else this is that run
+
+    @pytest.mark.timeout(300)
+    def test_the_kernels_pass_the_same_tests_as_plain_python():
+        """Nothing hides in the compiler: plain Python checks the bounds of every load and store."""
+        run = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "no:cacheprovider",
+                str(Path(__file__).parent),
+            ],
+            env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+            cwd=FOLDER.parent.parent,
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stdout[-4000:]
