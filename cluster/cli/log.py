@@ -1,0 +1,365 @@
+"""``cluster log``: the committed log as text, JSON lines, Arrow or Parquet."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import LogDamaged, StorageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cluster.reader import LogReader
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+NAMES = """\b An entry has the columns position, endPosition, leadershipTermId, entryType, timestamp,
+clusterTime, and by its type clusterSessionId, correlationId, payload, responseStreamId, responseChannel,
+encodedPrincipal, closeReason, action, actionFlags, termBaseLogPosition, leaderMemberId, logSessionId,
+timeUnit, appVersion.
+"""
+
+DUMP = f"""\b
+Examples:
+  cluster log dump --dir cluster-data/member-0
+  cluster log dump --dir member-0 --from 139424 --json --payload sha256
+  cluster log dump --cluster-dir /data/aeron-cluster --archive-dir /data/aeron-archive --payload utf8
+  cluster log dump --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010 --follow --json
+
+{NAMES}"""
+
+TAIL = """\b
+Examples:
+  cluster log tail --dir cluster-data/member-0
+  cluster log tail -n 100 --follow --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010
+"""
+
+EXPORT = """\b
+Examples:
+  cluster log export --dir cluster-data/member-0 --format parquet log.parquet
+  cluster log export --dir member-0 --format arrow --from 139424 log.arrow
+
+The file has the columns of `cluster log dump`, typed, and is written whole or not at all.
+"""
+
+
+class Payload(StrEnum):
+    """How a payload is shown."""
+
+    base64 = "base64"
+    utf8 = "utf8"
+    hex = "hex"
+    none = "none"
+    sha256 = "sha256"
+
+
+class Format(StrEnum):
+    """Of an exported file."""
+
+    arrow = "arrow"
+    parquet = "parquet"
+
+
+Directory = Annotated[
+    Path | None, typer.Option("--dir", help="A member's directory, ours or a real Aeron's.")
+]
+ClusterDirectory = Annotated[
+    Path | None, typer.Option("--cluster-dir", help="Its cluster directory, where it lies apart.")
+]
+ArchiveDirectory = Annotated[
+    Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
+]
+AeronDirectory = Annotated[
+    Path | None, typer.Option("--aeron-dir", help="Folder of its cnc.dat, if not where its mark file says.")
+]
+Endpoints = Annotated[str | None, typer.Option(help="Members to ask instead, as 0=host:port,1=...")]
+FromPosition = Annotated[
+    int | None, typer.Option("--from", help="Position of the first entry (default: the log's start).", min=0)
+]
+ToPosition = Annotated[
+    int | None, typer.Option("--to", help="Entries before this position (default: the log's end).", min=0)
+]
+PayloadOption = Annotated[Payload, typer.Option(help="How payloads are shown.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is committed from now on.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object an entry.")]
+
+
+@app.callback()
+def _log() -> None:
+    """Dump, follow or export the committed log."""
+
+
+@app.command(epilog=DUMP)
+def dump(
+    directory: Directory = None,
+    cluster_directory: ClusterDirectory = None,
+    archive_directory: ArchiveDirectory = None,
+    aeron_directory: AeronDirectory = None,
+    endpoints: Endpoints = None,
+    from_position: FromPosition = None,
+    to_position: ToPosition = None,
+    payload: PayloadOption = Payload.base64,
+    follow: Follow = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the entries in order, one a line."""
+    with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
+        told = _Told(reader)
+        start = _first_boundary(reader, from_position)
+        if follow:
+            batches = reader.follow(start, to_position, on_damage=told.damage)
+        else:
+            batches = reader.batches(start, to_position, on_damage=told.damage)
+        _print(batches, payload, as_json, follow)
+        told.finish()
+
+
+@app.command(epilog=TAIL)
+def tail(
+    directory: Directory = None,
+    cluster_directory: ClusterDirectory = None,
+    archive_directory: ArchiveDirectory = None,
+    aeron_directory: AeronDirectory = None,
+    endpoints: Endpoints = None,
+    count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
+    payload: PayloadOption = Payload.base64,
+    follow: Follow = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the last entries, and with --follow those that come."""
+    with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
+        told = _Told(reader)
+        end = reader.commit_position() if follow else reader.end_position()
+        last = _last_entries(reader, end, count, told)
+        _print(iter(last), payload, as_json, follow)
+        if follow:
+            _print(reader.follow(end, on_damage=told.damage), payload, as_json, follow)
+        told.finish()
+
+
+@app.command(epilog=EXPORT)
+def export(
+    file: Annotated[Path, typer.Argument(help="File to write.")],
+    format: Annotated[Format | None, typer.Option(help="By default what the file's name ends with.")] = None,
+    directory: Directory = None,
+    cluster_directory: ClusterDirectory = None,
+    archive_directory: ArchiveDirectory = None,
+    aeron_directory: AeronDirectory = None,
+    endpoints: Endpoints = None,
+    from_position: FromPosition = None,
+    to_position: ToPosition = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as an object.")] = False,
+) -> None:
+    """Write the entries as an Arrow IPC or Parquet file with typed columns."""
+    if format is None:
+        if file.suffix.lstrip(".") not in Format.__members__:
+            raise typer.BadParameter(
+                "give arrow or parquet, the file's name does not tell", param_hint="--format"
+            )
+        format = Format(file.suffix.lstrip("."))
+    with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
+        told = _Told(reader)
+        batches = reader.batches(_first_boundary(reader, from_position), to_position, on_damage=told.damage)
+        count = _write(batches, format, file)
+        if as_json:
+            print(json.dumps({"file": str(file), "format": format.value, "entries": count}))
+        else:
+            print(f"{count} entries in {file}")
+        told.finish()
+
+
+def _open(
+    directory: Path | None,
+    cluster_directory: Path | None,
+    archive_directory: Path | None,
+    aeron_directory: Path | None,
+    endpoints: str | None,
+) -> LogReader:
+    from cluster.reader import LogReader
+
+    given = (directory, cluster_directory, archive_directory)
+    if (endpoints is None) == all(path is None for path in given):
+        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+    if endpoints is not None:
+        return LogReader.open(endpoints=endpoints)
+    dir, cluster_dir, archive_dir, aeron_dir = (
+        None if path is None else str(path) for path in (*given[:1], *given[1:], aeron_directory)
+    )
+    return LogReader.open(dir=dir, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir)
+
+
+class _Told:
+    """What goes to standard error: warnings once, damage as it is met, which makes the exit status 1."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._is_damaged = False
+        for damage in getattr(reader, "damage", ()):
+            self.damage(damage)
+        reader.end_position()  # tells whether the log was stopped in order
+        for warning in reader.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        self._warned = len(reader.warnings)
+
+    def damage(self, damage: LogDamaged) -> None:
+        self._is_damaged = True
+        sys.stdout.flush()
+        print(f"damaged: {damage}", file=sys.stderr)
+
+    def finish(self) -> None:
+        for warning in self._reader.warnings[self._warned :]:
+            print(f"warning: {warning}", file=sys.stderr)
+        if self._is_damaged:
+            raise typer.Exit(1)
+
+
+def _first_boundary(reader: LogReader, position: int | None) -> int | None:
+    """The first frame at or after ``position``: frames are found by walking from the begin of a term."""
+    if position is None or position <= reader.start_position:
+        return None
+    from cluster.log.scan import first_frame_at_or_after
+
+    end = reader.end_position()
+    if position >= end:
+        return position
+    begin = max(position // reader.term_length * reader.term_length, reader.start_position)
+    for at, block in reader.blocks(begin, on_damage=lambda _: None):
+        if at >= position:
+            return at
+        if at + len(block) > position:
+            return at + first_frame_at_or_after(block, 0, len(block), position - at)
+    return end
+
+
+def _last_entries(reader: LogReader, end: int, count: int, told: _Told) -> list[pa.RecordBatch]:
+    """The last ``count`` entries before ``end``, looked for term by term from the end."""
+    last: list[pa.RecordBatch] = []
+    rows, begin = 0, end
+    while rows < count and begin > reader.start_position:
+        begin_of_term = max((begin - 1) // reader.term_length * reader.term_length, reader.start_position)
+        found = list(reader.batches(begin_of_term, begin, on_damage=told.damage))
+        rows += sum(batch.num_rows for batch in found)
+        last[:0] = found
+        begin = begin_of_term
+    while last and rows > count:
+        surplus = rows - count
+        if last[0].num_rows <= surplus:
+            rows -= last.pop(0).num_rows
+        else:
+            last[0] = last[0].slice(surplus)
+            rows = count
+    return last
+
+
+def _write(batches: Iterator[pa.RecordBatch], format: Format, file: Path) -> int:
+    """Write aside and rename; return the number of entries."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cluster.log.columns import ROW_SCHEMA
+
+    aside = file.with_name(file.name + ".tmp")
+    count = 0
+    try:
+        with (
+            pa.OSFile(str(aside), "wb") as out,
+            pa.ipc.new_file(out, ROW_SCHEMA)
+            if format is Format.arrow
+            else pq.ParquetWriter(out, ROW_SCHEMA) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                count += batch.num_rows
+        aside.replace(file)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise StorageError(str(file), error.errno, "writing failed") from error
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _print(batches: Iterator[pa.RecordBatch], payload: Payload, as_json: bool, is_flushed: bool) -> None:
+    write = sys.stdout.write
+    for batch in batches:
+        for entry in _shown(batch, payload):
+            write((json.dumps(entry) if as_json else _line(entry)) + "\n")
+        if is_flushed:
+            sys.stdout.flush()
+
+
+def _shown(batch: pa.RecordBatch, payload: Payload) -> Iterator[dict[str, Any]]:
+    """The rows with every value as JSON takes it, the payload as asked for."""
+    import pyarrow.compute as pc
+
+    names: list[str] = []
+    columns: list[list[Any]] = []
+    for name, column in zip(batch.schema.names, batch.columns):
+        if column.null_count == batch.num_rows:
+            continue
+        if name == "timestamp":
+            values = pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ").to_pylist()
+        elif name == "payload":
+            if payload is Payload.none:
+                continue
+            if payload is Payload.sha256:
+                names.append("payloadLength")
+                columns.append(pc.binary_length(column).to_pylist())
+                name = "payloadSha256"
+            show = _PAYLOADS[payload]
+            values = [None if data is None else show(data) for data in column.to_pylist()]
+        elif name == "encodedPrincipal":
+            values = [None if data is None else _base64(data) for data in column.to_pylist()]
+        else:
+            values = column.to_pylist()
+        names.append(name)
+        columns.append(values)
+    for row in zip(*columns):
+        yield {name: value for name, value in zip(names, row) if value is not None}
+
+
+def _base64(data: bytes) -> str:
+    import base64
+
+    return base64.b64encode(data).decode()
+
+
+def _sha256(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+_PAYLOADS = {
+    Payload.base64: _base64,
+    Payload.utf8: lambda data: data.decode("utf-8", "replace"),
+    Payload.hex: bytes.hex,
+    Payload.sha256: _sha256,
+}
+_HEAD = ("position", "endPosition", "leadershipTermId", "timestamp", "entryType", "clusterTime")
+
+
+def _line(entry: dict[str, Any]) -> str:
+    """An entry for people: where, which term, when, what, and the rest by name."""
+    head = (
+        f"{entry['position']:>12} {entry['endPosition']:>12} term {entry.get('leadershipTermId', '?')} "
+        f"{entry.get('timestamp', '?')} {entry['entryType']}"
+    )
+    rest = (f"{name}={_text(value)}" for name, value in entry.items() if name not in _HEAD)
+    return " ".join((head, *rest))
+
+
+def _text(value: Any) -> str:
+    """A value on one line: what would break it, or the next one, is quoted."""
+    text = str(value)
+    if text.isprintable() and " " not in text and text:
+        return text
+    return json.dumps(text, ensure_ascii=False)
