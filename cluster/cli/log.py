@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
-NAMES = """\b An entry has the columns position, endPosition, leadershipTermId, entryType, timestamp,
+NAMES = """An entry has the columns position, endPosition, leadershipTermId, entryType, timestamp,
 clusterTime, and by its type clusterSessionId, correlationId, payload, responseStreamId, responseChannel,
 encodedPrincipal, closeReason, action, actionFlags, termBaseLogPosition, leaderMemberId, logSessionId,
 timeUnit, appVersion.
@@ -341,7 +341,7 @@ def _sha256(data: bytes) -> str:
 _PAYLOADS = {
     Payload.base64: _base64,
     Payload.utf8: lambda data: data.decode("utf-8", "replace"),
-    Payload.hex: bytes.hex,
+    Payload.hex: lambda data: data.hex(),
     Payload.sha256: _sha256,
 }
 _HEAD = ("position", "endPosition", "leadershipTermId", "timestamp", "entryType", "clusterTime")
