@@ -10,6 +10,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── StorageError                   the disk said no: this member stops acknowledging
 ├── NotLeader                      the caller: try again with ``leader_member_id``
 ├── ClientClosed                   the caller: connect again
+├── AuthenticationRejected         the caller: the cluster did not accept the credentials
 ├── TimedOut                       the caller: the named deadline passed
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
 └── ProtocolError
@@ -93,6 +94,10 @@ class NotLeader(ClusterError):
 
 class ClientClosed(ClusterError):
     """The session is closed, by us or by the cluster."""
+
+
+class AuthenticationRejected(ClusterError):
+    """The cluster's authenticator refused the client's credentials."""
 
 
 class TimedOut(ClusterError):
