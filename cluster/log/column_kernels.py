@@ -280,10 +280,10 @@ def _time_unit(source, message):  # type: ignore[no-untyped-def]
 @njit
 def _put_var_data(slab, layout, row, source, at, end):  # type: ignore[no-untyped-def]
     """responseChannel and encodedPrincipal; False when a length leads out of the message."""
-    if end - at < 4 or get_u32(source, at) > end - at - 4:
+    if end - at < 4:
         return False
     length = get_u32(source, at)
-    principal_at = at + 4 + length
+    principal_at = at + 4 + length  # beyond the end when the length is
     if end - principal_at < 4 or get_u32(source, principal_at) > end - principal_at - 4:
         return False
     _put_bytes(slab, layout, RESPONSE_CHANNEL, row, source, at + 4, length, True)

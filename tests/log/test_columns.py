@@ -124,6 +124,20 @@ def test_sbe_nulls_are_null_and_aerons_own_minus_one_is_a_value():
     assert "closeReason" not in only(unknown_reason)
 
 
+def test_no_byte_of_a_batch_is_left_to_chance():
+    """The same log gives the same bytes, under nulls too."""
+    log = naive.log_of(
+        [session_message(b"x", term=N64, timestamp=N64), TimerEvent(3, N64, T0).encode()], PARAMS
+    )
+    batch = decode(log).record_batch
+
+    for name in ("leadershipTermId", "clusterTime", "timestamp", "clusterSessionId", "correlationId"):
+        column = batch.column(name)
+        values = column.buffers()[1].to_pybytes()
+        for row in range(2):
+            assert column[row].is_valid or values[8 * row : 8 * row + 8] == bytes(8), name
+
+
 def test_fields_that_an_older_version_lacks_are_null():
     def as_version(message: bytes, version: int, block_length: int) -> bytes:
         header = struct.pack("<H4xH", block_length, version)

@@ -80,6 +80,14 @@ def test_a_message_that_another_one_breaks_off_is_dropped():
     assert delivered(log)[3] == [b"small"]
 
 
+def test_a_message_that_padding_breaks_off_is_dropped():
+    """Padding never stands within a message that was written whole, so what follows it is another one's."""
+    run = bytearray(naive.log_of([LARGE, SMALL], PARAMS))
+    run[1408 + 6] = 0  # its second fragment: type padding
+
+    assert delivered(bytes(run))[3] == [b"small"]
+
+
 def test_another_entry_ends_the_columns_and_is_read_alone():
     opening = SessionOpenEvent(3, 42, 1, 5, 102, "aeron:udp", bytes(4096)).encode()
     log = naive.log_of([SMALL, opening, TIMER, SMALL], PARAMS)
@@ -187,6 +195,16 @@ def test_a_leaders_own_count_of_what_it_appended_runs_ahead_of_what_is_committed
     follow_log(array(log), 0, len(log), 0, table)
 
     assert (table.slots["appended"][slot], table.slots["committed"][slot]) == (7, 1)
+
+
+def test_activity_never_goes_back():
+    table = SessionTable(8)
+    slot = table.open(1, last_activity=50)
+    log = naive.log_of([SMALL], PARAMS)  # of time 11
+
+    follow_log(array(log), 0, len(log), 0, table)
+
+    assert table.slots["last_activity"][slot] == 50
 
 
 def test_a_closed_session_is_no_longer_among_the_touched():

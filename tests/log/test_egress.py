@@ -98,7 +98,9 @@ def test_a_full_output_takes_the_first_rows_and_the_rest_comes_next():
         )
 
 
-@pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, 4), (3, 1), (0, -1), (2**62, 2**62)])
+@pytest.mark.parametrize(
+    ("offset", "length"), [(-1, 1), (0, 4), (3, 1), (0, -1), (2**62, 2**62), (2**63 - 9, 20)]
+)
 def test_a_row_that_lies_outside_its_buffer_is_the_callers_mistake(offset, length):
     columns = (np.full(2, 1, np.int64), np.zeros(1, np.int64), np.array([0, offset]), np.array([1, length]))
     table = a_table({1: 5})

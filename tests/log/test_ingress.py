@@ -169,6 +169,14 @@ def test_a_message_that_the_output_has_no_room_for_comes_again():
     assert table.slots["appended"][table.slot_of(1)] == 5
 
 
+def test_padding_needs_room_too():
+    position = PARAMS.term_length - 64
+    data = ingress_frame(session_message(b"x"))
+
+    assert sequence(data, a_table(1), position=position, length=159)[0] == OUT_FULL
+    assert sequence(data, a_table(1), position=position, length=160)[0] == DONE
+
+
 def test_the_next_row_of_a_lane_is_taken_and_no_other():
     table = a_table(1)
     slot = table.slot_of(1)
