@@ -137,8 +137,8 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     commit_position: i64
     append_position: i64
     leadership_term_id: i64
-    first_term_timestamp: i64  # of the first NewLeadershipTermEvent, in cluster time units
-    first_log_session_id: i32
+    first_term_timestamp: i64 | None  # of the first NewLeadershipTermEvent, in cluster time units
+    first_log_session_id: i32 | None  # both None without one: an empty log, or its head was purged
     cluster_id: i32
     member_id: i32
     leader_member_id: i32  # -1 while none is known

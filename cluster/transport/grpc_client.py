@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import grpc
 
 from cluster.transport.endpoint import Endpoint
+from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_service import CHANNEL_OPTIONS, MESSAGE_BYTES_MAX, SESSION_METHOD
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES
 
@@ -34,9 +35,11 @@ def open_session(endpoint: Endpoint) -> socket.socket:
 
 
 def _requests(sock: socket.socket) -> Iterator[bytes]:
+    splitter = FrameSplitter()
     with contextlib.suppress(OSError):
         while data := sock.recv(MESSAGE_BYTES_MAX):
-            yield data
+            if frames := splitter.split(data):
+                yield frames
 
 
 def _pump_responses(channel: grpc.Channel, call: Iterator[bytes], sock: socket.socket) -> None:

@@ -27,7 +27,7 @@ class Listener:
         """
         assert endpoint.medium is not Medium.GRPC
         self._poller = poller
-        self._sock = _bind(endpoint, address)
+        self._sock = _bind(endpoint, address, poller)
         self._sock.setblocking(False)
         self._sock.listen(BACKLOG)
         self._path = endpoint.path if endpoint.medium is Medium.IPC else ""
@@ -70,9 +70,9 @@ class Listener:
                 os.unlink(self._path)
 
 
-def _bind(endpoint: Endpoint, address: str | None) -> socket.socket:
+def _bind(endpoint: Endpoint, address: str | None, poller: Poller) -> socket.socket:
     family = socket.AF_UNIX if address else endpoint.family
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    sock = poller.open_socket(family)
     if family != socket.AF_UNIX:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     target = address or endpoint.address

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 from typing import Protocol
 
 READABLE = select.EPOLLIN
@@ -32,6 +33,10 @@ class Poller:
         self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._event_fd, READABLE)
         self._closed = False
+
+    def open_socket(self, family: socket.AddressFamily) -> socket.socket:
+        """A stream socket to be watched here: the only door to the network, so that a simulator has another."""
+        return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
 
     def register(self, fd: int, target: Target, events: int) -> None:
         """Watch ``fd`` for ``events`` and tell ``target``. A descriptor is watched once."""

@@ -423,9 +423,8 @@ def dial(
     ``options`` are ``Connection``'s. Host names are resolved in line: give addresses where that matters.
     """
     assert endpoint.medium is not Medium.GRPC
-    sock = socket.socket(
-        endpoint.family if address is None or not isinstance(address, str) else socket.AF_UNIX,
-        socket.SOCK_STREAM | socket.SOCK_CLOEXEC,
+    sock = poller.open_socket(
+        endpoint.family if address is None or not isinstance(address, str) else socket.AF_UNIX
     )
     sock.setblocking(False)
     try:

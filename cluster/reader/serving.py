@@ -1,0 +1,104 @@
+"""A member's log as it is served to readers elsewhere: its files, and how the member stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cluster.archive.clock import epoch_ms
+from cluster.archive.files import OsFiles
+from cluster.counters import CountersReader
+from cluster.errors import ClusterError
+from cluster.protocol import link
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.reader.directory import DirectoryLogReader
+from cluster.reader.member_directory import counters_paths
+
+NONE = -1
+
+
+class ServedLog:
+    """Opens a member's directory for one reader. Cheap enough to be made for each stream."""
+
+    def __init__(
+        self,
+        *,
+        cluster_dir: str,
+        archive_dir: str,
+        aeron_dir: str,
+        cluster_id: int,
+        member_id: int,
+        ingress_endpoints: str = "",
+        tcp_endpoints: str = "",
+        ipc_endpoints: str = "",
+    ) -> None:
+        """Raises the errors of ``DirectoryLogReader``."""
+        self._cluster_id = cluster_id
+        self._member_id = member_id
+        self._endpoints = (ingress_endpoints, tcp_endpoints, ipc_endpoints)
+        self._aeron_dir = aeron_dir
+        self._reader = DirectoryLogReader(
+            None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir
+        )
+
+    def commit_position(self) -> int:
+        return self._reader.commit_position()
+
+    def blocks(
+        self, from_position: int, to_position: int, *, max_bytes: int
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        return self._reader.blocks(from_position, to_position, max_bytes=max_bytes)
+
+    def status(self, correlation_id: int) -> link.LogStatus:
+        """Identity, geometry and positions of the log, role and states of the member."""
+        reader = self._reader
+        identity = reader.identity
+        recording = reader.recording
+        values = self._counter_values()
+        role = values.get(CounterTypeId.NODE_ROLE, NONE)
+        ingress, tcp, ipc = self._endpoints
+        return link.LogStatus(
+            correlation_id=correlation_id,
+            start_position=reader.start_position,
+            commit_position=reader.commit_position(),
+            append_position=values.get(CounterTypeId.RECORDING_POSITION, NONE),
+            leadership_term_id=values.get(CounterTypeId.LEADERSHIP_TERM_ID, NONE),
+            first_term_timestamp=identity.first_term_timestamp if identity else None,
+            first_log_session_id=identity.log_session_id if identity else None,
+            cluster_id=self._cluster_id,
+            member_id=self._member_id,
+            leader_member_id=self._member_id if role == Role.LEADER else NONE,
+            role=role,
+            election_state=values.get(CounterTypeId.ELECTION_STATE, NONE),
+            module_state=values.get(CounterTypeId.CONSENSUS_MODULE_STATE, NONE),
+            session_count=values.get(CounterTypeId.CLIENT_SESSION, 0),
+            term_length=reader.term_length,
+            mtu=recording.mtu_length,
+            initial_term_id=recording.initial_term_id,
+            time_unit=ClusterTimeUnit(reader.time_unit),
+            ingress_endpoints=ingress,
+            tcp_endpoints=tcp,
+            ipc_endpoints=ipc,
+        )
+
+    def _counter_values(self) -> dict[int, int]:
+        """Values of the live counters by type; of CLIENT_SESSION, how many there are."""
+        for path in counters_paths(OsFiles(), self._reader.state.member, None, self._aeron_dir):
+            try:
+                with CountersReader(path) as counters:
+                    if not counters.is_live(epoch_ms()):
+                        continue
+                    records = [record for record in counters.counters() if record.is_allocated]
+            except ClusterError:
+                continue
+            values = {record.type_id: record.value for record in records}
+            values[CounterTypeId.CLIENT_SESSION] = sum(
+                record.type_id == CounterTypeId.CLIENT_SESSION for record in records
+            )
+            return values
+        return {}
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,222 @@
+"""gRPC for clients, as a thread of the member's process that the member does not know.
+
+It speaks to the member only through the Unix socket that ``ipc:`` clients use, and reads the log from the
+files, so it could as well be a process of its own. Each Session stream is one connection there:
+
+    client -- gRPC stream --> gateway -- Unix socket --> member's ClientPort
+           <-- egress --------        <-----------------
+
+A message on a stream holds whole frames. One that does not ends that stream with INVALID_ARGUMENT, and
+nothing of it reaches the member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from cluster.errors import ClusterError, ConfigurationError, PortInUse, RemoteProtocolError
+from cluster.protocol import decode, link
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frame_splitter import FrameSplitter, check_whole
+from cluster.transport.grpc_service import (
+    CHANNEL_OPTIONS,
+    MESSAGE_BYTES_MAX,
+    READ_LOG_METHOD,
+    SERVICE,
+    SESSION_METHOD,
+    STATUS_METHOD,
+)
+from cluster.transport.log_server import LogServer, OpenLog
+from cluster.transport.sockets import SOCKET_BUFFER_BYTES
+
+Request = TypeVar("Request", link.LogRequest, link.StatusRequest)
+
+READER_THREADS = 2
+STOP_GRACE_S = 0.2
+SERVER_OPTIONS = (
+    *CHANNEL_OPTIONS,
+    ("grpc.so_reuseport", 0),  # or a second process would take half of the connections, silently
+    ("grpc.max_metadata_size", 8 * 1024),
+)
+
+
+class GrpcGateway:
+    """A gRPC server in a thread; ``start`` and ``stop`` are called from another."""
+
+    def __init__(
+        self, listen: Endpoint, member: Endpoint, open_log: OpenLog, message_length_max: int
+    ) -> None:
+        """Serve at ``listen`` what the member at its ``ipc:`` endpoint and its log's files have.
+
+        ``open_log`` opens the log for one reader; it is called in worker threads.
+        """
+        assert listen.medium is Medium.GRPC
+        assert member.medium is Medium.IPC
+        self._listen = listen
+        self._member = member
+        self._frame_length_max = HEADER_LENGTH + message_length_max
+        self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
+        self._log = LogServer(open_log, self._executor)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="grpc-gateway", daemon=True)
+        self._server: grpc.aio.Server | None = None
+        self._is_started = threading.Event()
+        self._error: ClusterError | None = None
+        self.port = listen.port
+
+    def start(self) -> Endpoint:
+        """Listen, and return where (the port that was given, when 0 was asked for); PortInUse if taken."""
+        self._thread.start()
+        self._is_started.wait()
+        if self._error is not None:
+            raise self._error
+        return Endpoint(Medium.GRPC, self._listen.host, self.port)
+
+    def stop(self) -> None:
+        """End all streams and the thread; what a stream still has to say is given a moment."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._listen_on_port())
+        except ClusterError as error:
+            self._error = error
+        self._is_started.set()
+        if self._error is None:
+            self._loop.run_forever()
+            assert self._server is not None
+            self._loop.run_until_complete(self._server.stop(STOP_GRACE_S))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._loop.close()
+
+    async def _listen_on_port(self) -> None:
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((_Handlers(self),))
+        await _add_standard_services(server)
+        try:
+            self.port = server.add_insecure_port(self._listen.target)
+        except RuntimeError as error:
+            if _is_taken(self._listen):
+                raise PortInUse(f"{self._listen}: the address is in use by another process") from None
+            raise ConfigurationError(f"{self._listen}: cannot listen there: {error}") from None
+        await server.start()
+        self._server = server
+
+    # -- what is served --
+
+    async def session(
+        self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[bytes]:
+        """Pass frames both ways until either end is done."""
+        loop = asyncio.get_running_loop()
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+        try:
+            await loop.sock_connect(sock, self._member.address)
+        except OSError as error:
+            sock.close()
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
+        pump = loop.create_task(self._pump_requests(requests, sock))
+        splitter = FrameSplitter()
+        try:
+            with contextlib.suppress(ConnectionError):
+                while data := await loop.sock_recv(sock, MESSAGE_BYTES_MAX):
+                    if frames := splitter.split(data):
+                        yield frames
+            if pump.done() and not pump.cancelled() and (failure := pump.exception()) is not None:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(failure))
+        finally:
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError, RemoteProtocolError):
+                await pump
+            sock.close()
+
+    async def _pump_requests(self, requests: AsyncIterator[bytes], sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async for data in requests:
+                check_whole(data, self._frame_length_max)
+                await loop.sock_sendall(sock, data)
+        except ConnectionError:
+            return  # the member closed the connection: the other direction has told
+        finally:
+            # The client is done, or sent what is no frame: the member sees an end-of-file, and answers it.
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+
+    async def read_log(self, request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        """Stream the log from the member's files."""
+        message = await _decode(request, link.LogRequest, context)
+        async for data in self._log.read(message):
+            yield data
+
+    async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        """Tell how the member stands."""
+        message = await _decode(request, link.StatusRequest, context)
+        try:
+            return await self._log.status(message.correlation_id)
+        except ClusterError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            raise AssertionError from None  # abort raises
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    """Method names to the gateway's coroutines; requests and responses are bytes as they came."""
+
+    def __init__(self, gateway: GrpcGateway) -> None:
+        self._handlers = {
+            SESSION_METHOD: grpc.stream_stream_rpc_method_handler(gateway.session),
+            READ_LOG_METHOD: grpc.unary_stream_rpc_method_handler(gateway.read_log),
+            STATUS_METHOD: grpc.unary_unary_rpc_method_handler(gateway.status),
+        }
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return self._handlers.get(details.method)
+
+
+async def _decode(data: bytes, kind: type[Request], context: grpc.aio.ServicerContext) -> Request:
+    """The request, or the end of the call with INVALID_ARGUMENT."""
+    try:
+        message = decode(data)
+        if not isinstance(message, kind):
+            raise RemoteProtocolError(f"expected {kind.__name__}, got {type(message).__name__}")
+    except RemoteProtocolError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        raise AssertionError from None  # abort raises
+    return message
+
+
+async def _add_standard_services(server: grpc.aio.Server) -> None:
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection
+
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    for name in ("", SERVICE):
+        await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+
+
+def _is_taken(endpoint: Endpoint) -> bool:
+    with socket.socket(endpoint.family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(endpoint.address)
+        except OSError:
+            return True
+        return False

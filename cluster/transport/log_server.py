@@ -1,0 +1,133 @@
+"""Serves the committed log and a member's status to readers elsewhere, from the member's files.
+
+A stream of answers is frames: first LogStatus (the log's identity and geometry), then runs of log frames,
+last LogEnd with the position reached and why it ended.
+
+    LogRequest(from, to)  ->  LogStatus | log frames ... | LogEnd(OK)
+    LogRequest(from, -1)  ->  LogStatus | log frames as they are committed ...
+
+A member that has not committed as far as it was asked waits a little, then ends with NOT_AVAILABLE: the
+reader asks another one. Files are read in worker threads, so one slow disk read holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+import numpy as np
+
+from cluster.errors import ClusterError, DataLoss
+from cluster.protocol import link
+from cluster.transport.frames import link_frame
+
+BLOCK_BYTES_DEFAULT = 1024 * 1024
+BLOCK_BYTES_MAX = 4 * 1024 * 1024
+FOLLOW_INTERVAL_S = 0.01
+BEHIND_TIMEOUT_S = 1.0
+
+
+class ServedLog(Protocol):
+    """A member's log as it is served (``cluster.reader.serving``); used by one thread at a time."""
+
+    def status(self, correlation_id: int) -> link.LogStatus: ...
+
+    def commit_position(self) -> int: ...
+
+    def blocks(
+        self, from_position: int, to_position: int, *, max_bytes: int
+    ) -> Iterator[tuple[int, np.ndarray]]: ...
+
+    def close(self) -> None: ...
+
+
+OpenLog = Callable[[], ServedLog]
+
+
+class LogServer:
+    """Answers requests with frames. ``open_log`` opens a log of its own for each stream."""
+
+    def __init__(self, open_log: OpenLog, executor: Executor) -> None:
+        self._open_log = open_log
+        self._executor = executor
+
+    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+    async def status(self, correlation_id: int) -> bytes:
+        """One LogStatus frame; ``ClusterError`` when the log cannot be opened."""
+        log = await self._run(self._open_log)
+        try:
+            return link_frame(await self._run(log.status, correlation_id))
+        finally:
+            await self._run(log.close)
+
+    async def read(self, request: link.LogRequest) -> AsyncIterator[bytes]:
+        """The frames that answer ``request``; every failure is told by a LogEnd."""
+        position = request.from_position
+        try:
+            log = await self._run(self._open_log)
+        except ClusterError as error:
+            yield self._end(request, position, link.LinkErrorCode.FAILED, str(error))
+            return
+        try:
+            status = await self._run(log.status, request.correlation_id)
+            yield link_frame(status)
+            code, text = self._judge(request, status)
+            if code is link.LinkErrorCode.OK:
+                async for end_position, data in self._blocks(log, request):
+                    yield data
+                    position = end_position
+                if request.to_position > position:
+                    code = link.LinkErrorCode.NOT_AVAILABLE
+                    text = f"committed up to {position} here, asked up to {request.to_position}"
+        except DataLoss as error:
+            code, text = link.LinkErrorCode.NOT_AVAILABLE, str(error)
+        except ClusterError as error:
+            code, text = link.LinkErrorCode.FAILED, str(error)
+        finally:
+            await self._run(log.close)
+        yield self._end(request, position, code, text)
+
+    async def _blocks(self, log: ServedLog, request: link.LogRequest) -> AsyncIterator[tuple[int, bytes]]:
+        """(position behind it, bytes) of each block, until the end or until it lies too far ahead."""
+        position, to_position = request.from_position, request.to_position
+        block_bytes = (
+            min(request.max_bytes, BLOCK_BYTES_MAX) if request.max_bytes > 0 else BLOCK_BYTES_DEFAULT
+        )
+        waited_s = 0.0
+        while to_position < 0 or position < to_position:
+            bound = await self._run(log.commit_position)
+            if to_position >= 0:
+                bound = min(bound, to_position)
+            before = position
+            if bound > position:
+                blocks = log.blocks(position, bound, max_bytes=block_bytes)
+                while (block := await self._run(_next_block, blocks)) is not None:
+                    position = block[0]
+                    yield block
+            if position > before:
+                waited_s = 0.0
+                continue
+            if to_position >= 0 and waited_s >= BEHIND_TIMEOUT_S:
+                return
+            await asyncio.sleep(FOLLOW_INTERVAL_S)
+            waited_s += FOLLOW_INTERVAL_S
+
+    @staticmethod
+    def _judge(request: link.LogRequest, status: link.LogStatus) -> tuple[link.LinkErrorCode, str]:
+        if request.from_position < status.start_position:
+            text = f"position {request.from_position} was purged, the log begins at {status.start_position}"
+            return link.LinkErrorCode.NOT_AVAILABLE, text
+        return link.LinkErrorCode.OK, ""
+
+    @staticmethod
+    def _end(request: link.LogRequest, position: int, code: link.LinkErrorCode, text: str) -> bytes:
+        return link_frame(link.LogEnd(request.correlation_id, position, code, text))
+
+
+def _next_block(blocks: Iterator[tuple[int, np.ndarray]]) -> tuple[int, bytes] | None:
+    block = next(blocks, None)
+    return None if block is None else (block[0] + len(block[1]), block[1].tobytes())
