@@ -35,7 +35,7 @@ class Poller:
         self._closed = False
 
     def open_socket(self, family: socket.AddressFamily) -> socket.socket:
-        """A stream socket to be watched here: the only door to the network, so that a simulator has another."""
+        """A stream socket to be watched here: the door to the network, where a simulator has another."""
         return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
 
     def register(self, fd: int, target: Target, events: int) -> None:
