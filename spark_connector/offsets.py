@@ -56,32 +56,40 @@ class Offset:
                 f"the checkpoint's offset {given!r} has version {given['v']}, written by a newer release; "
                 f"this one reads up to version {OFFSET_VERSION}"
             )
-        cluster, position = given.get("cluster"), given.get("position")
-        initial, from_position = given.get("initial", False), given.get("from")
-        if not (
-            (cluster is None or isinstance(cluster, str))
-            and _is_position(position)
-            and (from_position is None if initial is True else _is_position(from_position))
-        ):
+        offset = cls(
+            given.get("cluster"), given.get("position", -1), given.get("from"), given.get("initial") is True
+        )
+        positions = [offset.position] if offset.initial else [offset.position, offset.from_position]
+        if not (isinstance(offset.cluster, str | None) and all(type(p) is int and p >= 0 for p in positions)):
             raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
-        return cls(cluster, position, from_position, initial is True)
+        return offset
 
 
-def identity_text(cluster_id: int, first_term_timestamp: int, log_session_id: int) -> str:
-    """The identity of a log as it stands in offsets."""
-    return f"{cluster_id}:{first_term_timestamp}:{log_session_id}"
+def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session_id: int | None) -> str:
+    """The identity of a log as it stands in offsets; ``?`` for what a purged log does not tell any more."""
+    parts = (cluster_id, first_term_timestamp, log_session_id)
+    return ":".join("?" if part is None else str(part) for part in parts)
 
 
-def check_cluster(offset: Offset, cluster: str | None) -> None:
-    """Raise DataLoss unless ``offset`` belongs to the log that is there, whose identity is ``cluster``."""
+def check_cluster(offset: Offset, cluster: str | None) -> str | None:
+    """The identity to go on with after ``offset`` over the log ``cluster``: the one that tells more.
+
+    Raises DataLoss when they are two logs.
+    """
     if offset.cluster is None and offset.position == 0:
-        return  # taken before the log had an entry: it fits every log from its beginning
-    if offset.cluster != cluster:
+        return cluster  # taken before the log had an entry: it fits every log from its beginning
+    if offset.cluster is None or cluster is None or not _are_one(offset.cluster, cluster):
         raise DataLoss(
             f"the checkpoint is of cluster {offset.cluster} (position {offset.position}), but what is read "
             f"now is cluster {cluster or 'without any entry'}; an identity is cluster id, timestamp and log "
             "session id of the first leadership term. Use the cluster of the checkpoint, or a new checkpoint"
         )
+    return offset.cluster if "?" in cluster else cluster
+
+
+def _are_one(cluster: str, other: str) -> bool:
+    parts, other_parts = cluster.split(":"), other.split(":")
+    return len(parts) == len(other_parts) and all(a == b or "?" in (a, b) for a, b in zip(parts, other_parts))
 
 
 def batch_range(start: Offset, end: Offset) -> tuple[int, int]:
@@ -95,7 +103,3 @@ def batch_range(start: Offset, end: Offset) -> tuple[int, int]:
             f"the checkpoint's offsets run backwards: a micro-batch from position {begin} to {end.position}"
         )
     return begin, end.position
-
-
-def _is_position(value: Any) -> bool:
-    return type(value) is int and value >= 0

@@ -162,7 +162,7 @@ class SourceOptions(_Options):
     max_entries_per_trigger: int | None = _option(
         "maxEntriesPerTrigger", parse_count, "a micro-batch holds at most so many entries"
     )
-    max_bytes_per_trigger: int | None = _option(
+    max_bytes_per_trigger: int = _option(
         "maxBytesPerTrigger",
         parse_size,
         "a micro-batch covers at most so many bytes of log, but always one entry",
@@ -219,8 +219,8 @@ class SourceOptions(_Options):
 class SinkOptions(_Options):
     """The options of a write, as a stream or as a batch."""
 
-    endpoints: str | None = _option(
-        "endpoints", parse_text, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
+    endpoints: str = _option(
+        "endpoints", parse_text, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`", ""
     )
     commit_timeout_ms: int = _option(
         "commitTimeoutMs",
@@ -234,7 +234,7 @@ class SinkOptions(_Options):
     KIND = "sink"
 
     def __post_init__(self) -> None:
-        if self.endpoints is None:
+        if not self.endpoints:
             raise ConfigurationError("the sink needs option endpoints, which is not given")
 
 

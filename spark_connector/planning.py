@@ -11,6 +11,7 @@ an entry: it belongs to the task in front of the cut.
 from __future__ import annotations
 
 import heapq
+import itertools
 
 FRAME_ALIGNMENT = 32  # every frame starts at a multiple: no cut elsewhere makes sense
 
@@ -39,7 +40,7 @@ def plan(
         del cuts[1]
     if len(cuts) > 2 and cuts[-1] - cuts[-2] < grid // 4:
         del cuts[-2]
-    return _halve_longest(list(zip(cuts, cuts[1:])), min_partitions)
+    return _halve_longest(list(itertools.pairwise(cuts)), min_partitions)
 
 
 def _cells(start: int, end: int, grid: int) -> int:

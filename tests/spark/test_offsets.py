@@ -65,6 +65,16 @@ def test_a_checkpoint_taken_before_the_first_entry_fits_the_log_that_then_began(
         check_cluster(END, None)
 
 
+def test_a_log_whose_head_was_purged_is_known_by_what_it_still_tells():
+    purged = identity_text(0, None, None)
+
+    assert purged == "0:?:?"
+    assert check_cluster(END, purged) == CLUSTER
+    assert check_cluster(Offset(purged, 96, from_position=0), CLUSTER) == CLUSTER
+    with pytest.raises(DataLoss):
+        check_cluster(END, identity_text(1, None, None))
+
+
 def test_a_batch_after_the_first_runs_from_end_to_end():
     following = Offset(CLUSTER, 250240, from_position=250144)
 

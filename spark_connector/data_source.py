@@ -1,0 +1,80 @@
+"""The ``cluster`` format: what Spark makes of a name and options.
+
+Spark makes one of these objects for each ``load()`` and ``start()``, and again for every micro-batch
+of a sink. So making one costs nothing and touches nothing outside; it only refuses wrong options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from cluster.errors import ConfigurationError, NotAClusterDirectory
+from spark_connector.options import SinkOptions, SourceOptions, check_names
+from spark_connector.schema import ROW_DDL, check_sink_schema, wanted_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
+    from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+
+
+class ClusterDataSource(DataSource):
+    """``spark.readStream.format("cluster")`` and ``df.writeStream.format("cluster")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "cluster"
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        check_names(options)
+
+    def schema(self) -> str:
+        """Every column of the log. Spark asks at ``load()``, when it was given no narrower schema."""
+        _check_directories(SourceOptions.parse(self.options))
+        return ROW_DDL
+
+    def reader(self, schema: StructType) -> ClusterBatchReader:
+        from spark_connector.source import ClusterBatchReader
+
+        return ClusterBatchReader(self._source_options(), wanted_columns(schema))
+
+    def streamReader(self, schema: StructType) -> ClusterStreamReader:
+        from spark_connector.source import ClusterStreamReader
+
+        return ClusterStreamReader(self._source_options(), wanted_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter:
+        from spark_connector.sink import ClusterBatchWriter
+
+        return ClusterBatchWriter(self._sink_options(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter:
+        from spark_connector.sink import ClusterStreamWriter
+
+        return ClusterStreamWriter(self._sink_options(schema, overwrite))
+
+    def _source_options(self) -> SourceOptions:
+        options = SourceOptions.parse(self.options)
+        _check_directories(options)
+        return options
+
+    def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
+        if overwrite:
+            raise ConfigurationError(
+                "the log cannot be overwritten: write with mode append, "
+                "stream with output mode append or update"
+            )
+        check_sink_schema(schema)
+        return SinkOptions.parse(self.options)
+
+
+def _check_directories(options: SourceOptions) -> None:
+    for name, path in (("clusterDir", options.cluster_dir), ("archiveDir", options.archive_dir)):
+        if path is not None and not os.path.isdir(path):
+            raise NotAClusterDirectory(f"option {name} is {path!r}, which is not a directory on this host")

@@ -1,0 +1,182 @@
+"""The log that options name, as the driver sees it: whose it is, how far it goes, where entries end.
+
+Readers are kept in the module, so that the tasks and micro-batches that one Python process runs share
+open files, connections and compiled kernels. The key has the process id: what a process opened is of no
+use to one forked from it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from cluster.errors import ConfigurationError, DataLoss
+from spark_connector.offsets import identity_text
+from spark_connector.options import EARLIEST, LATEST, SourceOptions
+
+if TYPE_CHECKING:
+    from cluster.reader import LogReader
+
+BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
+
+_readers: dict[tuple[object, ...], LogReader] = {}
+
+
+def open_reader(options: SourceOptions) -> LogReader:
+    """The reader of the log that ``options`` name, opened once in this process."""
+    key = _key(options)
+    reader = _readers.get(key)
+    if reader is None:
+        from cluster.reader import LogReader
+
+        if options.endpoints is not None:
+            reader = LogReader.open(endpoints=options.endpoints)
+        else:
+            reader = LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
+        for line in reader.warnings:
+            print(f"cluster source: {line}", file=sys.stderr, flush=True)
+        _readers[key] = reader
+    return reader
+
+
+def forget_reader(options: SourceOptions) -> None:
+    """Close a reader that failed; the next ``open_reader`` begins anew."""
+    reader = _readers.pop(_key(options), None)
+    if reader is not None:
+        reader.close()
+
+
+def _key(options: SourceOptions) -> tuple[object, ...]:
+    return os.getpid(), options.endpoints, options.cluster_dir, options.archive_dir
+
+
+def boundary_at_or_after(reader: LogReader, position: int, known: int = 0) -> int:
+    """The first position at or after ``position`` where an entry or padding begins.
+
+    Frames can be told apart only from where one begins: from ``known``, or from the start of the term,
+    which no entry crosses. What lies between is read.
+    """
+    term_begin = position - position % reader.term_length
+    begin = max(term_begin, min(known, position), reader.start_position)
+    if begin < position:
+        for block_position, block in reader.blocks(begin, position, is_committed=True):
+            begin = block_position + len(block)
+    return begin
+
+
+class SourceLog:
+    """What planning asks of a log."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reader = open_reader(options)
+        self._behind_since: float | None = None
+
+    @property
+    def cluster(self) -> str | None:
+        """The identity of the log as it stands in offsets; None while it has no entry."""
+        identity = self._reader.identity
+        return None if identity is None else identity_text(*identity)
+
+    @property
+    def start_position(self) -> int:
+        return self._reader.start_position
+
+    def committed_end(self) -> int:
+        """How far a stream may go now."""
+        if self._options.read_uncommitted and not self._reader.is_live:
+            return self._reader.end_position()
+        return self._reader.commit_position()
+
+    def recorded_end(self) -> int:
+        """How far a batch goes."""
+        return self._reader.end_position()
+
+    def resolve(self, option: str, offsets: int, end: int) -> int:
+        """The position that ``earliest``, ``latest`` or a position given by an option stands for.
+
+        Raises ConfigurationError for one beyond ``end``, DataLoss for one that was purged.
+        """
+        if offsets == EARLIEST:
+            return min(self.start_position, end)
+        if offsets == LATEST:
+            return end
+        if offsets > end:
+            raise ConfigurationError(
+                f'option {option} is {{"position": {offsets}}}, beyond the end of the log, which is {end} '
+                f"(cluster {self.cluster or 'without any entry'})"
+            )
+        self.check_retained(offsets)
+        return offsets
+
+    def check_entry_begin(self, option: str, position: int) -> None:
+        """Raise ConfigurationError when ``position``, given by an option, lies within an entry."""
+        begin = boundary_at_or_after(self._reader, position)
+        if begin != position:
+            raise ConfigurationError(
+                f'option {option} is {{"position": {position}}}, which is within an entry; '
+                f"the next one starts at {begin}"
+            )
+
+    def check_retained(self, position: int) -> None:
+        """Raise DataLoss when the log does not hold ``position`` any more."""
+        if position < self.start_position:
+            raise DataLoss(
+                f"position {position} of cluster {self.cluster} was asked for, but the log is purged up to "
+                f"{self.start_position}; what lies between is lost to this reader"
+            )
+
+    def check_not_beyond(self, position: int, tip: int) -> None:
+        """Raise DataLoss when a stream stands at ``position`` and the log ends before.
+
+        A member that runs may be behind the one that was read before; it gets some time to catch up.
+        A member that crashed may not know that what was read is committed.
+        """
+        if position <= tip or position <= self._reader.end_position():
+            self._behind_since = None
+            return
+        if self._reader.is_live:
+            now = time.monotonic()
+            self._behind_since = self._behind_since or now
+            if now - self._behind_since < BEHIND_TIMEOUT_S:
+                return
+        raise DataLoss(
+            f"the checkpoint stands at position {position} of cluster {self.cluster}, but that log ends at "
+            f"{tip}; entries were lost, or this is an older copy of it"
+        )
+
+    def admitted_end(self, begin: int, tip: int) -> int:
+        """The end of a micro-batch that begins at ``begin``, by the options' limits: the end of an entry.
+
+        At least one entry is admitted, however long.
+        """
+        options = self._options
+        end = min(tip, begin + options.max_bytes_per_trigger)
+        if end < tip:
+            end = self._aligned_down(begin, end, tip)
+        if options.max_entries_per_trigger is not None:
+            end = self._end_of_entries(begin, end, options.max_entries_per_trigger)
+        return end
+
+    def _aligned_down(self, begin: int, end: int, tip: int) -> int:
+        """The last end of an entry at or before ``end``, at least the end of the first one."""
+        term_begin = end - end % self._reader.term_length
+        if term_begin > begin:
+            return term_begin  # a little early, and nothing has to be read to know it
+        first, last = 0, 0
+        for batch in self._reader.batches(begin, end, columns=("endPosition",), is_committed=True):
+            ends = batch.column(0).to_numpy()
+            first = first or int(ends[0])
+            within = ends[ends <= end]
+            last = int(within[-1]) if len(within) else last
+        return last or first or min(tip, term_begin + self._reader.term_length)
+
+    def _end_of_entries(self, begin: int, end: int, count: int) -> int:
+        """The end of the ``count``-th entry behind ``begin``, or ``end`` when there are no more than that."""
+        for batch in self._reader.batches(begin, end, columns=("endPosition",), is_committed=True):
+            if batch.num_rows >= count:
+                return int(batch.column(0)[count - 1].as_py())
+            count -= batch.num_rows
+        return end

@@ -1,0 +1,65 @@
+"""Reading one task's range of the log as Arrow: what runs on an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from cluster.errors import DataLoss
+from spark_connector.log import boundary_at_or_after, forget_reader, open_reader
+from spark_connector.offsets import Offset, check_cluster, identity_text
+from spark_connector.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cluster.reader import LogReader
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange(InputPartition):
+    """One task's share: the entries whose first frame starts in ``[start, end)``."""
+
+    cluster: str | None  # the identity of the log that was planned
+    start: int
+    end: int
+    known: int  # a position at or before ``start`` where an entry begins: where the whole micro-batch does
+
+
+def read_range(
+    options: SourceOptions, columns: tuple[str, ...], log_range: LogRange
+) -> Iterator[pa.RecordBatch]:
+    """The range's entries as record batches with ``columns``, all of one schema.
+
+    Raises DataLoss when the log here is not the one that was planned, or does not reach as far.
+    """
+    if log_range.start == log_range.end:
+        return
+    try:
+        reader = open_reader(options)
+        _check(reader, log_range)
+        yield from reader.batches(
+            boundary_at_or_after(reader, log_range.start, log_range.known),
+            log_range.end,
+            columns=columns,
+            entry_types=options.entry_types,
+            rows_per_batch=options.rows_per_batch,
+            is_committed=True,
+        )
+    except Exception:
+        forget_reader(options)  # a broken connection or file is not for the next task
+        raise
+
+
+def _check(reader: LogReader, log_range: LogRange) -> None:
+    identity = reader.identity
+    cluster = None if identity is None else identity_text(*identity)
+    check_cluster(Offset(log_range.cluster, log_range.end, from_position=log_range.start), cluster)
+    end = reader.end_position()
+    if end < log_range.end:
+        raise DataLoss(
+            f"the log of cluster {cluster} ends at position {end} here, but up to {log_range.end} was planned"
+        )

@@ -1,0 +1,89 @@
+"""The row of the source, and which columns of it a reader was asked for.
+
+``cluster.log.columns.ROW_SCHEMA`` says the same in Arrow's words; it is written again here because
+making a DataFrame must not load the kernels. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from cluster.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+ROW_COLUMNS = {
+    "position": "BIGINT",
+    "endPosition": "BIGINT",
+    "leadershipTermId": "BIGINT",
+    "entryType": "STRING",
+    "timestamp": "TIMESTAMP",
+    "clusterTime": "BIGINT",
+    "clusterSessionId": "BIGINT",
+    "correlationId": "BIGINT",
+    "payload": "BINARY",
+    "responseStreamId": "INT",
+    "responseChannel": "STRING",
+    "encodedPrincipal": "BINARY",
+    "closeReason": "STRING",
+    "action": "STRING",
+    "actionFlags": "INT",
+    "termBaseLogPosition": "BIGINT",
+    "leaderMemberId": "INT",
+    "logSessionId": "INT",
+    "timeUnit": "STRING",
+    "appVersion": "INT",
+}
+ROW_DDL = ", ".join(f"{name} {type_name}" for name, type_name in ROW_COLUMNS.items())
+
+
+def wanted_columns(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema given by the user, in its order.
+
+    Raises ConfigurationError for a column that the log does not have, has with another type, or that
+    is declared NOT NULL.
+    """
+    for column in schema.fields:
+        type_name = ROW_COLUMNS.get(column.name)
+        if type_name is None:
+            near = difflib.get_close_matches(column.name, ROW_COLUMNS, n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(ROW_COLUMNS)}"
+            raise ConfigurationError(f"the log has no column {column.name!r}; {hint}")
+        given = _type_name(column.dataType.simpleString())
+        if given != type_name:
+            raise ConfigurationError(
+                f"column {column.name} of the log is {type_name}, the schema says {given}; "
+                "read it as it is and cast it afterwards"
+            )
+        if not column.nullable:
+            raise ConfigurationError(f"column {column.name} is declared NOT NULL; every column is nullable")
+    names = schema.fieldNames()
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a column stands twice in the schema: {', '.join(names)}")
+    return tuple(names)
+
+
+def check_sink_schema(schema: StructType) -> None:
+    """Raise ConfigurationError unless the rows are what the sink takes: one column, ``payload``."""
+    names = schema.fieldNames()
+    if "payload" not in names:
+        raise ConfigurationError(
+            f"the sink needs column payload (BINARY or STRING); the rows have {', '.join(names)}"
+        )
+    unknown = [name for name in names if name != "payload"]
+    if unknown or len(names) > 1:
+        raise ConfigurationError(
+            f"the sink takes column payload alone, the rows have {', '.join(names)}; "
+            "drop the others, or put them into the payload"
+        )
+    type_name = _type_name(schema["payload"].dataType.simpleString())
+    if type_name not in ("BINARY", "STRING"):
+        raise ConfigurationError(f"column payload is {type_name}; the sink takes BINARY or STRING")
+
+
+def _type_name(simple_string: str) -> str:
+    """A type as SQL writes it; a string with a collation or a length is still a STRING to Arrow."""
+    upper = simple_string.upper()
+    return "STRING" if upper.startswith("STRING ") else upper

@@ -1,0 +1,149 @@
+"""The source's two readers: the log as a stream of micro-batches, and a range of it as a batch.
+
+They run on the driver and decide; tasks read (``reading.py``). The end of a micro-batch is decided
+here, always at the end of an entry and never past the commit position, so that Spark can write it
+down before anything is read, and a micro-batch that runs again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from cluster.errors import ConfigurationError
+from spark_connector.log import SourceLog
+from spark_connector.offsets import Offset, batch_range, check_cluster
+from spark_connector.options import EARLIEST, LATEST, SourceOptions
+from spark_connector.planning import plan
+from spark_connector.reading import LogRange, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ClusterBatchReader(DataSourceReader):
+    """One range of the log, ``[startingOffsets, endingOffsets)``, by default all that is recorded."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        log = SourceLog(options)
+        recorded_end = log.recorded_end()
+        end = log.resolve("endingOffsets", _or(options.ending_offsets, LATEST), recorded_end)
+        start = log.resolve("startingOffsets", _or(options.starting_offsets, EARLIEST), recorded_end)
+        if start > end:
+            raise ConfigurationError(
+                f"option startingOffsets is {start}, behind endingOffsets, which is {end}"
+            )
+        log.check_entry_begin("startingOffsets", start)
+        # Spark asks for one range at least.
+        return _ranges(options, log.cluster, start, end) or [LogRange(log.cluster, start, start, start)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LogRange)
+        return read_range(self._options, self._columns, partition)
+
+
+class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log from ``startingOffsets`` or the checkpoint on, micro-batch by micro-batch.
+
+    Spark makes several of these: the one that plans keeps its few notes, the one that reads has none.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._log: SourceLog | None = None
+        self._initial: Offset | None = None  # Spark asks twice, and must hear the same
+        self._available_now: int | None = None  # where a query with Trigger.AvailableNow ends
+        self._latest: tuple[int, int] | None = None  # commit position, and end of the newest micro-batch
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._available_now = self._source_log().committed_end()
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            log = self._source_log()
+            wanted = _or(self._options.starting_offsets, LATEST)
+            start = log.resolve("startingOffsets", wanted, self._tip(log))
+            log.check_entry_begin("startingOffsets", start)
+            self._initial = Offset(log.cluster, start, initial=True)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark hands this back to ``latestOffset``; Trigger.Once hands ``ReadAllAvailable`` instead."""
+        if self._options.max_entries_per_trigger is not None:
+            return ReadMaxRows(self._options.max_entries_per_trigger)
+        return ReadMaxBytes(self._options.max_bytes_per_trigger)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
+        begin = Offset.from_json(start)
+        log = self._source_log()
+        cluster = check_cluster(begin, log.cluster)
+        tip = self._tip(log)
+        self._latest = tip, begin.position
+        if tip <= begin.position:
+            log.check_not_beyond(begin.position, tip)
+            return start
+        log.check_retained(begin.position)
+        end = tip if isinstance(limit, ReadAllAvailable) else log.admitted_end(begin.position, tip)
+        self._latest = tip, end
+        return Offset(cluster, end, from_position=begin.position).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the query's progress, ``sources[].latestOffset``: how far the log is, and what is left."""
+        if self._latest is None:
+            return None
+        tip, end = self._latest
+        return {"position": tip, "bytesBehindLatest": max(tip - end, 0)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a micro-batch: the same whenever and wherever it is planned."""
+        end_offset = Offset.from_json(end)
+        begin, until = batch_range(Offset.from_json(start), end_offset)
+        return _ranges(self._options, end_offset.cluster, begin, until)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LogRange)
+        return read_range(self._options, self._columns, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the log is kept or purged by its cluster, not by its readers."""
+
+    def _source_log(self) -> SourceLog:
+        if self._log is None:
+            self._log = SourceLog(self._options)
+        return self._log
+
+    def _tip(self, log: SourceLog) -> int:
+        """Where the stream ends for now."""
+        tip = log.committed_end()
+        return tip if self._available_now is None else min(tip, self._available_now)
+
+
+def _ranges(options: SourceOptions, cluster: str | None, start: int, end: int) -> list[InputPartition]:
+    ranges = plan(
+        start,
+        end,
+        max_bytes=options.max_bytes_per_partition,
+        min_partitions=options.min_partitions,
+        max_partitions=options.max_partitions,
+    )
+    return [LogRange(cluster, begin, until, start) for begin, until in ranges]
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

@@ -1,0 +1,66 @@
+"""Columns of the row: pruning by a narrower schema, and what a sink takes."""
+
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from cluster.errors import ConfigurationError
+from spark_connector.schema import check_sink_schema, wanted_columns
+
+
+def schema(*fields):
+    return StructType([StructField(*field) for field in fields])
+
+
+def refusal(check, *fields):
+    with pytest.raises(ConfigurationError) as refused:
+        check(schema(*fields))
+    return str(refused.value)
+
+
+def test_a_narrower_schema_names_the_columns_in_its_own_order():
+    wanted = schema(("payload", BinaryType()), ("timestamp", TimestampType()), ("position", LongType()))
+
+    assert wanted_columns(wanted) == ("payload", "timestamp", "position")
+
+
+def test_a_column_that_the_log_does_not_have_is_refused_with_the_names_near_it():
+    assert refusal(wanted_columns, ("endposition", LongType())) == (
+        "the log has no column 'endposition'; did you mean endPosition, position?"
+    )
+    assert "it has position, endPosition" in refusal(wanted_columns, ("zzz", LongType()))
+
+
+def test_a_column_of_another_type_is_refused():
+    assert "position of the log is BIGINT, the schema says INT" in refusal(
+        wanted_columns, ("position", IntegerType())
+    )
+
+
+def test_a_column_that_must_not_be_null_is_refused():
+    assert "every column is nullable" in refusal(wanted_columns, ("position", LongType(), False))
+
+
+def test_a_column_given_twice_is_refused():
+    assert "twice" in refusal(wanted_columns, ("position", LongType()), ("position", LongType()))
+
+
+@pytest.mark.parametrize("payload_type", [BinaryType(), StringType()])
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_sink_takes_payload_as_bytes_or_text(payload_type, nullable):
+    check_sink_schema(schema(("payload", payload_type, nullable)))
+
+
+def test_a_sink_without_payload_with_more_than_it_or_of_another_type_is_refused():
+    assert "needs column payload" in refusal(check_sink_schema, ("value", StringType()))
+    assert "takes column payload alone" in refusal(
+        check_sink_schema, ("payload", StringType()), ("key", StringType())
+    )
+    assert "column payload is BIGINT" in refusal(check_sink_schema, ("payload", LongType()))

@@ -1,0 +1,346 @@
+"""What the stream reader tells Spark, call by call, over a member's directory; without Spark."""
+
+import itertools
+import pickle
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from cluster.errors import ConfigurationError, DataLoss
+from spark_connector.options import SourceOptions
+from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
+
+COLUMNS = ("position", "endPosition", "entryType", "payload")
+ALL = ReadAllAvailable()
+
+
+def stream(log, columns=COLUMNS, **options):
+    given = {"clusterDir": str(log.directory), "startingOffsets": "earliest", **options}
+    return ClusterStreamReader(SourceOptions.parse(given), columns)
+
+
+def batch(log, **options):
+    return ClusterBatchReader(SourceOptions.parse({"clusterDir": str(log.directory), **options}), COLUMNS)
+
+
+def rows(reader, partitions):
+    """The rows that tasks read, in the order of the partitions, as tuples; each partition travels pickled."""
+    found = []
+    for partition in pickle.loads(pickle.dumps(partitions)):
+        for record_batch in reader.read(partition):
+            found += zip(*(column.to_pylist() for column in record_batch.columns))
+    return found
+
+
+def payloads(reader, partitions):
+    return [row[3] for row in rows(reader, partitions) if row[2] == "SESSION_MESSAGE"]
+
+
+def joined(lists):
+    return list(itertools.chain.from_iterable(lists))
+
+
+def micro_batches(reader, limit=None):
+    """Run the reader as Spark does until there is nothing new; yield the payloads of each micro-batch."""
+    limit = limit or reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    while (end := reader.latestOffset(start, limit)) != start:
+        yield payloads(reader, reader.partitions(start, end))
+        start = end
+
+
+@pytest.fixture
+def live(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    log.session_id = session_id
+    yield log
+    log.stop()
+
+
+def test_a_stream_delivers_what_is_committed_and_waits_for_more(live):
+    reader = stream(live)
+    sent = live.lines(live.session_id, 0, 10)
+
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert payloads(reader, reader.partitions(start, end)) == sent
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) is end, "the same text: nothing new"
+
+    more = live.lines(live.session_id, 10, 5)
+    later = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert payloads(reader, reader.partitions(end, later)) == more
+
+
+def test_what_is_appended_but_not_committed_is_never_returned(live):
+    reader = stream(live)
+    sent = live.lines(live.session_id, 0, 3)
+    live.messages(live.session_id, [b"in doubt"])
+
+    assert joined(micro_batches(reader)) == sent
+
+    live.commit()
+    assert joined(micro_batches(reader)) == [*sent, b"in doubt"]
+
+
+def test_latest_begins_behind_what_is_there(live):
+    live.lines(live.session_id, 0, 3)
+    reader = stream(live, startingOffsets="latest")
+    start = reader.initialOffset()
+    later = live.lines(live.session_id, 3, 2)
+
+    assert reader.initialOffset() == start, "Spark asks twice and hears the same"
+    end = reader.latestOffset(start, ALL)
+    assert payloads(reader, reader.partitions(start, end)) == later
+
+
+def test_a_first_batch_that_runs_again_begins_where_it_began_though_latest_has_moved(live):
+    first = stream(live, startingOffsets="latest")
+    start = first.initialOffset()
+    sent = live.lines(live.session_id, 0, 4)
+    end = first.latestOffset(start, ALL)  # in the write-ahead log; then the driver dies
+
+    live.lines(live.session_id, 4, 4)
+    second = stream(live, startingOffsets="latest")
+    start_again = second.initialOffset()
+
+    assert start_again["position"] > end["position"]
+    assert payloads(second, second.partitions(start_again, end)) == sent
+
+
+def test_the_default_of_a_stream_is_latest_and_of_a_batch_earliest(live):
+    sent = live.lines(live.session_id, 0, 3)
+    options = SourceOptions.parse({"clusterDir": str(live.directory)})
+    reader = ClusterStreamReader(options, COLUMNS)
+
+    assert reader.initialOffset()["position"] == live.position
+    assert payloads(batch(live), batch(live).partitions()) == sent
+
+
+def test_a_stream_begins_at_a_position_where_an_entry_starts(live):
+    begin = live.position
+    sent = live.lines(live.session_id, 0, 3)
+
+    assert joined(micro_batches(stream(live, startingOffsets=f'{{"position": {begin}}}'))) == sent
+
+
+def test_a_position_within_an_entry_is_refused_with_where_the_next_one_starts(live):
+    live.messages(live.session_id, [b"x" * 5000])
+    live.commit()
+    begin, within = live.position, live.position - 64
+
+    reader = stream(live, startingOffsets=f'{{"position": {within}}}')
+    with pytest.raises(ConfigurationError, match=rf"startingOffsets.*{within}.*within an entry.*{begin}"):
+        reader.initialOffset()
+
+
+def test_a_position_beyond_the_end_is_refused_with_the_end(live):
+    reader = stream(live, startingOffsets='{"position": 1048576}')
+    with pytest.raises(ConfigurationError, match=rf"1048576.*beyond the end.*{live.position}"):
+        reader.initialOffset()
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 1000])
+def test_a_limit_of_entries_is_exact(live, count):
+    sent = live.lines(live.session_id, 0, 20)
+    reader = stream(live, maxEntriesPerTrigger=str(count))
+
+    start = reader.initialOffset()
+    ends = []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        ends.append((start, end))
+        start = end
+
+    sizes = [len(rows(reader, reader.partitions(*pair))) for pair in ends]
+    assert all(size == count for size in sizes[:-1])
+    assert sum(sizes) == 22 and sizes[-1] <= count  # a term and a session open stand before the lines
+    assert joined(payloads(reader, reader.partitions(*pair)) for pair in ends) == sent
+
+
+@pytest.mark.parametrize("limit", [1, 100, 5000, TERM_LENGTH, TERM_LENGTH + 96])
+def test_a_limit_of_bytes_ends_at_an_entry_and_admits_at_least_one(live, limit):
+    """Messages of 3 kB are fragmented, and the log is three terms long."""
+    sent = [b"%d." % n * 900 for n in range(50)]
+    live.messages(live.session_id, sent)
+    live.commit()
+    reader = stream(live, maxBytesPerTrigger=str(limit))
+    every_end = {row[1] for row in rows(reader, batch(live).partitions())}
+    every_end |= set(range(0, live.position, TERM_LENGTH))  # padding ends there
+
+    got, start = [], reader.initialOffset()
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        assert end["position"] in every_end
+        entries = rows(reader, reader.partitions(start, end))
+        assert end["position"] - start["position"] <= limit or len(entries) <= 1
+        got += [row[3] for row in entries if row[2] == "SESSION_MESSAGE"]
+        start = end
+
+    assert got == sent
+
+
+def test_trigger_once_ignores_the_limits(live):
+    live.lines(live.session_id, 0, 20)
+    reader = stream(live, maxEntriesPerTrigger="1", maxBytesPerTrigger="1")
+
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+
+    assert end["position"] == live.position
+
+
+def test_available_now_stops_at_the_end_that_was_there_when_it_began(live):
+    sent = live.lines(live.session_id, 0, 5)
+    reader = stream(live, maxEntriesPerTrigger="2")
+    reader.prepareForTriggerAvailableNow()
+    live.lines(live.session_id, 5, 5)
+
+    batches = list(micro_batches(reader))
+
+    assert joined(batches) == sent
+    assert len(batches) == 4  # seven entries by two
+
+
+def test_a_checkpoint_of_another_cluster_is_refused(live, tmp_path):
+    other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
+    try:
+        start = stream(other).initialOffset()
+        with pytest.raises(DataLoss, match=r"0:1900000000000:1877313736.*0:1800000000000:1877313736"):
+            stream(live).latestOffset(start, ALL)
+    finally:
+        other.stop()
+
+
+def test_a_checkpoint_beyond_the_end_of_a_stopped_log_is_refused_naming_both(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    log.lines(session_id, 0, 3)
+    log.stop()
+    reader = stream(log)
+    beyond = {**reader.latestOffset(reader.initialOffset(), ALL), "position": 1 << 20}
+
+    with pytest.raises(
+        DataLoss, match=rf"position 1048576 of cluster 0:1800000000000.*ends at {log.position}"
+    ):
+        stream(log).latestOffset(beyond, ALL)
+
+
+def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monkeypatch):
+    clock = itertools.count(100.0, 6.0)
+    monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
+    reader = stream(live)
+    ahead = {**reader.initialOffset(), "position": live.position + 4096, "from": 0}
+    del ahead["initial"]
+
+    assert reader.latestOffset(ahead, ALL) is ahead
+    assert reader.latestOffset(ahead, ALL) is ahead
+    with pytest.raises(DataLoss, match="ends at"):
+        reader.latestOffset(ahead, ALL)
+
+
+def test_of_a_member_that_crashed_a_stream_reads_what_is_known_to_be_committed(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    sent = log.lines(session_id, 0, 3)
+    log.messages(session_id, [b"in doubt"])
+    log._recording.sync()
+    log.abandon()
+
+    assert joined(micro_batches(stream(log))) == sent
+    assert joined(micro_batches(stream(log, readUncommitted="true"))) == [*sent, b"in doubt"]
+    assert payloads(batch(log), batch(log).partitions()) == [*sent, b"in doubt"]
+
+
+def test_a_batch_reads_between_positions(live):
+    live.lines(live.session_id, 0, 3)
+    begin = live.position
+    sent = live.lines(live.session_id, 3, 3)
+    end = live.position
+    live.lines(live.session_id, 6, 3)
+
+    reader = batch(live, startingOffsets=f'{{"position": {begin}}}', endingOffsets=f'{{"position": {end}}}')
+
+    assert payloads(reader, reader.partitions()) == sent
+
+
+def test_an_empty_range_has_one_empty_task(live):
+    reader = batch(live, startingOffsets=f'{{"position": {live.position}}}')
+
+    assert len(reader.partitions()) == 1
+    assert rows(reader, reader.partitions()) == []
+
+
+def test_a_batch_that_runs_backwards_or_beyond_the_end_is_refused(live):
+    live.lines(live.session_id, 0, 3)
+    with pytest.raises(ConfigurationError, match=r"endingOffsets.*beyond the end"):
+        batch(live, endingOffsets='{"position": 1048576}').partitions()
+    with pytest.raises(ConfigurationError, match=r"startingOffsets is \d+, behind endingOffsets"):
+        batch(live, startingOffsets="latest", endingOffsets='{"position": 96}').partitions()
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5, 64])
+def test_tasks_share_the_entries_however_the_range_is_cut(live, partitions):
+    """Cuts fall within fragmented messages, padding and anywhere else."""
+    sent = [b"%d." % n * (n % 7 * 300 + 1) for n in range(120)]
+    live.messages(live.session_id, sent)
+    live.commit()
+    reader = stream(live, minPartitions=str(partitions), maxBytesPerPartition="64k")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+
+    planned = reader.partitions(start, end)
+
+    assert len(planned) >= partitions
+    assert payloads(reader, planned) == sent
+    assert reader.partitions(start, end) == planned
+
+
+def test_entry_types_and_columns_are_pruned_where_the_log_is_read(live):
+    live.timer(7)
+    live.lines(live.session_id, 0, 3)
+    reader = stream(live, columns=("endPosition", "entryType"), entryTypes="TIMER,SESSION_OPEN")
+    start = reader.initialOffset()
+
+    assert [row[1] for row in rows(reader, reader.partitions(start, reader.latestOffset(start, ALL)))] == [
+        "SESSION_OPEN",
+        "TIMER",
+    ]
+
+
+def test_a_task_of_another_cluster_or_beyond_the_end_fails(live, tmp_path):
+    other, _ = open_log(tmp_path / "other", cluster_id=5)
+    try:
+        planned = batch(live).partitions()
+        with pytest.raises(DataLoss, match="cluster 0:"):
+            rows(batch(other), planned)
+        live.lines(live.session_id, 0, 3)
+        with pytest.raises(DataLoss, match="ends at position"):
+            (planned,) = batch(live).partitions()
+            rows(batch(live), [type(planned)(planned.cluster, 0, live.position + 96, 0)])
+    finally:
+        other.stop()
+
+
+def test_progress_tells_how_far_the_log_is_and_what_is_left(live):
+    reader = stream(live, maxEntriesPerTrigger="2")
+    assert reader.reportLatestOffset() is None
+    live.lines(live.session_id, 0, 3)
+
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+
+    assert reader.reportLatestOffset() == {
+        "position": live.position,
+        "bytesBehindLatest": live.position - end["position"],
+    }
+
+
+def test_a_log_without_an_entry_is_an_empty_stream_that_goes_on_when_the_first_comes(tmp_path):
+    log = LiveLog(tmp_path / "member-0")
+    log.commit()
+    reader = stream(log)
+    start = reader.initialOffset()
+
+    assert start == {"cluster": None, "initial": True, "position": 0, "v": 1}
+    assert reader.latestOffset(start, ALL) is start
+    log.term()
+    log.commit()
+    end = reader.latestOffset(start, ALL)
+    assert end["cluster"] == "0:1800000000000:1877313736"
+    assert len(rows(reader, reader.partitions(start, end))) == 1
+    log.stop()

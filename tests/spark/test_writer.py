@@ -1,0 +1,159 @@
+"""The sink's tasks, over a client that a test plays: order, waiting, and what ends a task."""
+
+import itertools
+import threading
+
+import pyarrow as pa
+import pytest
+
+from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
+from spark_connector.options import SinkOptions
+from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
+
+
+class PlayedClient:
+    """A session that takes ``room`` rows before it has to be polled, and commits them then."""
+
+    def __init__(self, room=1 << 30):
+        self.room = room
+        self.log = []
+        self.offered = self.acknowledged = 0
+        self.max_payload_length = 1000
+        self.committed_position = -1
+        self.cluster_session_id = 7
+        self.is_closed = False
+        self.why_closed = ""
+        self.is_stuck = False
+        self.polls = 0
+        self.was_closed = False
+        self.on_poll = lambda: None
+
+    def offer_batch(self, payloads):
+        if self.is_closed:
+            return -4
+        if self.offered - self.acknowledged + len(payloads) > self.room:
+            return -2
+        self.log += payloads.cast(pa.binary()).to_pylist()
+        self.offered += len(payloads)
+        return 1
+
+    def poll_egress(self):
+        self.polls += 1
+        self.on_poll()
+        if not self.is_stuck:
+            self.acknowledged = self.offered
+            self.committed_position = 96 * self.offered
+
+    def wait(self, timeout_s):
+        pass
+
+    def close(self):
+        self.was_closed = True
+
+
+@pytest.fixture
+def client(monkeypatch):
+    played = PlayedClient()
+    played.connections = []
+
+    def connect(endpoints, **settings):
+        played.connections.append((endpoints, settings))
+        return played
+
+    monkeypatch.setattr("cluster.client.ClusterClient.connect", connect)
+    return played
+
+
+def writer(**options):
+    return ClusterStreamWriter(SinkOptions.parse({"endpoints": "0=a:9000", **options}))
+
+
+def batches(*columns, kind=None):
+    return iter([pa.record_batch({"payload": pa.array(column, kind or pa.binary())}) for column in columns])
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+def test_rows_go_out_in_their_order_and_the_task_tells_how_many_are_committed(client, kind):
+    rows = batches([b"a", b"b"], [], [b"c", b""], kind=kind)
+
+    assert writer().write(rows) == RowsCommitted(rows=4, committed_position=384)
+    assert client.log == [b"a", b"b", b"c", b""]
+    assert client.was_closed
+
+
+def test_a_task_without_rows_opens_no_session(client):
+    assert writer().write(batches([], [])) == RowsCommitted(rows=0, committed_position=-1)
+    assert client.connections == []
+
+
+def test_a_batch_is_offered_in_pieces_that_wait_for_room(client):
+    client.room = 400
+    sent = [b"%03d" % n * 300 for n in range(1000)]
+
+    assert writer().write(batches(sent)).rows == 1000
+    assert client.log == sent
+
+
+def test_a_row_without_payload_is_named(client):
+    with pytest.raises(LocalProtocolError, match=r"row 3 of the task has no payload \(NULL\)"):
+        writer().write(batches([b"a", b"b"], [b"c", None, b"d"]))
+    assert client.log == [b"a", b"b"], "nothing of the batch with the wrong row was sent"
+
+
+def test_a_row_longer_than_the_log_takes_is_named_with_its_length(client):
+    with pytest.raises(
+        LocalProtocolError, match=r"row 1 of the task has a payload of 1001 bytes.*at most 1000"
+    ):
+        writer().write(batches([b"a", b"x" * 1001]))
+    assert client.log == []
+
+
+def test_a_session_that_ends_with_rows_in_doubt_fails_the_task(client):
+    client.is_stuck = True
+    client.on_poll = lambda: vars(client).update(is_closed=True, why_closed="time-out")
+
+    with pytest.raises(ClientClosed, match=r"session 7 ended \(time-out\) with 2 of 2 rows"):
+        writer().write(batches([b"a", b"b"]))
+
+
+def test_rows_that_are_not_committed_in_time_fail_the_task(client, monkeypatch):
+    clock = itertools.count(0.0, 0.5)
+    monkeypatch.setattr("spark_connector.sink.time.monotonic", lambda: next(clock))
+    client.is_stuck = True
+
+    with pytest.raises(TimedOut, match=r"no row was committed for 3 s \(option commitTimeoutMs\); 2 of 2"):
+        writer(commitTimeoutMs="3000").write(batches([b"a", b"b"]))
+
+
+def test_the_session_is_kept_alive_while_spark_computes_the_next_rows(client):
+    polled = threading.Event()
+    client.on_poll = polled.set
+
+    def slow():
+        yield from batches([b"a"])
+        polled.clear()
+        assert polled.wait(timeout=30)
+        yield from batches([b"b"])
+
+    assert writer().write(slow()).rows == 2
+
+
+def test_what_fails_while_spark_computes_rows_fails_the_task_with_its_own_error(client):
+    def failing():
+        yield from batches([b"a"])
+        raise ZeroDivisionError("in a function of the user")
+
+    with pytest.raises(ZeroDivisionError, match="of the user"):
+        writer().write(failing())
+    assert client.was_closed
+
+
+def test_a_batch_write_does_the_same(client):
+    assert ClusterBatchWriter(SinkOptions("0=a:9000")).write(batches([b"a"])).rows == 1
+    assert client.log == [b"a"]
+
+
+def test_nothing_happens_on_the_driver(client):
+    writer().commit([RowsCommitted(1, 96)], 0)
+    writer().abort([None], 0)
+    assert client.connections == []
