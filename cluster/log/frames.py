@@ -55,6 +55,11 @@ DAMAGED = 4  # a length that no frame below the limit has
 TERM_LENGTH, MTU, INITIAL_TERM_ID, SESSION_ID, STREAM_ID, POSITION_BITS, MESSAGE_LENGTH_MAX = range(7)
 
 
+def message_length_max(term_length: int) -> int:
+    """Longest message that a log takes, SBE header included; an application's payload is 32 bytes shorter."""
+    return min(term_length // 8, 16 * 1024 * 1024)
+
+
 @dataclass(frozen=True, slots=True)
 class LogParams:
     """What does not change while one leader writes the log: its geometry and the ids in every header.
@@ -86,8 +91,8 @@ class LogParams:
 
     @property
     def message_length_max(self) -> int:
-        """Longest message, SBE header included; an application's payload is 32 bytes shorter."""
-        return min(self.term_length // 8, 16 * 1024 * 1024)
+        """Longest message, SBE header included."""
+        return message_length_max(self.term_length)
 
     @property
     def payload_length_max(self) -> int:

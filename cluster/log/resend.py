@@ -1,15 +1,15 @@
 """A client's unacknowledged frames, made ready for another leader."""
 
 import numpy as np
-from numba import njit
 
 from cluster.log.frames import HEADER_LENGTH, align
+from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, get_i32, put_i64
 
 LEADERSHIP_TERM_ID_OFFSET = HEADER_LENGTH + 8  # behind the frame's and the SBE header
 
 
-@njit(I64(BYTES_OUT, I64, I64, I64), cache=True)
+@kernel(I64(BYTES_OUT, I64, I64, I64))
 def _skip_messages(buffer, start, end, messages):  # type: ignore[no-untyped-def]
     offset = start
     while messages > 0 and offset < end:
@@ -18,7 +18,7 @@ def _skip_messages(buffer, start, end, messages):  # type: ignore[no-untyped-def
     return offset
 
 
-@njit(I64(BYTES_OUT, I64, I64, I64), cache=True)
+@kernel(I64(BYTES_OUT, I64, I64, I64))
 def _restamp(buffer, start, end, leadership_term_id):  # type: ignore[no-untyped-def]
     offset = start
     messages = 0
@@ -29,7 +29,7 @@ def _restamp(buffer, start, end, leadership_term_id):  # type: ignore[no-untyped
     return messages
 
 
-@njit(I64(BYTES_OUT, I64), cache=True)
+@kernel(I64(BYTES_OUT, I64))
 def _frame_end(buffer, offset):  # type: ignore[no-untyped-def]
     end = 0
     while end < offset:

@@ -5,8 +5,9 @@ but frames is wrong, and the earlier that is seen the less of it is kept.
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
 
 FRAME_ALIGNMENT = 32
@@ -17,7 +18,7 @@ TYPE_DATA = 1
 MALFORMED = -1
 
 
-@njit(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, types.boolean), cache=True)
+@kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, types.boolean))
 def _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  # type: ignore[no-untyped-def]
     offset = start
     while offset + HEADER_LENGTH <= limit:

@@ -83,6 +83,10 @@ def test_the_cache_is_checked_by_every_module_that_kernels_share():
         assert imports_of(module) <= set(SHARED_MODULES), module
 
 
+def test_no_kernel_is_cached_otherwise():
+    assert [path.name for path in FOLDER.glob("*.py") if "cache=True" in path.read_text()] == ["kernel.py"]
+
+
 def test_setting_up_compiles_every_kernel():
     with_kernels = {path.stem for path in FOLDER.glob("*.py") if "\n@kernel(" in path.read_text()}
     assert with_kernels <= set(KERNEL_MODULES)
