@@ -11,3 +11,8 @@ def epoch_ms() -> int:
 def pause(seconds: float) -> None:
     """Wait; what a reader that follows a directory does between two looks."""
     time.sleep(seconds)
+
+
+def monotonic_ns() -> int:
+    """Nanoseconds that never run backwards, for deadlines."""
+    return time.monotonic_ns()

@@ -26,6 +26,7 @@ from cluster.errors import DataLoss, LogDamaged, NotAClusterDirectory, StorageEr
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import RecordingState
 from cluster.protocol.mark_file import ClusterMarkFileHeader
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, TERM, RecordingLogEntry
 from cluster.protocol.streams import LOG
@@ -259,9 +260,15 @@ class MemberState:
         catalog.close()
         if catalog.damage is not None:
             self._keep(catalog.damage)
-        valid = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
+        valid = {}
+        for entry in catalog.entries:
+            if entry.header.state is not RecordingState.DELETED:
+                valid[entry.descriptor.recording_id] = entry.descriptor
         terms = [entry for entry in self.log_entries if entry.entry_type is TERM]
         if terms and terms[-1].recording_id in valid:
+            found = catalog.entry(terms[-1].recording_id)
+            if found is not None and not found.is_valid:
+                self.warn(f"recording {terms[-1].recording_id} is marked invalid in the catalog")
             return valid[terms[-1].recording_id]
         logs = [descriptor for descriptor in valid.values() if descriptor.stream_id == LOG]
         if logs and not terms:

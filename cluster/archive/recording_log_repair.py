@@ -1,0 +1,83 @@
+"""What an operator may do to a recording log while its member does not run.
+
+Source: ClusterToolOperator's sortRecordingLog and seedRecordingLogFromSnapshot; unlike it, the file is
+replaced in one step, and sorting leaves invalid entries invalid.
+"""
+
+from cluster.archive.files import Files
+from cluster.archive.recording_log import RecordingLog
+from cluster.errors import StorageError
+from cluster.protocol.recording_log import (
+    CONSENSUS_MODULE_SERVICE_ID,
+    SNAPSHOT,
+    RecordingLogEntry,
+)
+
+BACKUP_SUFFIX = ".bak"
+
+
+def sort_file(recording_log: RecordingLog) -> bool:
+    """Bring the file's order to that of the entries in memory; False when it is that already."""
+    indexes = [entry.entry_index for entry in recording_log.entries]
+    if indexes == sorted(indexes):
+        return False
+    recording_log.rewrite(recording_log.entries)
+    return True
+
+
+def seed_from_latest_snapshot(files: Files, recording_log: RecordingLog) -> bool:
+    """Keep only the newest valid snapshot, as if taken at position 0 of a new log; keep a copy in ``.bak``.
+
+    Without a valid snapshot the file is removed, and False returned.
+    """
+    path = recording_log.path
+    _copy(files, path, path + BACKUP_SUFFIX)
+    kept = _latest_set(recording_log.entries)
+    if kept:
+        recording_log.rewrite([entry._replace(term_base_log_position=0, log_position=0) for entry in kept])
+        return True
+    recording_log.close()
+    try:
+        files.unlink(path)
+        files.sync_directory(path.rpartition("/")[0] or ".")
+    except OSError as error:
+        raise StorageError(path, error.errno, "removing failed") from error
+    return False
+
+
+def _latest_set(entries: list[RecordingLogEntry]) -> list[RecordingLogEntry]:
+    """The consensus module's entry that sorts last, and its services' before it, in order."""
+    valid = [entry for entry in entries if entry.is_valid and entry.entry_type is SNAPSHOT]
+    modules = [i for i, entry in enumerate(valid) if entry.service_id == CONSENSUS_MODULE_SERVICE_ID]
+    if not modules:
+        return []
+    end = begin = modules[-1]
+    while begin > 0 and (
+        valid[begin - 1].service_id == end - begin
+        and valid[begin - 1].leadership_term_id == valid[end].leadership_term_id
+        and valid[begin - 1].log_position == valid[end].log_position
+    ):
+        begin -= 1
+    return valid[begin : end + 1]
+
+
+def _copy(files: Files, path: str, new_path: str) -> None:
+    try:
+        source = files.open(path)
+        try:
+            data = source.pread(source.size(), 0)
+        finally:
+            source.close()
+        aside = f"{new_path}.tmp"
+        if files.exists(aside):
+            files.unlink(aside)
+        target = files.open(aside, create=True)
+        try:
+            target.pwrite(data, 0)
+            target.fullsync()
+        finally:
+            target.close()
+        files.rename(aside, new_path)
+        files.sync_directory(new_path.rpartition("/")[0] or ".")
+    except OSError as error:
+        raise StorageError(new_path, error.errno, "writing the backup failed") from error

@@ -1,0 +1,147 @@
+"""Whether the recordings of an archive are what their catalog says, by the rules of Aeron's verify tool.
+
+A recording fails for positions that cannot be, a missing segment, a frame that is not in its place, a
+checksum that is wrong, or an end that its frames do not reach. An end that a crash left open is found as a
+start would find it. Source: ArchiveTool.verify; its steps are numbered in client-service-tools.md §3.7.
+"""
+
+from dataclasses import dataclass
+
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.checksums import record_checksum
+from cluster.archive.files import Files
+from cluster.archive.proof import read_proof
+from cluster.archive.recovery import find_stop
+from cluster.archive.segments import Segments
+from cluster.archive.walk import FrameWalk, log_params
+from cluster.errors import LogDamaged
+from cluster.log.checksum import Checksum, verify_checksums
+from cluster.protocol.catalog import (
+    CHECKSUM_OFFSET,
+    NULL_POSITION,
+    CatalogEntry,
+    RecordingDescriptor,
+)
+from cluster.protocol.enums import RecordingState
+from cluster.protocol.frame import FRAME_ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Outcome for one recording: ``damage`` is None when all is well; ``stop_position`` as found."""
+
+    recording_id: int
+    state: RecordingState
+    stop_position: int
+    damage: LogDamaged | None
+
+
+def verify_recording(
+    files: Files,
+    directory: str,
+    catalog: CatalogFile,
+    entry: CatalogEntry,
+    *,
+    all_segments: bool = False,
+    checksum: Checksum | None = None,
+    end_position: int | None = None,
+) -> Verified:
+    """Look at one recording; nothing is changed. ``end_position`` is that of one that is being written."""
+    descriptor = entry.descriptor
+    segments = open_segments(files, directory, descriptor)
+    stop = descriptor.stop_position
+    damage: LogDamaged | None = None
+    try:
+        _check_positions(catalog, entry)
+        if checksum is not None:
+            expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
+            if entry.header.checksum != expected:
+                what = f"descriptor checksum {entry.header.checksum}, expected {expected}"
+                raise LogDamaged(catalog.path, entry.offset + CHECKSUM_OFFSET, what)
+        if stop == NULL_POSITION:
+            stop = end_position if end_position is not None else _find_end(files, directory, segments, entry)
+        _check_segments(segments, descriptor, stop)
+        _check_frames(segments, descriptor, stop, all_segments, checksum)
+    except LogDamaged as found:
+        damage = found
+    finally:
+        segments.close()
+    return Verified(descriptor.recording_id, entry.header.state, stop, damage)
+
+
+def settle(catalog: CatalogFile, verified: Verified, now_ms: int) -> None:
+    """Write an outcome down: INVALID what failed, VALID what passed, and an end that was open."""
+    entry = catalog.entry(verified.recording_id)
+    assert entry is not None
+    if verified.damage is not None:
+        if entry.header.state is RecordingState.VALID:
+            catalog.set_state(verified.recording_id, RecordingState.INVALID)
+        return
+    if entry.descriptor.stop_position != verified.stop_position:
+        catalog.stop(verified.recording_id, verified.stop_position, now_ms)
+    if entry.header.state is RecordingState.INVALID:
+        catalog.set_state(verified.recording_id, RecordingState.VALID)
+
+
+def open_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> Segments:
+    """The segment files of a recording, to be closed by the caller."""
+    return Segments(
+        files,
+        directory,
+        descriptor.recording_id,
+        start_position=descriptor.start_position,
+        term_length=descriptor.term_buffer_length,
+        segment_length=descriptor.segment_file_length,
+    )
+
+
+def _check_positions(catalog: CatalogFile, entry: CatalogEntry) -> None:
+    start, stop = entry.descriptor.start_position, entry.descriptor.stop_position
+    if start < 0 or start % FRAME_ALIGNMENT:
+        raise LogDamaged(
+            catalog.path, entry.field_offset("start_position"), f"start position {start} cannot be"
+        )
+    if stop != NULL_POSITION and (stop < start or stop % FRAME_ALIGNMENT):
+        raise LogDamaged(
+            catalog.path,
+            entry.field_offset("stop_position"),
+            f"stop position {stop} cannot be, the recording starts at {start}",
+        )
+
+
+def _find_end(files: Files, directory: str, segments: Segments, entry: CatalogEntry) -> int:
+    descriptor = entry.descriptor
+    proof = read_proof(files, directory, descriptor.recording_id, descriptor.session_id)
+    return find_stop(segments, descriptor, proof, None, file_sync_level=1).stop_position
+
+
+def _check_segments(segments: Segments, descriptor: RecordingDescriptor, stop: int) -> None:
+    """Every segment from start to stop is there, and when there is any, the one that holds the stop."""
+    start = descriptor.start_position
+    bases = set(segments.bases())
+    if not bases and start == stop:
+        return
+    for base in range(segments.base_of(start), segments.base_of(stop) + 1, segments.segment_length):
+        if base not in bases:
+            raise LogDamaged(segments.path(base), None, "the segment file is missing")
+
+
+def _check_frames(
+    segments: Segments,
+    descriptor: RecordingDescriptor,
+    stop: int,
+    all_segments: bool,
+    checksum: Checksum | None,
+) -> None:
+    begin = descriptor.start_position
+    if not all_segments and stop > begin:
+        begin = max(begin, segments.base_of(stop - 1))
+    walk = FrameWalk(segments, log_params(descriptor), begin, stop)
+    for position, run in walk:
+        good = len(run) if checksum is None else verify_checksums(checksum, run, 0, len(run))
+        if good < len(run):
+            base = segments.base_of(position + good)
+            what = f"checksum mismatch at log position {position + good}"
+            raise LogDamaged(segments.path(base), position + good - base, what)
+    if walk.position < stop:
+        raise walk.damage()

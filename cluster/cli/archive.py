@@ -1,0 +1,490 @@
+"""``cluster archive``: what Aeron's ArchiveTool tells of a member's archive, and does to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
+
+if TYPE_CHECKING:
+    from cluster.archive.catalog_file import CatalogFile
+    from cluster.protocol.catalog import CatalogEntry
+    from cluster.protocol.mark_file import ArchiveMarkFileHeader
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+Directory = Annotated[
+    Path, typer.Option("--dir", help="An archive directory, or the member's that holds it.")
+]
+RecordingId = Annotated[int | None, typer.Argument(help="Only this recording.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AllSegments = Annotated[
+    bool, typer.Option("--all", "-a", help="All segments, not only each recording's last.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def _example(*commands: str, more: str = "") -> str:
+    lines = "".join(f"  cluster archive {command}\n" for command in commands)
+    return f"\b\nExample:\n{lines}" + (f"\n{more}\n" if more else "")
+
+
+@app.callback()
+def _archive() -> None:
+    """Describe, dump or verify a member's archive, as Aeron's ArchiveTool does."""
+
+
+@app.command(epilog=_example("describe --dir cluster-data/member-0", "describe 2 --dir member-0 --json"))
+def describe(directory: Directory, recording_id: RecordingId = None, as_json: AsJson = False) -> None:
+    """Show the mark file, the catalog's size, and the VALID recordings."""
+    _describe(directory, recording_id, as_json, valid_only=recording_id is None)
+
+
+@app.command("describe-all", epilog=_example("describe-all --dir cluster-data/member-0"))
+def describe_all(directory: Directory, as_json: AsJson = False) -> None:
+    """As describe, with recordings of every state."""
+    _describe(directory, None, as_json, valid_only=False)
+
+
+@app.command(
+    epilog=_example(
+        "dump --dir cluster-data/member-0",
+        "dump 0 --dir member-0 --limit 100 --json",
+        more="The bytes of the log as entries: cluster log dump.",
+    )
+)
+def dump(
+    directory: Directory,
+    recording_id: RecordingId = None,
+    limit: Annotated[int, typer.Option(help="Frames of each recording to show; 0 for all.", min=0)] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show recordings with their frames: header fields and bytes."""
+    from cluster.archive.files import OsFiles
+    from cluster.archive.verification import open_segments
+    from cluster.archive.walk import FrameWalk, log_params
+
+    archive = _archive_directory(directory)
+    catalog = _catalog(archive)
+    is_damaged = catalog.damage is not None
+    for entry in _chosen(catalog, recording_id):
+        _show_descriptor(entry, as_json, with_state=True)
+        segments = open_segments(OsFiles(), archive, entry.descriptor)
+        end, is_open = _end(archive, entry)
+        shown = 0
+        walk = FrameWalk(
+            segments, log_params(entry.descriptor), entry.descriptor.start_position, end, chunk_length=65_536
+        )
+        try:
+            for position, run in walk:
+                for frame in _frames(position, run):
+                    if shown == limit > 0:
+                        break
+                    shown += 1
+                    if as_json:
+                        print(json.dumps({"recordingId": entry.descriptor.recording_id, **frame}))
+                    else:
+                        body = frame.pop("payload")
+                        print(" ".join(f"{name}={value}" for name, value in frame.items()))
+                        print(f"  {body}" if body else "  (no bytes)")
+                if shown == limit > 0:
+                    break
+            else:
+                if walk.position < end and not (is_open and walk.is_unwritten):
+                    is_damaged = True
+                    _complain(walk.damage())
+        except ClusterError as damage:
+            is_damaged = True
+            _complain(damage)
+        finally:
+            segments.close()
+    if catalog.damage is not None:
+        _complain(catalog.damage)
+    if is_damaged:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog=_example(
+        "verify --dir cluster-data/member-0",
+        "verify --dir member-0 --all --checksum crc32c",
+        more="""A recording that fails is marked INVALID, one that passes VALID, and an end that a crash
+        left open is
+written down. An archive that runs, or cannot be written, is only looked at.""",
+    )
+)
+def verify(
+    directory: Directory,
+    recording_id: RecordingId = None,
+    all_segments: AllSegments = False,
+    checksum: Annotated[str | None, typer.Option(help="Verify checksums too: crc32 or crc32c.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that recordings are whole and in their places; the exit status is 1 if one is not."""
+    from cluster.archive.checksums import checksum_named
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.files import OsFiles
+    from cluster.archive.verification import settle, verify_recording
+    from cluster.protocol.enums import RecordingState
+
+    used = checksum_named(checksum)
+    archive = _archive_directory(directory)
+    is_well = True
+    with _opened_if_free(archive) as (catalog, can_write):
+        for entry in _chosen(catalog, recording_id):
+            if entry.header.state is RecordingState.DELETED:
+                continue
+            verified = verify_recording(
+                OsFiles(),
+                archive,
+                catalog,
+                entry,
+                all_segments=all_segments,
+                checksum=used,
+                end_position=None if can_write else _live_end(archive, entry),
+            )
+            if can_write:
+                settle(catalog, verified, epoch_ms())
+            is_well = is_well and verified.damage is None
+            if as_json:
+                outcome = {
+                    "recordingId": verified.recording_id,
+                    "ok": verified.damage is None,
+                    "stopPosition": verified.stop_position,
+                    "error": None if verified.damage is None else str(verified.damage),
+                }
+                print(json.dumps(outcome))
+            else:
+                said = "OK" if verified.damage is None else f"ERR: {verified.damage}"
+                print(f"(recordingId={verified.recording_id}) {said}")
+        if catalog.damage is not None:
+            _complain(catalog.damage)
+            is_well = False
+    if not is_well:
+        raise typer.Exit(1)
+
+
+@app.command(epilog=_example("checksum crc32c --dir cluster-data/member-0 --all"))
+def checksum(
+    name: Annotated[str, typer.Argument(help="crc32 or crc32c, or Aeron's name of either.")],
+    directory: Directory,
+    recording_id: RecordingId = None,
+    all_segments: AllSegments = False,
+) -> None:
+    """Write a checksum into every data frame (over its session id), and one of each descriptor."""
+    from cluster.archive.checksums import checksum_named
+    from cluster.archive.files import OsFiles
+    from cluster.archive.maintenance import add_checksums
+
+    used = checksum_named(name)
+    if used is None:
+        raise typer.BadParameter("expected crc32 or crc32c", param_hint="NAME")
+    archive = _archive_directory(directory)
+    with _opened(archive) as catalog:
+        for entry in _chosen(catalog, recording_id):
+            if entry.is_valid:
+                covered = add_checksums(OsFiles(), archive, catalog, entry, used, all_segments=all_segments)
+                print(f"(recordingId={entry.descriptor.recording_id}) {covered} bytes")
+
+
+@app.command(epilog=_example("compact --dir cluster-data/member-0 --yes"))
+def compact(directory: Directory, yes: Yes = False) -> None:
+    """Drop recordings that are not VALID from the catalog, and delete their segments."""
+    from cluster.archive.files import OsFiles
+    from cluster.archive.maintenance import compact as compact_archive
+
+    archive = _archive_directory(directory)
+    with _opened(archive) as catalog:
+        dropped = [entry.descriptor.recording_id for entry in catalog.entries if not entry.is_valid]
+        _confirm(f"delete recordings {dropped} for good?" if dropped else None, yes)
+        done = compact_archive(OsFiles(), archive, catalog)
+    print(
+        f"deleted {len(done.recording_ids)} records ({done.catalog_bytes} bytes), {len(done.files)} segments"
+    )
+
+
+@app.command(
+    "delete-orphaned-segments", epilog=_example("delete-orphaned-segments --dir cluster-data/member-0")
+)
+def delete_orphaned_segments(
+    directory: Directory, recording_id: RecordingId = None, yes: Yes = False
+) -> None:
+    """Delete segment files that no recording needs."""
+    from cluster.archive.files import OsFiles
+    from cluster.archive.maintenance import delete_files, orphaned_segments
+
+    archive = _archive_directory(directory)
+    with _opened(archive) as catalog:
+        names = orphaned_segments(OsFiles(), archive, catalog, recording_id)
+        for name in names:
+            print(name)
+        _confirm(f"delete {len(names)} files for good?" if names else None, yes)
+        delete_files(OsFiles(), archive, names)
+
+
+@app.command("mark-valid", epilog=_example("mark-valid 0 --dir cluster-data/member-0"))
+def mark_valid(
+    recording_id: Annotated[int, typer.Argument(help="The recording.")], directory: Directory
+) -> None:
+    """Make an INVALID recording VALID again."""
+    _mark(directory, recording_id, "VALID")
+
+
+@app.command("mark-invalid", epilog=_example("mark-invalid 0 --dir cluster-data/member-0"))
+def mark_invalid(
+    recording_id: Annotated[int, typer.Argument(help="The recording.")], directory: Directory
+) -> None:
+    """Make a VALID recording INVALID: it is kept, and not listed."""
+    _mark(directory, recording_id, "INVALID")
+
+
+@app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
+def count_entries(directory: Directory) -> None:
+    """Print how many VALID recordings there are."""
+    print(len(_catalog(_archive_directory(directory)).descriptors()))
+
+
+@app.command(epilog=_example("capacity --dir cluster-data/member-0"))
+def capacity(directory: Directory) -> None:
+    """Print the catalog's size in bytes."""
+    print(_catalog(_archive_directory(directory)).capacity)
+
+
+@app.command(epilog=_example("pid --dir cluster-data/member-0"))
+def pid(directory: Directory) -> None:
+    """Print the process id of the archive, and nothing else."""
+    mark = _mark_header(_archive_directory(directory))
+    if mark is None:
+        raise NotAClusterDirectory(f"{directory}: no archive-mark.dat is here")
+    print(mark.pid)
+
+
+# ---- what several verbs need
+
+
+def _archive_directory(directory: Path) -> str:
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_archive_directory
+
+    return find_archive_directory(OsFiles(), str(directory))
+
+
+def _catalog(archive: str) -> CatalogFile:
+    from cluster.archive.catalog_file import CatalogFile
+    from cluster.archive.files import OsFiles
+
+    return CatalogFile.open(OsFiles(), archive, readable_part=True)
+
+
+@contextmanager
+def _opened(archive: str) -> Iterator[CatalogFile]:
+    """The catalog for writing, while nobody else may. Raises DirectoryInUse."""
+    from cluster.archive.catalog_file import CatalogFile
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.directory_lock import DirectoryLock
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
+
+    files = OsFiles()
+    try:
+        lock = DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms())
+        try:
+            catalog = CatalogFile.open(files, archive, write=True)
+            yield catalog
+            catalog.close()
+        finally:
+            lock.release()
+    except OSError as error:
+        raise StorageError(error.filename or archive, error.errno) from error
+
+
+@contextmanager
+def _opened_if_free(archive: str) -> Iterator[tuple[CatalogFile, bool]]:
+    """The catalog, and whether it may be written: else the archive runs, or is read-only or damaged."""
+    from cluster.archive.catalog_file import CatalogFile
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.directory_lock import DirectoryLock
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
+
+    files = OsFiles()
+    lock = None
+    try:
+        lock = DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms())
+        catalog = CatalogFile.open(files, archive, write=True)
+    except (ClusterError, OSError) as error:
+        if lock is not None:
+            lock.release()
+        reason = str(error) if isinstance(error, ClusterError) else f"{archive}: {error.strerror}"
+        print(f"warning: nothing will be changed: {reason}", file=sys.stderr)
+        yield _catalog(archive), False
+        return
+    try:
+        yield catalog, True
+    finally:
+        catalog.close()
+        lock.release()
+
+
+def _mark_header(archive: str) -> ArchiveMarkFileHeader | None:
+    from cluster.archive.directory_lock import read_mark_header
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME, ArchiveMarkFileHeader
+    from cluster.reader.member_directory import mark_directory
+
+    files = OsFiles()
+    path = f"{mark_directory(files, archive, ARCHIVE_MARK_FILE_NAME)}/{ARCHIVE_MARK_FILE_NAME}"
+    if not files.exists(path):
+        return None
+    header = read_mark_header(files, path)
+    assert isinstance(header, ArchiveMarkFileHeader)
+    return header
+
+
+def _chosen(catalog: CatalogFile, recording_id: int | None) -> list[CatalogEntry]:
+    if recording_id is None:
+        return list(catalog.entries)
+    entry = catalog.entry(recording_id)
+    if entry is None:
+        raise NotAClusterDirectory(f"{catalog.path}: no recording {recording_id}")
+    return [entry]
+
+
+def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid_only: bool) -> None:
+    from cluster.archive.clock import epoch_ms
+    from cluster.cli import aeron_text
+
+    archive = _archive_directory(directory)
+    catalog = _catalog(archive)
+    mark = _mark_header(archive)
+    entries = [e for e in _chosen(catalog, recording_id) if e.is_valid or not valid_only]
+    if as_json:
+        told = {
+            "mark": None if mark is None else aeron_text.fields(mark),
+            "catalogCapacity": catalog.capacity,
+            "recordings": [_entry_fields(entry) for entry in entries],
+        }
+        print(json.dumps(told, indent=1))
+    else:
+        if mark is not None:
+            print(aeron_text.times_text(mark, epoch_ms()))
+            print(aeron_text.mark_text(mark))
+        print(f"Catalog capacity in bytes: {catalog.capacity}")
+        for entry in entries:
+            _show_descriptor(entry, False, with_state=not valid_only)
+    if catalog.damage is not None:
+        raise catalog.damage
+
+
+def _entry_fields(entry: CatalogEntry) -> dict[str, Any]:
+    from cluster.cli import aeron_text
+
+    return {
+        **aeron_text.fields(entry.descriptor),
+        "state": entry.header.state.name,
+        "checksum": entry.header.checksum,
+    }
+
+
+def _show_descriptor(entry: CatalogEntry, as_json: bool, *, with_state: bool) -> None:
+    from cluster.cli import aeron_text
+
+    if as_json:
+        print(json.dumps(_entry_fields(entry)))
+    else:
+        state = f"|{entry.header.state.name}" if with_state else ""
+        print(aeron_text.descriptor_text(entry.descriptor) + state)
+
+
+def _live_end(archive: str, entry: CatalogEntry) -> int | None:
+    """How far a running archive has written a recording, by its counters; None when they do not tell."""
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.files import OsFiles
+    from cluster.counters import CountersReader
+
+    mark = _mark_header(archive)
+    folders = [f"{archive.rpartition('/')[0] or '.'}/driver", mark.aeron_directory if mark else ""]
+    for path in (f"{folder}/cnc.dat" for folder in folders if folder):
+        if not OsFiles().exists(path):
+            continue
+        with CountersReader(path) as counters:
+            found = counters.find_recording_position(
+                entry.descriptor.recording_id, entry.descriptor.session_id
+            )
+            if counters.is_live(epoch_ms()) and found is not None:
+                return found.get()
+    return None
+
+
+def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
+    """Where a recording's frames end, or the end of its last segment when nothing tells (True)."""
+    from cluster.archive.files import OsFiles
+    from cluster.archive.verification import open_segments
+    from cluster.protocol.catalog import NULL_POSITION
+
+    if entry.descriptor.stop_position != NULL_POSITION:
+        return entry.descriptor.stop_position, False
+    live = _live_end(archive, entry)
+    if live is not None:
+        return live, False
+    bases = open_segments(OsFiles(), archive, entry.descriptor).bases()
+    if not bases:
+        return entry.descriptor.start_position, False
+    return bases[-1] + entry.descriptor.segment_file_length, True
+
+
+def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
+    from cluster.protocol.frame import DATA_FRAME_HEADER, HEADER_LENGTH, TYPE_DATA, align
+
+    offset = 0
+    while offset < len(run):
+        header = run[offset : offset + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
+        length = int(header["frame_length"])
+        is_data = int(header["type"]) == TYPE_DATA
+        yield {
+            "position": position + offset,
+            "frameLength": length,
+            "version": int(header["version"]),
+            "flags": f"{int(header['flags']):08b}",
+            "type": "DATA" if is_data else "PAD",
+            "termOffset": int(header["term_offset"]),
+            "sessionId": int(header["session_id"]),
+            "streamId": int(header["stream_id"]),
+            "termId": int(header["term_id"]),
+            "reservedValue": int(header["reserved_value"]),
+            "payload": run[offset + HEADER_LENGTH : offset + length].tobytes().hex() if is_data else "",
+        }
+        offset += align(length)
+
+
+def _mark(directory: Path, recording_id: int, state: str) -> None:
+    from cluster.archive.maintenance import mark
+    from cluster.protocol.enums import RecordingState
+
+    with _opened(_archive_directory(directory)) as catalog:
+        mark(catalog, recording_id, RecordingState[state])
+    print(f"(recordingId={recording_id}) {state}")
+
+
+def _confirm(question: str | None, yes: bool) -> None:
+    """Ask on the terminal; without an answer nothing is done."""
+    if question is None or yes:
+        return
+    try:
+        is_wanted = typer.confirm(question, default=True, err=True)
+    except typer.Abort:
+        is_wanted = False
+    if not is_wanted:
+        raise ClusterError("nothing was deleted: not confirmed (--yes does not ask)")
+
+
+def _complain(error: ClusterError) -> None:
+    sys.stdout.flush()
+    print(f"damaged: {error}", file=sys.stderr)

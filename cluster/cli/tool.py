@@ -1,0 +1,407 @@
+"""``cluster tool``: what Aeron's ClusterTool tells of a member's cluster directory, from its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
+
+if TYPE_CHECKING:
+    from cluster.archive.recording_log import RecordingLog
+    from cluster.counters import CountersReader
+    from cluster.protocol.mark_file import ClusterMarkFileHeader
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
+ArchiveDirectory = Annotated[
+    Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
+
+
+def _example(command: str, more: str = "") -> str:
+    return f"\b\nExample:\n  cluster tool {command}\n" + (f"\n{more}\n" if more else "")
+
+
+@app.callback()
+def _tool() -> None:
+    """Describe a member's cluster directory, as Aeron's ClusterTool does."""
+
+
+@app.command(epilog=_example("describe --dir cluster-data/member-0"))
+def describe(directory: Directory, as_json: AsJson = False) -> None:
+    """Show the mark files: which components own the directory, and when they were last alive."""
+    from cluster.archive.clock import epoch_ms
+    from cluster.cli import aeron_text
+
+    marks = _marks(str(directory))
+    if not marks:
+        raise NotAClusterDirectory(f"{directory}: no mark file is here")
+    if as_json:
+        print(json.dumps([{"file": path, **aeron_text.fields(mark)} for path, mark in marks], indent=1))
+        return
+    for _, mark in marks:
+        print(f"Type: {mark.component_type.name} {aeron_text.times_text(mark, epoch_ms())}")
+        print(aeron_text.mark_text(mark))
+
+
+@app.command(epilog=_example("pid --dir cluster-data/member-0"))
+def pid(directory: Directory, as_json: AsJson = False) -> None:
+    """Print the process id of the consensus module, and nothing else."""
+    mark = _mark(str(directory))
+    print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
+
+
+@app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
+def recording_log(directory: Directory, as_json: AsJson = False) -> None:
+    """Show the leadership terms and snapshots, one a line, in the order of the log."""
+    from cluster.cli import aeron_text
+
+    log = _recording_log(str(directory), readable_part=True)
+    if as_json:
+        print(json.dumps([aeron_text.entry_fields(entry) for entry in log.entries], indent=1))
+    else:
+        for entry in log.entries:
+            print(aeron_text.entry_text(entry))
+    if log.damage is not None:
+        raise log.damage
+
+
+@app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
+def sort_recording_log(directory: Directory) -> None:
+    """Rewrite the recording log in order, if it is not; the member must not run."""
+    from cluster.archive.recording_log_repair import sort_file
+
+    lock = _lock(str(directory))
+    try:
+        is_sorted = sort_file(_recording_log(str(directory), write=True))
+        print("sorted" if is_sorted else "already in order")
+    finally:
+        lock.release()
+
+
+@app.command(
+    "seed-recording-log-from-snapshot",
+    epilog=_example(
+        "seed-recording-log-from-snapshot --dir cluster-data/member-0",
+        "The old file is kept as recording.log.bak. Without a valid snapshot the recording log is removed.",
+    ),
+)
+def seed_recording_log_from_snapshot(directory: Directory) -> None:
+    """Begin a new log from the latest snapshot; the member must not run."""
+    from cluster.archive.files import OsFiles
+    from cluster.archive.recording_log_repair import seed_from_latest_snapshot
+
+    lock = _lock(str(directory))
+    try:
+        log = _recording_log(str(directory), write=True)
+        is_seeded = seed_from_latest_snapshot(OsFiles(), log)
+        print("seeded from the latest snapshot" if is_seeded else "no valid snapshot, recording log removed")
+    finally:
+        lock.release()
+
+
+@app.command(
+    "invalidate-latest-snapshot", epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0")
+)
+def invalidate_latest_snapshot(directory: Directory) -> None:
+    """Mark the newest snapshot invalid, so that the next start takes the one before."""
+    log = _recording_log(str(directory), write=True)
+    is_done = log.invalidate_latest_snapshot()
+    print(f"invalidate-latest-snapshot: {str(is_done).lower()}")
+    if not is_done:
+        raise typer.Exit(1)
+
+
+@app.command("recovery-plan", epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))
+def recovery_plan(
+    directory: Directory,
+    services: ServiceCount = 1,
+    archive_directory: ArchiveDirectory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a start would load and replay."""
+    from cluster.archive.catalog_file import CatalogFile
+    from cluster.archive.files import OsFiles
+    from cluster.cli import aeron_text
+
+    files = OsFiles()
+    catalog = CatalogFile.open(files, _archive_directory(directory, archive_directory), readable_part=True)
+    descriptors = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
+    plan = _recording_log(str(directory)).recovery_plan(services, descriptors.get)
+    print(json.dumps(aeron_text.plan_fields(plan), indent=1) if as_json else aeron_text.plan_text(plan))
+
+
+@app.command(
+    "describe-latest-cm-snapshot",
+    epilog=_example("describe-latest-cm-snapshot --dir cluster-data/member-0"),
+)
+def describe_latest_cm_snapshot(
+    directory: Directory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
+) -> None:
+    """Show the consensus module's newest valid snapshot: its sessions, timers and pending messages."""
+    from cluster.archive.files import OsFiles
+    from cluster.cli import aeron_text
+    from cluster.protocol import CLUSTER, decode
+    from cluster.reader.recordings import find_recording, recorded_messages
+
+    latest = _recording_log(str(directory)).latest_snapshot()
+    if latest is None:
+        raise NotAClusterDirectory(f"{directory}: no valid snapshot of the consensus module")
+    files = OsFiles()
+    archive = _archive_directory(directory, archive_directory)
+    descriptor = find_recording(files, archive, latest.recording_id)
+    records: list[dict[str, Any]] = []
+    for _, data in recorded_messages(files, archive, descriptor):
+        message = decode(data)
+        if message is None:
+            continue
+        payload = data[8 + message.BLOCK_LENGTH :] if message.TEMPLATE_ID == 1 else None
+        if as_json:
+            records.append({"record": type(message).__name__, **aeron_text.fields(message)})
+            if payload is not None:
+                records[-1]["payload"] = payload.hex()
+            continue
+        schema = (message.TEMPLATE_ID, CLUSTER.id, CLUSTER.version)
+        text = aeron_text.message_text(type(message).__name__, message, schema)
+        print(text if payload is None else f"{text} payload={payload.hex()}")
+    length = descriptor.stop_position - descriptor.start_position
+    if as_json:
+        summary = {"recordingId": latest.recording_id, "length": length, "records": records}
+        print(json.dumps(summary, indent=1))
+    else:
+        print(f"recordingId={latest.recording_id} length={length}")
+
+
+@app.command(epilog=_example("errors --dir cluster-data/member-0"))
+def errors(directory: Directory, as_json: AsJson = False) -> None:
+    """Show the errors that the member's components have met: consensus module, driver, services."""
+    from cluster.archive.clock import epoch_ms
+    from cluster.cli import aeron_text
+
+    marks = _marks(str(directory))
+    if not marks:
+        raise NotAClusterDirectory(f"{directory}: no mark file is here")
+    told: list[dict[str, Any]] = []
+    for index, (path, mark) in enumerate(marks):
+        entries = _mark_errors(path)
+        told.append(
+            {"component": mark.component_type.name, "errors": [aeron_text.error_fields(e) for e in entries]}
+        )
+        if not as_json:
+            print(f"Type: {mark.component_type.name} {aeron_text.times_text(mark, epoch_ms())}")
+            print("Cluster component error log:")
+            print(aeron_text.errors_text(entries))
+        if index == 0:
+            told.append(_driver_errors(str(directory), mark, as_json))
+    if as_json:
+        print(json.dumps(told, indent=1))
+
+
+@app.command(
+    "is-leader",
+    epilog=_example(
+        "is-leader --dir cluster-data/member-0 && echo yes",
+        "The exit status is 0 on a leader whose election is closed, else 1.",
+    ),
+)
+def is_leader(directory: Directory, as_json: AsJson = False) -> None:
+    """Tell by the exit status whether the member leads."""
+    from cluster.protocol.counter_types import CounterTypeId
+    from cluster.protocol.enums import ElectionState, Role
+
+    mark = _mark(str(directory))
+    with _live_counters(str(directory), mark) as counters:
+        role = counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id)
+        election = counters.find(CounterTypeId.ELECTION_STATE, mark.cluster_id)
+        leads = role is not None and role.get() == Role.LEADER
+        is_closed = election is not None and election.get() == ElectionState.CLOSED
+    if as_json:
+        print(json.dumps({"isLeader": leads and is_closed}))
+    if not (leads and is_closed):
+        raise typer.Exit(1)
+
+
+@app.command("list-members", epilog=_example("list-members --dir cluster-data/member-0"))
+def list_members(directory: Directory, as_json: AsJson = False) -> None:
+    """Ask the running member who leads and who its members are."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory
+
+    mark = _mark(str(directory))
+    _live_counters(str(directory), mark).close()  # says so when the member does not run
+
+    from cluster.reader.remote import member_status
+    from cluster.transport.endpoint import parse_endpoint
+
+    files = OsFiles()
+    home = find_cluster_directory(files, str(directory)).rpartition("/")[0] or "."
+    socket = next(
+        (
+            path
+            for path in (f"{home}/driver/ingress.sock", f"{mark.aeron_directory}/ingress.sock")
+            if files.exists(path)
+        ),
+        None,
+    )
+    if socket is None:
+        raise NotAClusterDirectory(f"{directory}: the member has no ingress.sock to be asked by")
+    status = member_status(parse_endpoint(f"ipc:{socket}"))
+    found = {
+        "leaderMemberId": status.leader_member_id,
+        "memberId": status.member_id,
+        "activeMembers": status.ingress_endpoints,
+    }
+    print(json.dumps(found) if as_json else ", ".join(f"{key}={value}" for key, value in found.items()))
+
+
+# ---- finding what a verb needs
+
+
+def _marks(directory: str) -> list[tuple[str, ClusterMarkFileHeader]]:
+    """Path and header of the consensus module's (or backup's) mark file, then of each service's."""
+    from cluster.archive.directory_lock import read_mark_header
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
+    from cluster.reader.member_directory import find_cluster_directory, mark_directory
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, directory)
+    paths = []
+    services = cluster
+    module = f"{mark_directory(files, cluster)}/{CLUSTER_MARK_FILE_NAME}"
+    if files.exists(module):
+        paths.append(module)
+        header = read_mark_header(files, module)
+        assert isinstance(header, ClusterMarkFileHeader)
+        # An absolute path of another machine, or a relative one, may lead nowhere: then they are beside it.
+        if header.services_cluster_dir and files.is_directory(header.services_cluster_dir):
+            services = header.services_cluster_dir
+    names = {name.rpartition(".")[0] for name in files.list_directory(services) if _is_service_mark(name)}
+    for name in sorted(names):
+        path = f"{mark_directory(files, services, f'{name}.dat')}/{name}.dat"
+        if files.exists(path):
+            paths.append(path)
+    marks = []
+    for path in paths:
+        header = read_mark_header(files, path)
+        assert isinstance(header, ClusterMarkFileHeader)
+        marks.append((path, header))
+    return marks
+
+
+def _is_service_mark(name: str) -> bool:
+    return name.startswith("cluster-mark-service-") and name.endswith((".dat", ".lnk"))
+
+
+def _mark(directory: str) -> ClusterMarkFileHeader:
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory, read_cluster_mark
+
+    files = OsFiles()
+    mark = read_cluster_mark(files, find_cluster_directory(files, directory))
+    if mark is None:
+        raise NotAClusterDirectory(f"{directory}: no cluster-mark.dat is here")
+    return mark
+
+
+def _recording_log(directory: str, *, write: bool = False, readable_part: bool = False) -> RecordingLog:
+    from cluster.archive.files import OsFiles
+    from cluster.archive.recording_log import RecordingLog
+    from cluster.reader.member_directory import find_cluster_directory
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, directory)
+    if write and not files.exists(f"{cluster}/recording.log"):
+        raise NotAClusterDirectory(f"{cluster}: recording.log is missing")
+    return RecordingLog.open(cluster, files=files, write=write, readable_part=readable_part)
+
+
+def _lock(directory: str) -> Any:
+    """Keep members away while a file of theirs is rewritten. Raises DirectoryInUse."""
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.directory_lock import DirectoryLock
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+    from cluster.reader.member_directory import find_cluster_directory
+
+    files = OsFiles()
+    return DirectoryLock.take(
+        files, find_cluster_directory(files, directory), CLUSTER_MARK_FILE_NAME, epoch_ms()
+    )
+
+
+def _archive_directory(directory: Path, archive_directory: Path | None) -> str:
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_member
+
+    apart = None if archive_directory is None else str(archive_directory)
+    return find_member(OsFiles(), str(directory), apart).archive
+
+
+def _live_counters(directory: str, mark: ClusterMarkFileHeader) -> CountersReader:
+    """Counters of the running member. Raises NotAClusterDirectory when it does not run."""
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.files import OsFiles
+    from cluster.counters import CountersReader
+    from cluster.protocol.counter_types import CounterTypeId
+    from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, directory)
+    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
+    for path in counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None):
+        try:
+            counters = CountersReader(path)
+        except ClusterError:
+            continue
+        if counters.is_live(epoch_ms()) and counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id):
+            return counters
+        counters.close()
+    raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")
+
+
+def _mark_errors(path: str) -> list[Any]:
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.error_log import decode_error_log
+    from cluster.protocol.mark_file import MARK_FILE_HEADER_LENGTH
+
+    file = OsFiles().open(path)
+    try:
+        data = file.pread(max(file.size() - MARK_FILE_HEADER_LENGTH, 0), MARK_FILE_HEADER_LENGTH)
+    finally:
+        file.close()
+    try:
+        return list(decode_error_log(data))
+    except LogDamaged as damage:
+        raise damage.at(path, MARK_FILE_HEADER_LENGTH) from None
+
+
+def _driver_errors(directory: str, mark: ClusterMarkFileHeader, as_json: bool) -> dict[str, Any]:
+    """The error log in the counters file; a file that is not there has none, and that is said."""
+    from cluster.archive.files import OsFiles
+    from cluster.cli import aeron_text
+    from cluster.counters import CountersReader
+    from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, directory)
+    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
+    paths = counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None)
+    found = None
+    if paths:
+        with CountersReader(paths[0]) as counters:
+            found = counters.errors()
+    if not as_json:
+        print(f"\nAeron driver error log (directory: {mark.aeron_directory}):")
+        print("no counters file is there" if found is None else aeron_text.errors_text(found))
+    return {
+        "component": "DRIVER",
+        "errors": None if found is None else [aeron_text.error_fields(entry) for entry in found],
+    }

@@ -1,0 +1,72 @@
+"""Any recording of an archive directory, message by message: snapshots, and what tools look at."""
+
+from collections.abc import Iterator
+
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.files import Files
+from cluster.archive.segments import Segments
+from cluster.archive.walk import FrameWalk, log_params
+from cluster.errors import NotAClusterDirectory
+from cluster.log.deliver import read_message
+from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
+
+
+def find_recording(files: Files, archive_dir: str, recording_id: int) -> RecordingDescriptor:
+    """The catalog's entry of a VALID recording. Raises NotAClusterDirectory when there is none."""
+    catalog = CatalogFile.open(files, archive_dir, readable_part=True)
+    catalog.close()
+    for descriptor in catalog.descriptors():
+        if descriptor.recording_id == recording_id:
+            return descriptor
+    raise NotAClusterDirectory(f"{archive_dir}: recording {recording_id} is not in the catalog")
+
+
+def recording_segments(files: Files, archive_dir: str, descriptor: RecordingDescriptor) -> Segments:
+    """The segment files of a recording, to be closed by the caller."""
+    return Segments(
+        files,
+        archive_dir,
+        descriptor.recording_id,
+        start_position=descriptor.start_position,
+        term_length=descriptor.term_buffer_length,
+        segment_length=descriptor.segment_file_length,
+    )
+
+
+def recorded_messages(
+    files: Files, archive_dir: str, descriptor: RecordingDescriptor
+) -> Iterator[tuple[int, bytes]]:
+    """End position and bytes of each whole message of a recording that is not written any more.
+
+    Meant for snapshots: messages that span more than the frames read at once (16 MiB) do not occur.
+    Raises LogDamaged where the recording is damaged.
+    """
+    segments = recording_segments(files, archive_dir, descriptor)
+    try:
+        end = descriptor.stop_position
+        if end == NULL_POSITION:
+            end = segments.bases()[-1] + descriptor.segment_file_length
+        position = descriptor.start_position
+        length = 1024 * 1024
+        while position < end:
+            walk = FrameWalk(segments, log_params(descriptor), position, end, chunk_length=length)
+            run = next(iter(walk), None)
+            if run is None:
+                if walk.is_unwritten and descriptor.stop_position == NULL_POSITION:
+                    return
+                raise walk.damage()
+            data = run[1]
+            offset = 0
+            while offset < len(data):
+                message, after = read_message(data, offset, len(data))
+                if after == offset:
+                    break
+                if message is not None:
+                    yield position + after, message
+                offset = after
+            if offset == 0 and len(data) < length:
+                return  # the rest of a message that was never written
+            length = length if offset else 2 * length
+            position += offset
+    finally:
+        segments.close()
