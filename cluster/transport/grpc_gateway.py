@@ -47,6 +47,7 @@ SERVER_OPTIONS = (
     *CHANNEL_OPTIONS,
     ("grpc.so_reuseport", 0),  # or a second process would take half of the connections, silently
     ("grpc.max_metadata_size", 8 * 1024),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
 )
 
 
@@ -71,6 +72,7 @@ class GrpcGateway:
         self._thread = threading.Thread(target=self._serve, name="grpc-gateway", daemon=True)
         self._server: grpc.aio.Server | None = None
         self._is_started = threading.Event()
+        self._readers: set[asyncio.Task[None]] = set()
         self._error: ClusterError | None = None
         self.port = listen.port
 
@@ -99,6 +101,9 @@ class GrpcGateway:
             self._loop.run_forever()
             assert self._server is not None
             self._loop.run_until_complete(self._server.stop(STOP_GRACE_S))
+            for reader in self._readers:
+                reader.cancel()
+            self._loop.run_until_complete(asyncio.gather(*self._readers, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
@@ -115,6 +120,15 @@ class GrpcGateway:
             raise ConfigurationError(f"{self._listen}: cannot listen there: {error}") from None
         await server.start()
         self._server = server
+
+    def adopt(self, sock: socket.socket, received: bytes) -> None:
+        """Serve a reader that came to the member's own port. Called from the member's thread."""
+        self._loop.call_soon_threadsafe(self._adopt, sock, received)
+
+    def _adopt(self, sock: socket.socket, received: bytes) -> None:
+        task = self._loop.create_task(self._log.serve(sock, received))
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
 
     # -- what is served --
 

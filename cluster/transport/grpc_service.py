@@ -1,7 +1,7 @@
 """What is served over gRPC: method names, message limits, and the small messages beside raw frames.
 
     /cluster.Cluster/Session   stream of bytes <-> stream of bytes   whole frames, as ipc: speaks them
-    /cluster.Cluster/ReadLog   LogRequest -> stream of LogBlock      committed frames from the archive
+    /cluster.Cluster/ReadLog   LogRequest -> stream of frames        LogStatus, committed log, LogEnd
     /cluster.Cluster/Status    StatusRequest -> LogStatus            how the member stands
     /grpc.health.v1.Health, /grpc.reflection.v1alpha.ServerReflection
 
@@ -22,4 +22,8 @@ CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", RECEIVE_BYTES_MAX),
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each session
     ("grpc.enable_retries", 0),  # the client itself resumes its session
+    # A process that is stopped, or a network that is silent, ends no connection by itself.
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
 )

@@ -13,20 +13,23 @@ reader asks another one. Files are read in worker threads, so one slow disk read
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, DataLoss
-from cluster.protocol import link
-from cluster.transport.frames import link_frame
+from cluster.errors import ClusterError, DataLoss, RemoteProtocolError
+from cluster.protocol import Message, decode, link, streams
+from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.frames import each_frame, link_frame
 
 BLOCK_BYTES_DEFAULT = 1024 * 1024
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 FOLLOW_INTERVAL_S = 0.01
 BEHIND_TIMEOUT_S = 1.0
+REQUEST_LENGTH_MAX = 4096
 
 
 class ServedLog(Protocol):
@@ -90,6 +93,40 @@ class LogServer:
         finally:
             await self._run(log.close)
         yield self._end(request, position, code, text)
+
+    async def serve(self, sock: socket.socket, received: bytes) -> None:
+        """Answer the requests of one reader's socket, one after the other, until it is closed."""
+        loop = asyncio.get_running_loop()
+        splitter = FrameSplitter(REQUEST_LENGTH_MAX)
+        try:
+            data = received
+            while True:
+                frames = splitter.split(data)
+                for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):
+                    message = decode(frames, offset, length) if stream_id == streams.LINK else None
+                    async for answer in self._answer(message):
+                        await loop.sock_sendall(sock, answer)
+                data = await loop.sock_recv(sock, REQUEST_LENGTH_MAX)
+                if not data:
+                    return
+        except (OSError, RemoteProtocolError):
+            return  # the reader is gone, or is none
+        finally:
+            sock.close()
+
+    async def _answer(self, message: Message | None) -> AsyncIterator[bytes]:
+        match message:
+            case link.LogRequest():
+                async for data in self.read(message):
+                    yield data
+            case link.StatusRequest():
+                try:
+                    yield await self.status(message.correlation_id)
+                except ClusterError as error:
+                    code = link.LinkErrorCode.FAILED
+                    yield link_frame(link.LinkError(message.correlation_id, code, str(error)))
+            case _:
+                raise RemoteProtocolError(f"{message} is no request of a reader")
 
     async def _blocks(self, log: ServedLog, request: link.LogRequest) -> AsyncIterator[tuple[int, bytes]]:
         """(position behind it, bytes) of each block, until the end or until it lies too far ahead."""

@@ -86,6 +86,7 @@ class ClientPort:
         message_length_max: int,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_error: Callable[[ClusterError], None] | None = None,
+        hand_over: Callable[[socket.socket, bytes], None] | None = None,
         queue_bytes_max: int = QUEUE_BYTES_MAX,
         queues_bytes_max: int = QUEUES_BYTES_MAX,
         connections_max: int = CONNECTIONS_MAX,
@@ -93,10 +94,13 @@ class ClientPort:
         """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
 
         ``message_length_max`` counts the SBE header too. ``on_error`` hears of clients that were cut off.
+        ``hand_over`` takes the sockets of readers of the log, with what they sent behind their Hello; without
+        it they are refused.
         """
         self._poller = poller
         self._clock_ns = clock_ns
         self._on_error = on_error
+        self._hand_over = hand_over
         self._cluster_id = cluster_id
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._queue_bytes_max = queue_bytes_max
@@ -198,7 +202,8 @@ class ClientPort:
             has_frames = connection.receive()
             if has_frames and not client.is_known:
                 self._greet(client, connection)
-                handler.on_connect(connection.connection_id)
+                if client.is_known:
+                    handler.on_connect(connection.connection_id)
                 has_frames = connection.has_frames
         except RemoteProtocolError as error:
             connection.close(str(error))
@@ -230,10 +235,16 @@ class ClientPort:
         elif hello.cluster_id not in (-1, self._cluster_id):
             detail = f"cluster {hello.cluster_id}, but this is cluster {self._cluster_id}"
             reply = reply.replace(code=link.LinkErrorCode.WRONG_CLUSTER, detail=detail)
+        elif hello.kind is not link.ConnectionKind.CLIENT and self._hand_over is None:
+            reply = reply.replace(code=link.LinkErrorCode.REFUSED, detail="no readers are served here")
         connection.offer(link_frame(reply))
         if reply.code is not link.LinkErrorCode.OK:
             raise RemoteProtocolError(reply.detail)
-        client.is_known = True
+        if hello.kind is link.ConnectionKind.CLIENT:
+            client.is_known = True
+        else:
+            assert self._hand_over is not None
+            self._hand_over(*connection.detach())
 
     def _forget(self, client: _Client, connection: Connection, handler: ClientsHandler) -> None:
         del self._clients[connection.connection_id]

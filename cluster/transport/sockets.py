@@ -404,6 +404,14 @@ class Connection:
             self.is_readable = True
             self._on_readable(self)
 
+    def detach(self) -> tuple[socket.socket, bytes]:
+        """Give the socket away, with the bytes received and not released; this connection is closed then."""
+        rest = self.buffer[self.start : self._limit].tobytes() if self._limit else b""
+        self.is_closed = True
+        self.why_closed = "handed over"
+        self._poller.unregister(self._sock.fileno())
+        return self._sock, rest
+
     @property
     def was_refused(self) -> bool:
         """Whether nobody listens at the address: the one sign that the peer's process is not there."""

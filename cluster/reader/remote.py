@@ -1,0 +1,293 @@
+"""Reads the committed log from running members, over any medium; moves on to another when one fails.
+
+Followers are asked first, so that analytics do not load the leader. Every member holds the same committed
+log, so a range may come from several: what breaks off at one goes on at the next. A member that has not
+committed as far as another says so, and another is asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from cluster.archive.clock import epoch_ms, pause
+from cluster.errors import (
+    ClusterError,
+    ConfigurationError,
+    DataLoss,
+    LogDamaged,
+    RemoteProtocolError,
+    TimedOut,
+)
+from cluster.protocol import link
+from cluster.protocol.enums import Role
+from cluster.protocol.frame import compute_position, position_bits
+from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage, Wait
+from cluster.transport.endpoint import Endpoint, parse_endpoint, parse_endpoints
+from cluster.transport.log_client import LogClient, Unreachable, open_log_client, statuses
+
+TIMEOUT_S = 5.0  # of one request to one member
+GIVE_UP_S = 20.0  # without any member that goes on
+RETRY_INTERVAL_S = 0.1
+STALLED_MS = 500  # a commit position that stands still is asked of all members, this often
+BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
+
+OpenClient = Callable[[Endpoint, float], LogClient]
+
+
+def member_status(endpoint: Endpoint | str, timeout_s: float = 2.0) -> link.LogStatus:
+    """How one member stands. Raises ``ClusterError`` when it does not answer."""
+    if isinstance(endpoint, str):
+        endpoint = parse_endpoint(endpoint)
+    client = open_log_client(endpoint, timeout_s)
+    try:
+        return client.status()
+    finally:
+        client.close()
+
+
+class RemoteLogReader(LogReader):
+    """The log of a running cluster; ``endpoints`` as for a client, ``0=host:9000,1=…``, of any members."""
+
+    def __init__(
+        self,
+        endpoints: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        give_up_s: float = GIVE_UP_S,
+        spread: int | None = None,
+        open_client: OpenClient = open_log_client,
+        now_ms: Callable[[], int] = epoch_ms,
+        wait: Wait = pause,
+    ) -> None:
+        """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason.
+
+        ``spread`` chooses among the followers, so that many readers do not all take the same.
+        """
+        self.warnings: list[str] = []
+        self._endpoints = parse_endpoints(endpoints)
+        self._clients = {
+            member_id: open_client(endpoint, timeout_s) for member_id, endpoint in self._endpoints.items()
+        }
+        self._give_up_ms = int(give_up_s * 1000)
+        self._spread = os.getpid() if spread is None else spread
+        self._now_ms = now_ms
+        self._wait = wait
+        self._commit_position = 0
+        self._asked_all_ms = 0
+        self._identity: LogIdentity | None = None
+        self._status: link.LogStatus  # the last from the preferred member
+        self._order: list[int] = []  # preferred first
+        try:
+            self._status = self._find()
+        except ClusterError:
+            self.close()
+            raise
+
+    # -- members --
+
+    def _find(self) -> link.LogStatus:
+        """Ask all until one answers, and order them: followers first."""
+        deadline_ms = self._now_ms() + self._give_up_ms
+        while True:
+            found, failures = self._ask_all()
+            if found:
+                return found[self._order[0]]
+            if self._now_ms() > deadline_ms:
+                raise TimedOut(f"no member answers: {_describe(failures)}")
+            self._wait(RETRY_INTERVAL_S)
+
+    def _ask_all(self) -> tuple[dict[int, link.LogStatus], dict[int, ClusterError]]:
+        """(those that answered, those that did not); takes note of what they say."""
+        self._asked_all_ms = self._now_ms()
+        found: dict[int, link.LogStatus] = {}
+        failures: dict[int, ClusterError] = {}
+        for member_id, answer in statuses(self._clients).items():
+            if isinstance(answer, ClusterError):
+                failures[member_id] = answer
+            else:
+                found[member_id] = answer
+                self._observe(answer)
+        followers = sorted(m for m, status in found.items() if status.role != Role.LEADER)
+        if followers:
+            turn = self._spread % len(followers)
+            followers = followers[turn:] + followers[:turn]
+        leaders = [m for m in found if m not in followers]
+        self._order = [*followers, *leaders, *failures]
+        return found, failures
+
+    def _observe(self, status: link.LogStatus) -> None:
+        """Take note of a member's status; ``ConfigurationError`` when it is of another cluster's log."""
+        identity = _identity(status)
+        if identity is not None and identity.log_session_id is not None:
+            if self._identity is None or self._identity.log_session_id is None:
+                self._identity = identity
+            elif identity != self._identity:
+                raise ConfigurationError(
+                    f"endpoints: member {status.member_id} holds the log {identity}, others {self._identity}"
+                )
+        elif identity is not None and self._identity is None:
+            self._identity = identity
+        self._commit_position = max(self._commit_position, status.commit_position)
+
+    def _ask(self) -> link.LogStatus:
+        """The status of the first member that answers, in order of preference."""
+        failures: dict[int, ClusterError] = {}
+        for member_id in list(self._order):
+            try:
+                status = self._clients[member_id].status()
+            except (Unreachable, RemoteProtocolError) as error:
+                failures[member_id] = error
+                continue
+            if failures:
+                self._order.sort(key=lambda m: m in failures)  # stable: those that failed go last
+            self._observe(status)
+            self._status = status
+            return status
+        self._status = self._find()
+        return self._status
+
+    # -- what a medium provides --
+
+    @property
+    def identity(self) -> LogIdentity | None:
+        if self._identity is None:
+            self._ask()
+        return self._identity
+
+    @property
+    def start_position(self) -> int:
+        return self._status.start_position
+
+    @property
+    def term_length(self) -> int:
+        return self._status.term_length
+
+    @property
+    def time_unit(self) -> int:
+        return int(self._status.time_unit)
+
+    @property
+    def is_live(self) -> bool:
+        """Always: what answers runs."""
+        return True
+
+    def commit_position(self) -> int:
+        """The commit position of one member, never less than before; of all of them when it stands still."""
+        before = self._commit_position
+        self._ask()
+        if self._commit_position == before and self._now_ms() - self._asked_all_ms >= STALLED_MS:
+            self._ask_all()
+        return self._commit_position
+
+    def end_position(self) -> int:
+        """The highest commit position of all members that answer."""
+        found, _ = self._ask_all()
+        if found:
+            self._status = found[self._order[0]]
+        else:
+            self._status = self._find()
+        return self._commit_position
+
+    def blocks(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        max_bytes: int = BLOCK_LENGTH,
+        is_committed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """As every reader. Damage at one member is read at another, and told when none has it whole."""
+        position = self._ask().start_position if from_position is None else from_position
+        end = to_position
+        if end is None or not is_committed:
+            end = self.end_position() if end is None else min(end, self.end_position())
+        failures: dict[int, ClusterError] = {}
+        deadline_ms = self._now_ms() + self._give_up_ms
+        while position < end:
+            member_id = next((m for m in self._order if m not in failures), None)
+            if member_id is None:
+                if self._now_ms() > deadline_ms or not _is_passing(failures):
+                    raise _worst(failures)
+                self._wait(RETRY_INTERVAL_S)
+                failures.clear()
+                continue
+            try:
+                for block in self._read(member_id, position, end, min(max_bytes, BLOCK_BYTES)):
+                    yield position, block
+                    position += len(block)
+                    failures.clear()
+                    deadline_ms = self._now_ms() + self._give_up_ms
+            except (Unreachable, RemoteProtocolError, DataLoss, LogDamaged) as error:
+                failures[member_id] = error
+
+    def _read(self, member_id: int, position: int, end: int, max_bytes: int) -> Iterator[np.ndarray]:
+        """The blocks from ``position`` on that one member has; raises why it has no more."""
+        status: link.LogStatus | None = None
+        for answer in self._clients[member_id].read(position, end, max_bytes):
+            if isinstance(answer, link.LogStatus):
+                status = answer
+                self._observe(status)
+            elif isinstance(answer, link.LogEnd):
+                self._check_end(member_id, answer, status)
+                if position < end:
+                    raise RemoteProtocolError(f"member {member_id} ended at {position}, asked for {end}")
+                return
+            else:
+                if status is None or _position(answer, status) != position:
+                    raise RemoteProtocolError(
+                        f"member {member_id} sent frames that do not join on at {position}"
+                    )
+                yield answer
+                position += len(answer)
+        raise Unreachable(f"{self._endpoints[member_id]}: the stream ended without its end")
+
+    def _check_end(self, member_id: int, end: link.LogEnd, status: link.LogStatus | None) -> None:
+        match end.code:
+            case link.LinkErrorCode.OK:
+                return
+            case link.LinkErrorCode.NOT_AVAILABLE if status and end.position < status.start_position:
+                raise DataLoss(f"member {member_id}: {end.text}")
+            case link.LinkErrorCode.FAILED:
+                raise LogDamaged(None, None, f"member {member_id}: {end.text}")
+        raise Unreachable(f"member {member_id}: {end.text}")
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+
+def _identity(status: link.LogStatus) -> LogIdentity | None:
+    timestamp, session_id = status.first_term_timestamp, status.first_log_session_id
+    if session_id is None and status.commit_position < status.term_length:
+        return None  # no entry yet, and none purged
+    return LogIdentity(status.cluster_id, timestamp, session_id)
+
+
+def _position(block: np.ndarray, status: link.LogStatus) -> int:
+    """Where in the log the first frame of a run says that it is."""
+    term_offset, term_id = (
+        int.from_bytes(block[at : at + 4].tobytes(), "little", signed=True) for at in (8, 20)
+    )
+    return compute_position(term_id, term_offset, position_bits(status.term_length), status.initial_term_id)
+
+
+def _describe(failures: dict[int, ClusterError]) -> str:
+    return "; ".join(f"member {member_id}: {error}" for member_id, error in sorted(failures.items()))
+
+
+def _is_passing(failures: dict[int, ClusterError]) -> bool:
+    """Whether trying again may help: a member is down or behind, and not every one lost what is asked for."""
+    return any(isinstance(error, Unreachable) for error in failures.values())
+
+
+def _worst(failures: dict[int, ClusterError]) -> ClusterError:
+    """What to tell when no member goes on: damage before loss before silence."""
+    for kind in (LogDamaged, DataLoss):
+        for error in failures.values():
+            if isinstance(error, kind):
+                return error
+    return TimedOut(f"no member goes on: {_describe(failures)}")

@@ -1,0 +1,229 @@
+"""A reader's end: requests for the log and for status, answered with frames; blocking, over any medium.
+
+    with open_log_client(endpoint, timeout_s=5) as client:
+        client.status()
+        for item in client.read(from_position, to_position, max_bytes):
+            ...                     LogStatus, then runs of log frames (uint8 arrays), then LogEnd
+
+``timeout_s`` bounds how long a member may be silent, not how long a stream may last.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.protocol import Message, decode, link, streams
+from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.frames import each_frame, link_frame
+from cluster.transport.grpc_service import CHANNEL_OPTIONS, READ_LOG_METHOD, STATUS_METHOD
+
+if TYPE_CHECKING:
+    import grpc
+
+RECEIVE_BYTES = 1024 * 1024
+STATUS_THREADS_MAX = 16
+
+Answer = link.LogStatus | link.LogEnd | np.ndarray
+
+
+class Unreachable(ClusterError):
+    """A member did not answer, or its answer broke off: another one may."""
+
+
+class LogClient(Protocol):
+    """One member as a reader sees it. Raises Unreachable, RemoteProtocolError."""
+
+    def status(self) -> link.LogStatus: ...
+
+    def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]: ...
+
+    def close(self) -> None: ...
+
+
+def open_log_client(endpoint: Endpoint, timeout_s: float) -> LogClient:
+    """A client of the member at ``endpoint``; nothing is sent yet."""
+    return (_GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient)(endpoint, timeout_s)
+
+
+def statuses(clients: dict[int, LogClient]) -> dict[int, link.LogStatus | ClusterError]:
+    """Ask all members at once; the time is that of the slowest, at most its time-out."""
+    if not clients:
+        return {}
+    with ThreadPoolExecutor(min(len(clients), STATUS_THREADS_MAX), "log-status") as pool:
+        return dict(zip(clients, pool.map(_status, clients.values()), strict=True))
+
+
+def _status(client: LogClient) -> link.LogStatus | ClusterError:
+    try:
+        return client.status()
+    except ClusterError as error:
+        return error
+
+
+def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Answer]:
+    """What a run of frames holds: runs of log frames stay together."""
+    buffer = np.frombuffer(data, np.uint8)
+    begin = 0
+    for stream_id, offset, length in each_frame(buffer, 0, len(buffer)):
+        if stream_id == streams.LOG:
+            continue
+        if begin < offset - HEADER_LENGTH:
+            yield buffer[begin : offset - HEADER_LENGTH]
+        begin = align(offset + length)
+        message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
+        if isinstance(message, link.LogStatus | link.LogEnd):
+            yield message
+        elif isinstance(message, link.LinkError):
+            raise Unreachable(f"{endpoint}: {message.text}")
+    if begin < len(buffer):
+        yield buffer[begin:]
+
+
+def _only_status(endpoint: Endpoint, answers: Iterator[Answer]) -> link.LogStatus:
+    for answer in answers:
+        if isinstance(answer, link.LogStatus):
+            return answer
+    raise RemoteProtocolError(f"{endpoint}: answered a status request with something else")
+
+
+class _GrpcLogClient:
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._channel: grpc.Channel | None = None
+
+    def _connected(self) -> grpc.Channel:
+        if self._channel is None:
+            import grpc  # takes longer to load than a whole request over a socket
+
+            self._channel = grpc.insecure_channel(self._endpoint.target, options=CHANNEL_OPTIONS)
+        return self._channel
+
+    def status(self) -> link.LogStatus:
+        channel = self._connected()
+        import grpc
+
+        try:
+            data = channel.unary_unary(STATUS_METHOD)(link.StatusRequest(0).encode(), timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise Unreachable(self._describe(error)) from None
+        return _only_status(self._endpoint, _answers(self._endpoint, data))
+
+    def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
+        channel = self._connected()
+        import grpc
+
+        request = link.LogRequest(0, from_position, to_position, max_bytes).encode()
+        call = channel.unary_stream(READ_LOG_METHOD)(request)
+        try:
+            for data in call:
+                yield from _answers(self._endpoint, data)
+        except grpc.RpcError as error:
+            raise Unreachable(self._describe(error)) from None
+        finally:
+            call.cancel()
+
+    def _describe(self, error: grpc.RpcError) -> str:
+        return f"{self._endpoint}: {error.code().name}: {error.details()}"
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+class _SocketLogClient:
+    """Over ``tcp:`` and ``ipc:``, where the member hands readers' connections to its log server."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._idle: _Exchange | None = None  # kept from one status to the next
+
+    def status(self) -> link.LogStatus:
+        exchange = self._idle or _Exchange(self._endpoint, self._timeout_s)
+        self._idle = None
+        try:
+            exchange.send(link.StatusRequest(0))
+            status = _only_status(self._endpoint, _answers(self._endpoint, exchange.receive()))
+        except BaseException:
+            exchange.close()
+            raise
+        self._idle = exchange
+        return status
+
+    def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
+        exchange = _Exchange(self._endpoint, self._timeout_s)
+        try:
+            exchange.send(link.LogRequest(0, from_position, to_position, max_bytes))
+            while True:
+                for answer in _answers(self._endpoint, exchange.receive()):
+                    yield answer
+                    if isinstance(answer, link.LogEnd):
+                        return
+        finally:
+            exchange.close()
+
+    def close(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+
+class _Exchange:
+    """One blocking connection that was greeted."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._splitter = FrameSplitter()
+        self._sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        self._sock.settimeout(timeout_s)
+        try:
+            self._sock.connect(endpoint.address)
+            self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.READER))
+            data = self.receive()
+            _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
+            reply = decode(data, offset, length)
+            if not isinstance(reply, link.HelloReply):
+                raise RemoteProtocolError(f"{endpoint}: the first frame is not a HelloReply")
+            if reply.code is not link.LinkErrorCode.OK:
+                raise Unreachable(f"{endpoint}: {reply.detail}")
+        except OSError as error:
+            self.close()
+            raise self._broken(error) from None
+        except ClusterError:
+            self.close()
+            raise
+
+    def send(self, message: Message) -> None:
+        try:
+            self._sock.sendall(link_frame(message))
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def receive(self) -> bytes:
+        """At least one whole frame."""
+        try:
+            while data := self._sock.recv(RECEIVE_BYTES):
+                if frames := self._splitter.split(data):
+                    return frames
+        except OSError as error:
+            raise self._broken(error) from None
+        raise Unreachable(f"{self._endpoint}: the member closed the connection")
+
+    def _broken(self, error: OSError) -> Unreachable:
+        silent = f"silent for {self._timeout_s:g} s"
+        why = silent if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return Unreachable(f"{self._endpoint}: {why}")
+
+    def close(self) -> None:
+        self._sock.close()

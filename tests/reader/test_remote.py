@@ -1,0 +1,357 @@
+"""Reading over endpoints: the real members' directories served over each medium, and members that fail."""
+
+import gzip
+import json
+import socket
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
+from cluster.protocol import link
+from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.protocol.frame import frame
+from cluster.reader import LogReader
+from cluster.reader.remote import RemoteLogReader, member_status
+from cluster.reader.serving import ServedLog
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.grpc_gateway import GrpcGateway
+from cluster.transport.log_client import Unreachable
+from cluster.transport.poller import Poller
+from cluster.transport.server import ClientPort
+
+REAL = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
+
+
+@pytest.fixture(scope="module")
+def real_members(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("real")
+    with tarfile.open(REAL / "members.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return sorted(path.parent for path in folder.rglob("archive") if path.is_dir())
+
+
+class Nobody:
+    def on_connect(self, connection_id):
+        raise AssertionError("a reader is no client")
+
+    on_frames = on_disconnect = on_connect
+
+
+@pytest.fixture
+def served(real_members, tmp_path):
+    """A function: endpoints of all members' directories, served over a medium."""
+    stops = []
+
+    def serve(medium):
+        endpoints = {}
+        for member_id, folder in enumerate(real_members):
+
+            def open_log(folder=folder, member_id=member_id):
+                return ServedLog(
+                    cluster_dir=str(folder / "cluster"),
+                    archive_dir=str(folder / "archive"),
+                    aeron_dir=str(folder / "driver"),
+                    cluster_id=0,
+                    member_id=member_id,
+                )
+
+            ipc = Endpoint(Medium.IPC, path=str(tmp_path / f"{member_id}.sock"))
+            gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), ipc, open_log, 1 << 20)
+            poller = Poller()
+            port = ClientPort(
+                [ipc, Endpoint(Medium.TCP, "127.0.0.1", 0)],
+                poller=poller,
+                member_id=member_id,
+                cluster_id=0,
+                incarnation=1,
+                message_length_max=1 << 20,
+                hand_over=gateway.adopt,
+            )
+            endpoints[member_id] = {"grpc": gateway.start(), "ipc": ipc, "tcp": port.endpoints[1]}[medium]
+            turner = Turner(poller, port)
+            stops.extend([turner.stop, port.shutdown, poller.close, gateway.stop])
+        return ",".join(f"{member_id}={endpoint}" for member_id, endpoint in endpoints.items())
+
+    yield serve
+    for stop in stops:
+        stop()
+
+
+class Turner:
+    def __init__(self, poller, port):
+        import threading
+
+        self.is_stopped = False
+        self.poller, self.port = poller, port
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.is_stopped:
+            self.poller.wait(1)
+            self.port.poll(Nobody())
+
+    def stop(self):
+        self.is_stopped = True
+        self.poller.wake()
+        self.thread.join()
+
+
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+def test_every_medium_gives_what_the_directory_gives(served, real_members, medium):
+    with (
+        LogReader.open(dir=str(real_members[0])) as directory,
+        LogReader.open(endpoints=served(medium)) as remote,
+    ):
+        assert remote.identity == directory.identity
+        assert remote.start_position == directory.start_position
+        assert remote.end_position() == directory.end_position() == remote.commit_position()
+        assert remote.term_length == directory.term_length
+        assert remote.time_unit == directory.time_unit
+        assert list(remote.entries()) == list(directory.entries())
+        middle = list(directory.entries(columns=["position"]))[7]["position"]
+        assert list(remote.entries(middle)) == list(directory.entries(middle))
+        assert list(remote.entries(to_position=middle)) == list(directory.entries(to_position=middle))
+
+
+def test_the_entries_are_those_of_the_real_cluster(served):
+    with gzip.open(REAL / "log.jsonl.gz", "rt") as lines:
+        expected = [json.loads(line)["position"] for line in lines]
+    with LogReader.open(endpoints=served("grpc")) as remote:
+        assert [entry["position"] for entry in remote.entries(columns=["position"])] == expected
+
+
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+def test_a_member_tells_how_it_stands(served, medium):
+    status = member_status(served(medium).split(",")[1].partition("=")[2])
+
+    assert status.member_id == 1
+    assert status.commit_position > 0
+
+
+def test_when_no_member_answers_each_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(TimedOut, match=f"member 0: tcp:127.0.0.1:{port}: Connection refused"):
+        RemoteLogReader(f"0=tcp:127.0.0.1:{port}", give_up_s=0.1)
+    with pytest.raises(TimedOut, match=f"member 3: 127.0.0.1:{port}: UNAVAILABLE"):
+        RemoteLogReader(f"3=127.0.0.1:{port}", give_up_s=0.1)
+
+
+# -- members that fail, scripted --
+
+TERM_LENGTH = 65_536
+
+
+class FakeMember:
+    """A client's view of a member: 64-byte frames from ``start`` to ``committed``."""
+
+    def __init__(self, member_id, role=Role.FOLLOWER, committed=6400):
+        self.member_id = member_id
+        self.role = role
+        self.start = 0
+        self.committed = committed
+        self.session_id = 5
+        self.is_up = True
+        self.blocks_until_break = None
+        self.reads = []
+        self.ends_with = None
+        self.is_closed = False
+
+    def status(self):
+        if not self.is_up:
+            raise Unreachable("down")
+        return link.LogStatus(
+            correlation_id=0,
+            start_position=self.start,
+            commit_position=self.committed,
+            append_position=self.committed,
+            leadership_term_id=1,
+            first_term_timestamp=77,
+            first_log_session_id=self.session_id,
+            cluster_id=0,
+            member_id=self.member_id,
+            leader_member_id=-1,
+            role=self.role,
+            election_state=17,
+            module_state=1,
+            session_count=0,
+            term_length=TERM_LENGTH,
+            mtu=1408,
+            initial_term_id=9,
+            time_unit=ClusterTimeUnit.MILLIS,
+        )
+
+    def read(self, from_position, to_position, max_bytes):
+        self.reads.append((from_position, to_position))
+        yield self.status()
+        if from_position < self.start:
+            yield link.LogEnd(0, from_position, link.LinkErrorCode.NOT_AVAILABLE, "purged")
+            return
+        position = from_position
+        while position < min(to_position, self.committed):
+            if self.blocks_until_break == 0:
+                raise Unreachable("broke off")
+            if self.blocks_until_break is not None:
+                self.blocks_until_break -= 1
+            yield self.frame(position)
+            position += 64
+        if self.ends_with is not None:
+            yield link.LogEnd(0, position, link.LinkErrorCode.FAILED, self.ends_with)
+        elif position < to_position:
+            yield link.LogEnd(0, position, link.LinkErrorCode.NOT_AVAILABLE, "behind")
+        else:
+            yield link.LogEnd(0, position, link.LinkErrorCode.OK)
+
+    @staticmethod
+    def frame(position):
+        data = frame(
+            position.to_bytes(32, "little"),
+            session_id=0,
+            stream_id=100,
+            term_id=9 + position // TERM_LENGTH,
+            term_offset=position % TERM_LENGTH,
+        )
+        return np.frombuffer(data, np.uint8)
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def members():
+    return [FakeMember(0, Role.LEADER), FakeMember(1), FakeMember(2)]
+
+
+def open_reader(members, spread=0):
+    now_ms = 0
+
+    def wait(seconds):
+        nonlocal now_ms
+        now_ms += int(seconds * 1000)
+
+    return RemoteLogReader(
+        ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
+        open_client=lambda endpoint, timeout_s: members[int(endpoint.host[1:])],
+        spread=spread,
+        now_ms=lambda: now_ms,
+        wait=wait,
+    )
+
+
+def positions(reader, *range_, **options):
+    return [(position, len(block)) for position, block in reader.blocks(*range_, **options)]
+
+
+def whole(begin, end):
+    return [(position, 64) for position in range(begin, end, 64)]
+
+
+def test_followers_are_read_and_the_leader_is_left_alone(members):
+    assert positions(open_reader(members, spread=0)) == whole(0, 6400)
+    assert positions(open_reader(members, spread=1)) == whole(0, 6400)
+
+    assert [len(member.reads) for member in members] == [0, 1, 1]
+
+
+def test_what_breaks_off_at_one_member_goes_on_at_the_next(members):
+    members[1].blocks_until_break = 30
+    members[2].blocks_until_break = 20
+
+    assert positions(open_reader(members)) == whole(0, 6400)
+    assert members[2].reads == [(30 * 64, 6400)]
+    assert members[0].reads == [(50 * 64, 6400)]
+
+
+def test_a_member_that_is_behind_is_passed_over(members):
+    members[1].committed = 640
+    reader = open_reader(members)
+
+    assert reader.end_position() == 6400
+    assert positions(reader) == whole(0, 6400)
+
+
+def test_a_range_that_was_planned_elsewhere_is_waited_for(members):
+    """The planner saw a commit position that nobody here has yet: a new leader may tell less for a moment."""
+    for member in members:
+        member.committed = 640
+    reader = open_reader(members)
+    blocks = reader.blocks(0, 1280, is_committed=True)
+    begin = [position for position, _ in zip(range(0, 640, 64), blocks, strict=False)]
+    members[2].committed = 1280
+
+    assert begin + [position for position, _ in blocks] == list(range(0, 1280, 64))
+
+
+def test_commit_positions_never_fall_and_a_stalled_one_is_asked_of_all(members):
+    reader = open_reader(members)
+    assert reader.commit_position() == 6400
+    members[1].committed = 64
+    assert reader.commit_position() == 6400
+    members[2].committed = 12_800
+    assert reader.commit_position() == 6400
+    reader._wait(0.5)
+    assert reader.commit_position() == 12_800
+
+
+def test_a_follower_that_goes_down_is_replaced(members):
+    reader = open_reader(members)
+    members[1].is_up = False
+    members[2].committed = 7000
+
+    assert reader.commit_position() == 7000
+    members[1].is_up = True
+    members[2].is_up = members[0].is_up = False
+    assert reader.commit_position() == 7000
+
+
+def test_what_every_member_purged_is_data_loss(members):
+    for member in members:
+        member.start = 640
+    reader = open_reader(members)
+
+    with pytest.raises(DataLoss, match="purged"):
+        positions(reader, 0)
+    members[2].start = 0
+    assert positions(reader, 0) == whole(0, 6400)
+
+
+def test_damage_at_one_member_is_read_at_another_and_told_when_all_have_it(members):
+    for member in members:
+        member.ends_with = "segment x at offset 3: torn"
+        member.committed = 6400
+    members[2].ends_with = None
+    assert positions(open_reader(members)) == whole(0, 6400)
+
+    members[2].ends_with = "the same"
+    for member in members:
+        member.committed = 640
+    with pytest.raises(LogDamaged):
+        positions(open_reader(members), 0, 1280, is_committed=True)
+
+
+def test_frames_that_do_not_join_on_are_not_handed_out(members):
+    members[1].frame = lambda position: FakeMember.frame(position + 64)
+
+    assert positions(open_reader(members)) == whole(0, 6400)
+    assert members[2].reads
+
+
+def test_endpoints_of_two_clusters_are_refused(members):
+    members[2].session_id = 6
+
+    with pytest.raises(ConfigurationError, match="member 2 holds the log"):
+        open_reader(members)
+    assert all(member.is_closed for member in members)
+
+
+def test_silence_of_all_ends_in_an_error_that_names_each(members):
+    reader = open_reader(members)
+    for member in members:
+        member.is_up = False
+
+    with pytest.raises(TimedOut, match=r"member 0: down; member 1: down; member 2: down"):
+        positions(reader, 0, 640, is_committed=True)
