@@ -276,6 +276,12 @@ class Election:
         self._restart(now_ns, reason)
         return self._take()
 
+    def on_link_up(self, member_id: int, now_ns: int) -> list[Action]:
+        """The member can hear us: what it needs in order to judge does not wait for the next interval."""
+        if self.state in (ElectionState.CANVASS, ElectionState.NOMINATE):
+            self._ask(member_id, self.terms.last_term_id)
+        return self._take()
+
     def on_link_down(self, member_id: int, now_ns: int) -> list[Action]:
         """What the member reported over that link proves nothing any more, and its log stream is cut."""
         member = self._members[member_id]
@@ -538,15 +544,15 @@ class Election:
                     self._change_state(ElectionState.CANVASS, now_ns, "replayed what is committed")
         elif self.log_position >= self.append_position:
             self._join_leader(now_ns, "nothing to replay")
-        elif self._effective_commit_position == 0:
+        elif self.effective_commit_position == 0:
             if self._is_leader_silent(now_ns):
                 self._restart(now_ns, "no commit position came in time")
-        elif self.log_position >= self._effective_commit_position:
+        elif self.log_position >= self.effective_commit_position:
             # One interval, so that the report above can make the commit grow before the canvass voids it.
             if self._is_past(self._context.leader_heartbeat_interval_ns, now_ns):
                 self._change_state(ElectionState.CANVASS, now_ns, "committed part is processed")
         else:
-            self._start_replay(min(self.append_position, self._effective_commit_position))
+            self._start_replay(min(self.append_position, self.effective_commit_position))
 
     def _join_leader(self, now_ns: int, reason: str) -> None:
         is_behind = self._catchup_join_position > self.append_position
@@ -554,7 +560,7 @@ class Election:
         self._change_state(state, now_ns, reason)
 
     @property
-    def _effective_commit_position(self) -> int:
+    def effective_commit_position(self) -> int:
         """The notified commit position, 0 while it proves no majority for (term, base)."""
         notified = self.notified_commit_position
         if notified == 0 or notified < self._term_base:
@@ -652,7 +658,7 @@ class Election:
                 term_base_log_position=self._term_base,
                 log_position=self.log_position,
                 leader_member_id=self.leader_member_id,
-                notified_commit_position=max(self._effective_commit_position, self.log_position),
+                notified_commit_position=max(self.effective_commit_position, self.log_position),
                 is_leader_startup=self.is_leader_startup,
             )
         )
@@ -688,6 +694,7 @@ class Election:
         if member is None or self.state is ElectionState.INIT:
             return []
         candidate = LogEnd(message.log_leadership_term_id, message.log_position)
+        member.standing = candidate
         term_id = message.candidate_term_id
         if term_id <= self.candidate_term_id:
             self._send_vote(member.id, self.candidate_term_id, False)

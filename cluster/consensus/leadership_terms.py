@@ -66,15 +66,15 @@ class LeadershipTerms:
     def record(self, leadership_term_id: int, term_base: int, term_end: int = NULL_POSITION) -> None:
         """Make the entry of a term known (Aeron: RecordingLog.ensureCoherent).
 
-        A new term closes the one before it and fills in empty ones for those in between; of a known
-        term only the end is set, when one is given.
+        A new term closes the one before it and fills in empty ones for those in between. Of a known
+        term only the end is set; without one the last term is open again: bytes are about to follow.
         """
         last_term_id = self.last_term_id
         if leadership_term_id <= last_term_id:
             known = self.find(leadership_term_id)
             assert known is not None
             assert known.term_base_log_position == term_base
-            if term_end != NULL_POSITION:
+            if term_end != NULL_POSITION or leadership_term_id == last_term_id:
                 index = leadership_term_id - self._terms[0].leadership_term_id
                 self._terms[index] = known._replace(log_position=term_end)
             return

@@ -30,6 +30,7 @@ from cluster.log.session_table import (
     COMMITTED_POSITION,
     LANE,
     LAST_ACTIVITY,
+    LAST_TIMESTAMP,
     NEXT_ROW,
     SERVICE_IDS_AT,
     SLOT_WORDS,
@@ -64,6 +65,8 @@ def _follow_log(buffer, offset, limit, position, table):  # type: ignore[no-unty
         if get_i32(buffer, offset) < HEADER_LENGTH + SESSION_HEADER_LENGTH:
             return MALFORMED, offset, count
         session_id = get_i64(buffer, message + 16)
+        timestamp = get_i64(buffer, message + 24)
+        table[LAST_TIMESTAMP] = max(table[LAST_TIMESTAMP], timestamp)
         if session_id < 0:
             table[SERVICE_IDS_AT + (session_id >> 56 & 0x7F)] = session_id
         else:
@@ -71,7 +74,7 @@ def _follow_log(buffer, offset, limit, position, table):  # type: ignore[no-unty
             if slot >= 0:
                 table[slot + COMMITTED] += 1
                 table[slot + COMMITTED_POSITION] = position + end
-                table[slot + LAST_ACTIVITY] = max(table[slot + LAST_ACTIVITY], get_i64(buffer, message + 24))
+                table[slot + LAST_ACTIVITY] = max(table[slot + LAST_ACTIVITY], timestamp)
                 # Only the leader counts what it appends: on the others this is how they keep up.
                 if table[slot + APPENDED] < table[slot + COMMITTED]:
                     table[slot + APPENDED] = table[slot + COMMITTED]

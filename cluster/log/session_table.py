@@ -11,9 +11,8 @@ it, and a look-up is one probe. At most half of the index is taken, so a probe e
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
 
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64, WORDS_OUT
 
 NULL_VALUE = -1
@@ -47,12 +46,13 @@ assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS
 SLOT_LIMIT, INDEX_MASK, TOUCHED_COUNT = range(3)
 MESSAGES, KEEP_ALIVES, DROPPED_TERM, DROPPED_SESSION, DROPPED_EGRESS = range(3, 8)
 TOUCHED_AT, EGRESS_SLOTS_AT, INDEX_AT, SLOTS_AT = range(8, 12)
+LAST_TIMESTAMP = 12
 HEADER_WORDS = 32
 SERVICE_IDS_AT = HEADER_WORDS
 SERVICE_IDS = 128  # bits 56..62 of a service message's id
 
 
-@njit
+@routine
 def find_slot(table, cluster_session_id):  # type: ignore[no-untyped-def]
     """Offset of the session's slot in ``table``, in words, or -1."""
     mask = table[INDEX_MASK]
@@ -132,6 +132,7 @@ class SessionTable:
         words = self.words
         words[int(words[INDEX_AT]) :] = 0
         words[TOUCHED_COUNT : DROPPED_EGRESS + 1] = 0
+        words[LAST_TIMESTAMP] = 0
         words[SERVICE_IDS_AT : SERVICE_IDS_AT + SERVICE_IDS] = 0
         self._free = list(range(self.max_sessions - 1, -1, -1))
 
@@ -205,6 +206,11 @@ class SessionTable:
                 self.words[int(self.words[TOUCHED_AT]) + int(self.words[TOUCHED_COUNT])] = other
                 self.words[TOUCHED_COUNT] += 1
                 self.slots["touched"][other] = 1
+
+    @property
+    def last_timestamp(self) -> int:
+        """The highest cluster time that follow_log saw in a session message; 0 before the first."""
+        return int(self.words[LAST_TIMESTAMP])
 
     @property
     def service_message_ids(self) -> np.ndarray:

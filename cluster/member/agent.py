@@ -1,0 +1,520 @@
+"""The consensus module of one member (Aeron: ConsensusModuleAgent; seed *Duty Cycle*).
+
+    do_work   stall tracker
+              slow tick, every 10 ms: sessions, time-outs, quorum, toggles      slow_tick.py
+              other members' frames                                             consensus_adapter.py
+              answers and acks to clients                                       egress_publisher.py
+              an election: its cycle                                            election_actions.py
+              or leading: timers, service messages, ingress, write-send-sync, commit   leading.py
+              or following: sync and report, committed log, ingress             following.py
+              messages of the services                                          service_adapter.py
+
+All time is handed in: ``now_ns`` of a monotonic clock for time-outs, ``cluster_time`` for what is written
+into the log, which never falls (rule 1.6).
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+import numpy as np
+
+from cluster.archive.archive import Archive
+from cluster.archive.node_state import NodeStateFile
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.actions import Action, CompleteElection
+from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.election import Election
+from cluster.consensus.module import ModuleState, UncommittedEntries
+from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.consensus.sessions import SessionManager
+from cluster.consensus.timers import PriorityHeapTimerService
+from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
+from cluster.log.frames import LogParams
+from cluster.member.client_requests import ClientRequests
+from cluster.member.consensus_adapter import ConsensusAdapter
+from cluster.member.counters import DutyCycleStallTracker, MemberCounters
+from cluster.member.egress_publisher import EgressPublisher
+from cluster.member.election_actions import ElectionActions
+from cluster.member.following import Following
+from cluster.member.ingress_adapter import IngressAdapter
+from cluster.member.leading import Leading
+from cluster.member.log_adapter import LogAdapter
+from cluster.member.log_entries import LogEntries
+from cluster.member.log_publication import LogPublication
+from cluster.member.log_streams import LogStreams
+from cluster.member.log_subscription import LogSubscription
+from cluster.member.member_messages import MemberMessages
+from cluster.member.ports import Clients, Links
+from cluster.member.recovery import leadership_terms, recover
+from cluster.member.service_adapter import ServiceAdapter
+from cluster.member.slow_tick import SlowTick
+from cluster.member.termination import Termination
+from cluster.protocol import streams
+from cluster.protocol.enums import (
+    ClusterControlToggle,
+    ConsensusModuleState,
+    ElectionState,
+    NodeControlToggle,
+    Role,
+)
+from cluster.protocol.link import LogGeometry
+from cluster.service.channel import RecoveryState, ServiceChannel
+
+# What ends the member instead of beginning its election anew (C-45).
+FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)
+
+
+class MarkFile(Protocol):
+    def update_activity(self, now_ms: int) -> None: ...
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+class ConsensusModuleAgent:
+    """One member. ``on_start`` once, then ``do_work`` in every turn, ``close`` at the end.
+
+    Raises AgentTermination, StorageError, DataLoss or LogDamaged from ``do_work`` when the member cannot go
+    on; everything else it reports with ``on_error`` and lives. ``is_closed`` after an orderly termination,
+    told once by ``on_terminated``. ``on_event`` is told, rarely, what happens, as lines for people.
+    """
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        *,
+        archive: Archive,
+        recording_log: RecordingLog,
+        node_state: NodeStateFile,
+        links: Links,
+        clients: Clients,
+        service_channels: Sequence[ServiceChannel],
+        counters: MemberCounters,
+        random: Random,
+        authenticator: Authenticator | None = None,
+        authorisation: AuthorisationService | None = None,
+        mark_file: MarkFile | None = None,
+        on_event: Callable[[str], None] = _nothing,
+        on_error: Callable[[Exception], None] = _nothing,
+        on_terminated: Callable[[], None] = _nothing,
+    ) -> None:
+        assert len(service_channels) == context.service_count
+        self.context = context
+        self.archive = archive
+        self.recording_log = recording_log
+        self.node_state = node_state
+        self.links = links
+        self.clients = clients
+        self.counters = counters
+        self.mark_file = mark_file
+        self.authorisation: AuthorisationService = authorisation or AllowBackupAndStandby()
+        self.tell = on_event
+        self.on_terminated = on_terminated
+        self._on_error = on_error
+        self._random = random
+
+        self.now_ns = 0
+        self.cluster_time = 0
+        self.role = Role.FOLLOWER
+        self.module = ModuleState()
+        self.leadership_term_id = NULL_VALUE
+        self.commit_position = 0  # processed, and shown to services and readers
+        self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
+        self.other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
+        self.gone_member_ids: set[int] = set()
+        self._seen_member_ids: set[int] = set()
+        self._geometry_of: dict[int, LogGeometry] = {}
+
+        self.election: Election | None = None
+        self.recording: Recording | None = None
+        self.publication: LogPublication | None = None
+        self.subscription: LogSubscription | None = None
+        self.streams = LogStreams(links)
+        self.requests = ClientRequests(self)
+        self.sessions = SessionManager(context, self.requests, authenticator)
+        self.timers = PriorityHeapTimerService()
+        self.uncommitted_timers = UncommittedEntries()
+        self.trackers = [
+            PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)
+        ]
+        self.log_entries = LogEntries(self)
+        self.log_adapter = LogAdapter(self.log_entries, self.sessions.table)
+        self.services = ServiceAdapter(self, tuple(service_channels))
+        self.egress = EgressPublisher(clients, self.sessions.table, tuple(service_channels))
+        self.ingress_adapter = IngressAdapter(self)
+        self.election_actions = ElectionActions(self)
+        self.messages = MemberMessages(self)
+        self.leading: Leading | None = None
+        self.following: Following | None = None
+        self.termination = Termination(self)
+        self.slow_tick = SlowTick(self)
+        self._consensus_adapter = ConsensusAdapter(self)
+        self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
+        self._slow_tick_ns = 0
+        self._is_wiped = False
+        self._is_node_startup = True
+
+    # ---- the duty cycle
+
+    def on_start(self, now_ns: int, cluster_time: int) -> None:
+        """Recover from the disk and let the services start; the first election follows their acks.
+
+        Raises LogDamaged, DataLoss, StorageError.
+        """
+        self.now_ns, self.cluster_time = now_ns, cluster_time
+        recovered = recover(self.archive, self.recording_log, self.node_state, self.context.service_count)
+        if recovered.cut_bytes:
+            self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")
+        self.recording = recovered.recording
+        self._is_wiped = recovered.is_wiped
+        self.log_adapter.start(recovered.log_position)
+        self.set_commit_position(recovered.log_position)
+        self.services.start(RecoveryState(log_position=recovered.log_position), self._on_services_started)
+        self._tracker.update(now_ns)
+        self._slow_tick_ns = now_ns
+
+    def _on_services_started(self, acks: Sequence[object]) -> None:
+        for ack in acks:
+            if getattr(ack, "relevant_id", 0) == NULL_VALUE:
+                raise AgentTermination("a service failed to start")
+        self._begin_election("start")
+        self._is_node_startup = False
+        self.set_module_state(ConsensusModuleState.ACTIVE)
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int:
+        """Take one turn; returns how much was done, 0 lets the runner wait."""
+        self.now_ns = now_ns
+        if cluster_time > self.cluster_time:
+            self.cluster_time = cluster_time
+        self._tracker.measure_and_update(now_ns)
+        if self.is_closed:
+            return 0
+        work_count = 0
+        if now_ns >= self._slow_tick_ns:
+            done = self.slow_tick.do_work()
+            self._slow_tick_ns = now_ns + (1 if done else self.context.slow_tick_interval_ns)
+            work_count += done
+        work_count += self.links.poll(self._consensus_adapter)
+        work_count += self.egress.poll(self.leadership_term_id, is_leader=self.leading is not None)
+        if self.election is not None:
+            work_count += self._election_work()
+        elif self.leading is not None:
+            work_count += self.leading.do_work()
+        elif self.following is not None:
+            work_count += self.following.do_work()
+        return work_count + self.services.poll()
+
+    def next_deadline_ns(self) -> int:
+        """When the next turn is due although no socket has anything."""
+        return self._slow_tick_ns
+
+    @property
+    def is_closed(self) -> bool:
+        """The member ended as it was asked to."""
+        return self.module.state is ConsensusModuleState.CLOSED
+
+    def close(self) -> None:
+        """End now: services are told, the recording stops at what is written, the directory starts again."""
+        if self.module.state is not ConsensusModuleState.CLOSED:
+            self.services.terminate(self.commit_position, None)
+            self.set_module_state(ConsensusModuleState.CLOSED)
+        if self.recording is not None:
+            self.recording.stop(self.now_ms)
+
+    @property
+    def now_ms(self) -> int:
+        """Cluster time in milliseconds, for what the protocol keeps in them."""
+        return self.cluster_time * 1000 // self.context.time_unit.per_second
+
+    # ---- elections
+
+    def enter_election(self, reason: str, graceful_closed_leader_id: int = NULL_VALUE) -> None:
+        """End what is established (§1.8); one election cycle runs at once."""
+        if self.election is not None:
+            return
+        self._begin_election(reason, graceful_closed_leader_id)
+        self._election_work()
+
+    def _begin_election(self, reason: str, graceful_closed_leader_id: int = NULL_VALUE) -> None:
+        self.tell(f"enters an election: {reason}")
+        time_of_last_leader_message_ns = self.now_ns
+        if self.following is not None:
+            time_of_last_leader_message_ns = self.following.follower.time_of_last_leader_message_ns
+        self.leading = self.following = None
+        append_position = self.commit_position
+        if self.recording is not None:
+            append_position = self.recording.append_position
+        self.counters.election_count.get_and_add(1)
+        self.counters.election_state.set(ElectionState.INIT)
+        self.election = Election(
+            self.context,
+            self.members,
+            leadership_terms(self.recording_log),
+            self._random,
+            candidate_term_id=self.node_state.candidate_term_id,
+            log_position=self.commit_position,
+            append_position=append_position,
+            log_recording_id=NULL_VALUE if self.recording is None else self.recording.recording_id,
+            is_node_startup=self._is_node_startup,
+            is_wiped=self._is_wiped,
+            graceful_closed_leader_id=graceful_closed_leader_id,
+            time_of_last_leader_message_ns=time_of_last_leader_message_ns,
+            gone_member_ids=self.gone_member_ids,
+        )
+
+    def carry_out(self, actions: list[Action]) -> None:
+        """Do what the election wants; what fails begins it anew, unless it ends the member (§1.6)."""
+        try:
+            self.election_actions.carry_out(actions)
+        except FATAL:
+            raise
+        except ClusterError as error:
+            self._on_election_error(error)
+
+    def _election_work(self) -> int:
+        election = self.election
+        assert election is not None
+        work_count = 0
+        try:
+            recording = self.recording
+            if recording is not None and recording.is_active:
+                if recording.append_position != recording.synced_position:
+                    recording.sync()
+                election.on_append_position(recording.synced_position, self.now_ns)
+            work_count += self.election_actions.carry_out(election.do_work(self.now_ns, self.cluster_time))
+            if self.election is election:
+                work_count += self.election_actions.poll_replay()
+                if election.state is ElectionState.FOLLOWER_CATCHUP:
+                    work_count += self.process_log(election.effective_commit_position)
+                if self.subscription is not None and not self.subscription.is_requested:
+                    self.messages.request_log()
+            work_count += self.streams.do_work()
+        except FATAL:
+            raise
+        except ClusterError as error:
+            self._on_election_error(error)
+            work_count += 1
+        return work_count
+
+    def _on_election_error(self, error: ClusterError) -> None:
+        self.on_error(error)
+        if self.election is not None:
+            self.election_actions.carry_out(
+                self.election.on_error(str(error), self.commit_position, self.now_ns)
+            )
+
+    def prepare_for_new_leadership(self, log_position: int) -> int:
+        """Undo what is not committed (§3.8); returns where the recording has stopped, synced."""
+        assert log_position == self.commit_position == self.log_adapter.position
+        self.leading = self.following = None
+        self.publication = None
+        self.subscription = None
+        self.streams.clear()
+        self.election_actions.stop_replay()
+        self.termination.reset()
+        self.counters.control_toggle.set(ClusterControlToggle.INACTIVE)
+        self.services.close_log(log_position)
+        append_position = log_position
+        if self.recording is not None:
+            self.recording.stop(self.now_ms)
+            append_position = self.recording.append_position
+        for connection_id in self.sessions.prepare_for_new_election(
+            log_position, self.leadership_term_id, NULL_VALUE
+        ):
+            self.clients.close(connection_id, "this member does not lead any more")
+        for correlation_id in self.uncommitted_timers.take_uncommitted(log_position):
+            self.timers.schedule(correlation_id, 0)
+        for tracker in self.trackers:
+            tracker.restore_uncommitted(log_position)
+        self.module.restore_uncommitted(log_position)
+        self.counters.module_state.set(self.module.state)
+        return append_position
+
+    def complete_election(self, action: CompleteElection) -> None:
+        """Lead or follow from now on (§2.9)."""
+        election = self.election
+        assert election is not None
+        self.election = None
+        self._is_wiped = False
+        self.leadership_term_id = action.leadership_term_id
+        self.counters.leadership_term_id.set(action.leadership_term_id)
+        if action.leader_member_id == self.context.member_id:
+            # What the log says of time, no clock takes back (rule 1.6).
+            self.cluster_time = max(self.cluster_time, self.sessions.table.last_timestamp)
+            self.leading = Leading(self, action, election)
+            self.sessions.prepare_for_new_term(self.cluster_time, is_startup=action.is_leader_startup)
+            self.sessions.table.take_touched()
+            self.counters.control_toggle.set(ClusterControlToggle.NEUTRAL)
+        else:
+            self.following = Following(self, action)
+        if self.counters.node_control_toggle.get() == NodeControlToggle.INACTIVE:
+            self.counters.node_control_toggle.set(NodeControlToggle.NEUTRAL)
+        self.counters.election_state.set(ElectionState.CLOSED)
+
+    # ---- state that is shown
+
+    def set_role(self, role: Role) -> None:
+        if role is not self.role:
+            self.tell(f"role {self.role.name} -> {role.name}")
+            self.role = role
+            self.counters.node_role.set(role)
+
+    def set_module_state(self, state: ConsensusModuleState) -> None:
+        self.tell(f"module {self.module.state.name} -> {state.name}")
+        self.module.change(state)
+        self.counters.module_state.set(state)
+
+    def set_commit_position(self, position: int) -> None:
+        """The log is processed up to here, and the bytes are written: services and readers may go on."""
+        assert position >= self.commit_position
+        self.commit_position = position
+        self.counters.commit_position.set(position)
+
+    def on_error(self, error: Exception) -> None:
+        """Something went wrong that does not end the member."""
+        self.counters.errors.get_and_add(1)
+        self._on_error(error)
+
+    @property
+    def leader_member_id(self) -> int:
+        """As known, -1 while an election runs."""
+        if self.leading is not None:
+            return self.context.member_id
+        return NULL_VALUE if self.following is None else self.following.follower.leader_member_id
+
+    @property
+    def active_publication(self) -> LogPublication | None:
+        """Where ingress goes; None while this member does not lead, or takes none."""
+        return self.publication if self.leading is not None and self.module.is_active else None
+
+    # ---- the log
+
+    def process_log(self, limit: int) -> int:
+        """Process a part of the recorded log up to ``limit`` and show it as committed; returns bytes."""
+        recording = self.recording
+        if recording is None or not self.module.reads_log:
+            return 0
+        limit = min(limit, recording.append_position)
+        if self.log_adapter.position >= limit:
+            return 0
+        moved = self.log_adapter.poll(recording, limit)
+        for tracker in self.trackers:
+            if len(tracker):
+                seen = int(self.sessions.table.service_message_ids[tracker.service_id])
+                if seen:
+                    tracker.sweep_follower(seen)
+        self.set_commit_position(self.log_adapter.position)
+        if self.election is not None:
+            self.election.on_log_position(self.commit_position, self.now_ns)
+        return moved
+
+    def log_recording(self) -> Recording:
+        """The log's recording; made when there is none, in the shape that its leader's has."""
+        if self.recording is None:
+            geometry = self._geometry()
+            self.recording = self.archive.create_recording(
+                stream_id=streams.LOG,
+                session_id=NULL_VALUE if self.election is None else self.election.log_session_id,
+                initial_term_id=geometry.initial_term_id,
+                term_length=geometry.term_length,
+                mtu=geometry.mtu,
+            )
+            if self.election is not None:
+                self.election.log_recording_id = self.recording.recording_id
+            self._show_recording(self.recording)
+        return self.recording
+
+    def _geometry(self) -> LogGeometry:
+        own = LogGeometry(0, self.context.term_length, self.context.mtu)
+        if self.election is None:
+            return own
+        return self._geometry_of.get(self.election.leader_member_id, own)
+
+    def on_log_geometry(self, member_id: int, geometry: LogGeometry) -> None:
+        self._geometry_of[member_id] = geometry
+
+    def active_recording(self, log_session_id: int) -> Recording:
+        """The log's recording, being written under this session."""
+        recording = self.log_recording()
+        if recording.is_active and recording.session_id == log_session_id:
+            return recording
+        recording.stop(self.now_ms)
+        recording = self.archive.extend(recording.recording_id, log_session_id)
+        self._show_recording(recording)
+        return recording
+
+    def _show_recording(self, recording: Recording) -> None:
+        counter = recording.position_counter
+        if counter is not None:
+            self.counters.file.free(counter)  # type: ignore[arg-type]
+        recording.position_counter = self.counters.file.allocate_recording_position(
+            recording.recording_id,
+            recording.session_id,
+            recording.stream_id,
+            position=recording.append_position,
+        )
+
+    def params_of(self, recording: Recording, log_session_id: int) -> LogParams:
+        return LogParams(
+            recording.term_length, recording.mtu, recording.initial_term_id, log_session_id, streams.LOG
+        )
+
+    def on_log_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int:
+        """A run of log bytes of another member; returns its end, ``start`` when nobody asked for it."""
+        subscription = self.subscription
+        if subscription is None:
+            return start
+        try:
+            return subscription.on_frames(member_id, buffer, start, end)
+        except ClusterError as error:
+            if isinstance(error, FATAL):
+                raise
+            self.subscription = None
+            if self.election is not None:
+                self._on_election_error(error)
+            else:
+                self.on_error(error)
+                self.enter_election(str(error))
+            return start
+
+    # ---- links
+
+    def on_link_up(self, member_id: int) -> None:
+        self._seen_member_ids.add(member_id)
+        if self.election is not None:
+            self.carry_out(self.election.on_link_up(member_id, self.now_ns))
+        subscription = self.subscription
+        if subscription is not None and subscription.leader_member_id == member_id:
+            self.messages.request_log()
+
+    def on_link_down(self, member_id: int) -> None:
+        """A hint: what came over the link proves nothing any more, and its streams are cut."""
+        self.streams.stop(member_id)
+        self.members[member_id].clear_report()
+        subscription = self.subscription
+        if subscription is not None and subscription.leader_member_id == member_id:
+            subscription.has_image = subscription.is_requested = False
+        if self.election is not None:
+            self.carry_out(self.election.on_link_down(member_id, self.now_ns))
+        elif self.leading is not None:
+            self.leading.leader.on_link_down(member_id)
+
+    def on_member_gone(self, member_id: int) -> None:
+        """The member's process is dead. One that was never there is only late: it is waited for (C-57)."""
+        if member_id not in self._seen_member_ids:
+            return
+        self.tell(f"member {member_id} is gone")
+        self.gone_member_ids.add(member_id)
+        if self.election is not None:
+            self.carry_out(self.election.on_member_gone(member_id, self.now_ns))
+        elif (
+            self.following is not None
+            and self.following.follower.leader_member_id == member_id
+            and self.termination.position == NULL_POSITION
+        ):
+            self.enter_election(f"leader {member_id} is gone")

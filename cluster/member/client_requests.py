@@ -1,0 +1,162 @@
+"""What clients ask for besides sending messages: to connect, to resume, to close, to administer (§4)."""
+
+from typing import TYPE_CHECKING
+
+from cluster.consensus.authentication import ADMIN_REQUEST
+from cluster.consensus.cluster_session import ClusterSession
+from cluster.consensus.context import SESSION_PROTOCOL_VERSION
+from cluster.member.frames import egress_frame, link_frame
+from cluster.protocol import CLUSTER
+from cluster.protocol.enums import AdminResponseCode, CloseReason, EventCode
+from cluster.protocol.link import SessionResume, SessionResumed
+from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.sbe import Message
+from cluster.protocol.session import (
+    AdminRequest,
+    AdminResponse,
+    ChallengeResponse,
+    SessionConnectRequest,
+    SessionEvent,
+)
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+
+class ClientRequests:
+    """The session manager's way into the log and to the clients, and the requests that lead there."""
+
+    def __init__(self, agent: "ConsensusModuleAgent") -> None:
+        self._agent = agent
+
+    # ---- what the session manager calls
+
+    def append_session_open(self, session: ClusterSession) -> int:
+        agent = self._agent
+        publication = agent.publication
+        assert publication is not None
+        event = SessionOpenEvent(
+            leadership_term_id=agent.leadership_term_id,
+            correlation_id=session.correlation_id,
+            cluster_session_id=session.id,
+            timestamp=agent.cluster_time,
+            response_stream_id=session.response_stream_id,
+            response_channel=session.response_channel,
+            encoded_principal=session.encoded_principal,
+        )
+        return publication.append(event.encode())
+
+    def append_session_close(self, session: ClusterSession, reason: CloseReason) -> int:
+        agent = self._agent
+        publication = agent.publication
+        assert publication is not None
+        event = SessionCloseEvent(agent.leadership_term_id, session.id, agent.cluster_time, reason)
+        return publication.append(event.encode())
+
+    def is_connected(self, connection_id: int) -> bool:
+        return self._agent.clients.is_connected(connection_id)
+
+    def send_egress(self, connection_id: int, message: Message) -> bool:
+        return self._agent.clients.send(connection_id, egress_frame(message)) > 0
+
+    # ---- requests
+
+    def on_session_connect(self, connection_id: int, request: SessionConnectRequest) -> None:
+        agent = self._agent
+        agent.sessions.on_connect_request(
+            connection_id,
+            request,
+            is_leader=agent.leading is not None,
+            now_ns=agent.now_ns,
+            now_ms=agent.now_ms,
+        )
+
+    def on_session_resume(self, connection_id: int, request: SessionResume) -> None:
+        """A client is back, here or from another leader (protocol/link.py: SessionResume)."""
+        agent = self._agent
+        session_id = request.cluster_session_id
+        if agent.active_publication is None:
+            detail = agent.context.ingress_endpoints
+            self._send_event(connection_id, request, EventCode.REDIRECT, detail)
+            return
+        session = agent.sessions.on_resume(
+            connection_id, session_id, bytes(request.encoded_credentials), agent.cluster_time, agent.now_ms
+        )
+        if session is None:
+            self._send_event(connection_id, request, EventCode.CLOSED, f"session {session_id} is not open")
+            return
+        table = agent.sessions.table
+        appended = int(table.slots["appended"][table.slot_of(session_id)])
+        resumed = SessionResumed(
+            correlation_id=request.correlation_id,
+            cluster_session_id=session_id,
+            leadership_term_id=agent.leadership_term_id,
+            appended_messages=appended,
+            leader_member_id=agent.context.member_id,
+            ingress_endpoints=agent.context.ingress_endpoints,
+        )
+        agent.clients.send(connection_id, link_frame(resumed))
+        agent.egress.acknowledge(session_id, agent.leadership_term_id)
+
+    def _send_event(self, connection_id: int, request: SessionResume, code: EventCode, detail: str) -> None:
+        agent = self._agent
+        event = SessionEvent(
+            cluster_session_id=request.cluster_session_id,
+            correlation_id=request.correlation_id,
+            leadership_term_id=agent.leadership_term_id,
+            leader_member_id=agent.leader_member_id,
+            code=code,
+            version=SESSION_PROTOCOL_VERSION,
+            leader_heartbeat_timeout_ns=agent.context.leader_heartbeat_timeout_ns,
+            detail=detail,
+        )
+        self.send_egress(connection_id, event)
+
+    def close_session(self, session_id: int, reason: CloseReason) -> None:
+        """On an active leader."""
+        agent = self._agent
+        agent.sessions.close(session_id, reason, agent.leadership_term_id, agent.context.member_id)
+
+    def on_service_close_session(self, session_id: int) -> None:
+        """A service wants a session closed: logged by an active leader, remembered by all others (C-235)."""
+        agent = self._agent
+        if agent.active_publication is not None:
+            self.close_session(session_id, CloseReason.SERVICE_ACTION)
+        else:
+            agent.sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+
+    def on_challenge_response(self, response: ChallengeResponse) -> None:
+        agent = self._agent
+        agent.sessions.on_challenge_response(
+            response.cluster_session_id,
+            response.correlation_id,
+            bytes(response.encoded_credentials),
+            agent.now_ns,
+            agent.now_ms,
+        )
+
+    def on_admin_request(self, connection_id: int, request: AdminRequest) -> None:
+        """Answered on the session's egress (C-211 to C-214)."""
+        agent = self._agent
+        session = agent.sessions.sessions.get(request.cluster_session_id)
+        if (
+            session is None
+            or session.connection_id != connection_id
+            or request.leadership_term_id != agent.leadership_term_id
+        ):
+            return
+        if agent.authorisation.is_authorised(
+            CLUSTER.id, ADMIN_REQUEST, request.request_type, session.encoded_principal
+        ):
+            code, text = AdminResponseCode.ERROR, "snapshots are not supported yet"
+        else:
+            code, text = AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
+        response = AdminResponse(
+            cluster_session_id=session.id,
+            correlation_id=request.correlation_id,
+            request_type=request.request_type,
+            response_code=code,
+            message=text,
+        )
+        self.send_egress(connection_id, response)
+

@@ -1,0 +1,71 @@
+"""The cluster's counters of one member, as Aeron's tools look for them (table 5.6, §1.9)."""
+
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import CountersFile
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import (
+    ClusterControlToggle,
+    ConsensusModuleState,
+    ElectionState,
+    NodeControlToggle,
+    Role,
+)
+
+
+class MemberCounters:
+    """One attribute a counter; each value is one aligned store that other processes see."""
+
+    def __init__(
+        self, file: CountersFile, context: ConsensusModuleContext, version: str = "", commit: str = ""
+    ) -> None:
+        cluster_id = context.cluster_id
+        types = CounterTypeId
+
+        def allocate(type_id: CounterTypeId, value: int = 0):  # type: ignore[no-untyped-def]
+            return file.allocate_cluster_counter(type_id, cluster_id, value)
+
+        self.file = file
+        self.module_state = allocate(types.CONSENSUS_MODULE_STATE, ConsensusModuleState.INIT)
+        self.node_role = allocate(types.NODE_ROLE, Role.FOLLOWER)
+        self.control_toggle = allocate(types.CONTROL_TOGGLE, ClusterControlToggle.INACTIVE)
+        self.commit_position = allocate(types.COMMIT_POSITION)
+        self.snapshot_count = allocate(types.SNAPSHOT_COUNT)
+        self.election_state = allocate(types.ELECTION_STATE, ElectionState.INIT)
+        self.errors = file.allocate_cluster_counter(
+            types.CONSENSUS_MODULE_ERRORS, cluster_id, version=version, commit=commit
+        )
+        self.timed_out_clients = allocate(types.CLIENT_TIMEOUTS)
+        self.max_cycle_time_ns = allocate(types.MAX_CYCLE_TIME)
+        self.cycle_time_exceeded = file.allocate_cluster_counter(
+            types.CYCLE_TIME_EXCEEDED, cluster_id, threshold_ns=context.cycle_threshold_ns
+        )
+        self.node_control_toggle = allocate(types.NODE_CONTROL_TOGGLE, NodeControlToggle.INACTIVE)
+        self.election_count = allocate(types.ELECTION_COUNT)
+        self.leadership_term_id = allocate(types.LEADERSHIP_TERM_ID, -1)
+
+
+class DutyCycleStallTracker:
+    """Gaps between cycles: the largest, and how many were above a threshold (counters 216 and 217)."""
+
+    __slots__ = ("_counters", "_last_ns", "_max_ns", "_threshold_ns")
+
+    def __init__(self, counters: MemberCounters, threshold_ns: int) -> None:
+        self._counters = counters
+        self._threshold_ns = threshold_ns
+        self._last_ns: int | None = None
+        self._max_ns = 0
+
+    def update(self, now_ns: int) -> None:
+        """Begin to measure."""
+        self._last_ns = now_ns
+
+    def measure_and_update(self, now_ns: int) -> None:
+        """A cycle begins; a gap of exactly the threshold is not too long (C-4)."""
+        if self._last_ns is not None:
+            gap_ns = now_ns - self._last_ns
+            if gap_ns > self._max_ns:
+                self._max_ns = gap_ns
+                self._counters.max_cycle_time_ns.set(gap_ns)
+            if gap_ns > self._threshold_ns:
+                self._counters.cycle_time_exceeded.get_and_add(1)
+        self._last_ns = now_ns

@@ -1,0 +1,53 @@
+"""A turn of an established follower (§1.4): sync and report first, everything else can wait for it."""
+
+from typing import TYPE_CHECKING
+
+from cluster.consensus.actions import CompleteElection
+from cluster.consensus.established import Follower
+from cluster.member.frames import AppendPositionFrame
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+
+class Following:
+    """Exists while the member follows an established leader."""
+
+    def __init__(self, agent: "ConsensusModuleAgent", action: CompleteElection) -> None:
+        self._agent = agent
+        self._append_frame = AppendPositionFrame(agent.context.member_id)
+        self.follower = Follower(
+            agent.context,
+            leadership_term_id=action.leadership_term_id,
+            leader_member_id=action.leader_member_id,
+            notified_commit_position=action.notified_commit_position,
+            candidate_term_id=agent.node_state.candidate_term_id,
+            now_ns=agent.now_ns,
+        )
+
+    def on_commit_position(self, member_id: int, term_id: int, log_position: int) -> None:
+        reason = self.follower.on_commit_position(term_id, log_position, member_id, self._agent.now_ns)
+        if reason is not None:
+            self._agent.enter_election(reason)
+
+    def do_work(self) -> int:
+        agent, follower = self._agent, self.follower
+        recording = agent.recording
+        assert recording is not None
+        work_count = 0
+        if recording.append_position != recording.synced_position:
+            recording.sync()
+            work_count = 1
+        synced_position = recording.synced_position
+        if follower.is_append_position_due(synced_position, agent.now_ns):
+            frame = self._append_frame.of(follower.leadership_term_id, synced_position)
+            if agent.links.send(follower.leader_member_id, frame) > 0:
+                follower.on_append_position_sent(synced_position, agent.now_ns)
+        if agent.module.reads_log:
+            if agent.log_adapter.position < follower.notified_commit_position:
+                work_count += agent.process_log(follower.notified_commit_position)
+            if agent.termination.is_reached_by_follower():
+                agent.termination.terminate_services()
+            else:
+                work_count += agent.clients.poll(agent.ingress_adapter)
+        return work_count

@@ -1,0 +1,122 @@
+"""Frames of clients (Aeron: IngressAdapter). A run of session messages is one kernel call into the log.
+
+On a member that does not lead only requests to connect or to resume have an effect: a redirect (C-37).
+"""
+
+from typing import TYPE_CHECKING
+
+from cluster.archive.files import Buffer
+from cluster.errors import RemoteProtocolError
+from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
+from cluster.log.ingress import ROW_REFUSED, TOO_LONG, UNLINKED
+from cluster.member.frames import (
+    BLOCK,
+    FRAME_LENGTH,
+    TEMPLATE_AND_SCHEMA,
+    TEMPLATE_AND_SCHEMA_OFFSET,
+    TWO_LONGS,
+)
+from cluster.protocol import CLUSTER, decode
+from cluster.protocol.enums import CloseReason
+from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.link import SessionResume
+from cluster.protocol.session import (
+    AdminRequest,
+    ChallengeResponse,
+    SessionCloseRequest,
+    SessionConnectRequest,
+    SessionKeepAlive,
+    SessionMessageHeader,
+)
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+_FOR_LEADERS_ONLY = frozenset(
+    {
+        (SessionMessageHeader.TEMPLATE_ID, CLUSTER.id),
+        (SessionKeepAlive.TEMPLATE_ID, CLUSTER.id),
+    }
+)
+_MESSAGE_LENGTH_MIN = HEADER_LENGTH + 8
+
+
+class IngressAdapter:
+    """What ``Clients.poll`` calls."""
+
+    def __init__(self, agent: "ConsensusModuleAgent") -> None:
+        self._agent = agent
+
+    def on_connect(self, connection_id: int) -> None:
+        pass
+
+    def on_disconnect(self, connection_id: int) -> None:
+        self._agent.sessions.on_disconnect(connection_id)
+
+    def on_frames(self, connection_id: int, buffer: Buffer, start: int, end: int) -> int | None:
+        agent = self._agent
+        publication = agent.active_publication
+        while start < end:
+            if publication is not None:
+                status, start = publication.append_ingress(
+                    buffer,
+                    start,
+                    end,
+                    agent.sessions.table,
+                    connection_id,
+                    agent.leadership_term_id,
+                    agent.cluster_time,
+                )
+                if status == DONE:
+                    break
+                if status == UNLINKED:
+                    self._link(connection_id, buffer, start)
+                    continue
+                if status == MALFORMED:
+                    agent.clients.close(connection_id, "a message that is shorter than its header says")
+                    return end
+                if status != OTHER_MESSAGE:
+                    assert status in (TOO_LONG, ROW_REFUSED)
+                    _, session_id = TWO_LONGS.unpack_from(buffer, start + BLOCK)
+                    agent.requests.close_session(session_id, CloseReason.SERVICE_ACTION)
+            start = self._on_other(connection_id, buffer, start, end, is_leading=publication is not None)
+        return None
+
+    def _link(self, connection_id: int, buffer: Buffer, start: int) -> None:
+        _, session_id = TWO_LONGS.unpack_from(buffer, start + BLOCK)
+        agent = self._agent
+        agent.sessions.link(agent.sessions.sessions[session_id], connection_id, agent.cluster_time)
+
+    def _on_other(self, connection_id: int, buffer: Buffer, start: int, end: int, *, is_leading: bool) -> int:
+        """Handle the frame at ``start``; return its end."""
+        (frame_length,) = FRAME_LENGTH.unpack_from(buffer, start)
+        frame_end = start + align(frame_length)
+        if frame_length < _MESSAGE_LENGTH_MIN:
+            return frame_end
+        kind = TEMPLATE_AND_SCHEMA.unpack_from(buffer, start + TEMPLATE_AND_SCHEMA_OFFSET)
+        if kind in _FOR_LEADERS_ONLY:
+            return frame_end
+        agent = self._agent
+        try:
+            message = decode(buffer, start + HEADER_LENGTH, frame_length - HEADER_LENGTH)
+        except RemoteProtocolError as error:
+            agent.clients.close(connection_id, str(error))
+            return end
+        match message:
+            case SessionConnectRequest():
+                agent.requests.on_session_connect(connection_id, message)
+            case SessionResume():
+                agent.requests.on_session_resume(connection_id, message)
+            case SessionCloseRequest() if is_leading:
+                session = agent.sessions.sessions.get(message.cluster_session_id)
+                if (
+                    session is not None
+                    and session.connection_id == connection_id
+                    and message.leadership_term_id == agent.leadership_term_id
+                ):
+                    agent.requests.close_session(session.id, CloseReason.CLIENT_ACTION)
+            case ChallengeResponse() if is_leading:
+                agent.requests.on_challenge_response(message)
+            case AdminRequest() if is_leading:
+                agent.requests.on_admin_request(connection_id, message)
+        return frame_end

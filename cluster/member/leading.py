@@ -1,0 +1,176 @@
+"""A turn of an established leader, and what other members tell it (§1.4, §2.10)."""
+
+from typing import TYPE_CHECKING
+
+from cluster.consensus.actions import CompleteElection
+from cluster.consensus.context import NULL_POSITION
+from cluster.consensus.election import Election
+from cluster.consensus.established import Leader
+from cluster.member.frames import CommitPositionFrame, consensus_frame, link_frame
+from cluster.member.service_adapter import stamped
+from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
+from cluster.protocol.enums import AppendPositionFlags
+from cluster.protocol.link import LogGeometry, LogImage, ReplicationRequest
+from cluster.protocol.log import TimerEvent
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+
+class Leading:
+    """Exists while the member leads; what goes into the log goes through here, or through ingress."""
+
+    def __init__(self, agent: "ConsensusModuleAgent", action: CompleteElection, election: Election) -> None:
+        self._agent = agent
+        publication, recording = agent.publication, agent.recording
+        assert publication is not None and recording is not None
+        self._publication = publication
+        self._recording = recording
+        self._commit_frame = CommitPositionFrame(agent.context.member_id)
+        self.leader = Leader(
+            agent.context,
+            agent.members,
+            election.terms,
+            leadership_term_id=action.leadership_term_id,
+            term_base=action.term_base_log_position,
+            commit_position=action.log_position,
+            log_session_id=election.log_session_id,
+            log_recording_id=recording.recording_id,
+            candidate_term_id=election.candidate_term_id,
+            now_ns=agent.now_ns,
+        )
+
+    def do_work(self) -> int:
+        """Timers, service messages, ingress; one write, one send a follower, one sync; commit."""
+        agent = self._agent
+        context = agent.context
+        work_count = 0
+        if agent.module.is_active:
+            if len(agent.timers):
+                work_count += agent.timers.poll(
+                    agent.cluster_time, self._on_timer_expiry, context.timer_limit_per_poll
+                )
+            for tracker in agent.trackers:
+                if tracker.has_unappended:
+                    work_count += tracker.poll(
+                        self._append_service_message, context.service_message_limit_per_poll
+                    )
+            work_count += agent.clients.poll(agent.ingress_adapter)
+            if agent.election is not None:
+                return work_count  # what a client sent ended the leadership
+        publication, recording = self._publication, self._recording
+        publication.flush()
+        if agent.streams.has_laggards:
+            work_count += agent.streams.do_work()
+        if recording.synced_position != recording.append_position:
+            recording.sync()
+        if self.leader.update(recording.synced_position, agent.now_ns):
+            work_count += self._on_update()
+        return work_count
+
+    def _on_update(self) -> int:
+        """Tell the followers where the commit is; if it rose, everyone here too."""
+        agent, leader = self._agent, self.leader
+        frame = self._commit_frame.of(leader.leadership_term_id, leader.quorum_position)
+        for member_id in agent.other_ids:
+            agent.links.send(member_id, frame)
+        if leader.regression is not None:
+            agent.tell(leader.regression)
+            leader.regression = None
+        commit_position = leader.commit_position
+        if commit_position == agent.commit_position:
+            return 0
+        adapter = agent.log_adapter
+        while adapter.position < commit_position:
+            adapter.poll(self._publication, commit_position, is_applied=False)
+        agent.set_commit_position(commit_position)
+        agent.uncommitted_timers.sweep(commit_position)
+        agent.sessions.sweep(commit_position)
+        agent.module.sweep(commit_position)
+        for tracker in agent.trackers:
+            tracker.sweep_leader(commit_position)
+        return 1
+
+    # ---- into the log
+
+    def _on_timer_expiry(self, correlation_id: int) -> bool:
+        agent = self._agent
+        event = TimerEvent(agent.leadership_term_id, correlation_id, agent.cluster_time)
+        agent.uncommitted_timers.add(self._publication.append(event.encode()), correlation_id)
+        return True
+
+    def _append_service_message(self, service_session_id: int, message: bytes) -> int:
+        agent = self._agent
+        return self._publication.append(
+            stamped(message, service_session_id, agent.leadership_term_id, agent.cluster_time)
+        )
+
+    # ---- other members
+
+    def on_append_position(self, member_id: int, term_id: int, log_position: int, flags: int) -> None:
+        agent = self._agent
+        self.leader.on_append_position(member_id, term_id, log_position, agent.now_ns)
+        if flags == AppendPositionFlags.CATCHUP:
+            check_catchup(agent, member_id, term_id, log_position)
+
+    def on_canvass_position(self, message: CanvassPosition) -> None:
+        agent = self._agent
+        reply = self.leader.on_canvass_position(
+            message, self._publication.position, agent.cluster_time, agent.now_ns
+        )
+        if reply is not None:
+            agent.streams.stop(message.follower_member_id)
+            agent.links.send(message.follower_member_id, geometry_frame(agent) + consensus_frame(reply))
+
+
+# ---- what a leader does for its followers, in an election too
+
+
+def geometry_frame(agent: "ConsensusModuleAgent") -> bytes:
+    """Shape of our log, for members that have none."""
+    recording = agent.log_recording()
+    return link_frame(LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu))
+
+
+def on_replication_request(
+    agent: "ConsensusModuleAgent", member_id: int, request: ReplicationRequest, log_session_id: int
+) -> None:
+    """A follower wants recorded bytes, or the live log from a position on."""
+    recording = agent.log_recording()
+    if not recording.start_position <= request.from_position <= recording.append_position:
+        agent.tell(f"member {member_id} asks for the log from {request.from_position}, which is not here")
+        return
+    agent.streams.start(member_id, request.correlation_id, request.from_position, request.to_position)
+    _send_image(agent, member_id, request.correlation_id, request.from_position, log_session_id)
+
+
+def on_catchup_position(agent: "ConsensusModuleAgent", message: CatchupPosition, log_session_id: int) -> None:
+    """A follower behind in this term; one catch-up at a time (C-149)."""
+    member_id = message.follower_member_id
+    running = agent.streams.get(member_id)
+    recording = agent.log_recording()
+    if (running is not None and running.is_catchup) or not (
+        recording.start_position <= message.log_position <= recording.append_position
+    ):
+        return
+    agent.streams.start(member_id, message.log_position, message.log_position, is_catchup=True)
+    _send_image(agent, member_id, message.log_position, message.log_position, log_session_id)
+
+
+def _send_image(
+    agent: "ConsensusModuleAgent", member_id: int, correlation_id: int, position: int, log_session_id: int
+) -> None:
+    term_id = agent.leadership_term_id if agent.election is None else agent.election.leadership_term_id
+    agent.links.send(member_id, link_frame(LogImage(correlation_id, term_id, position, log_session_id)))
+
+
+def check_catchup(agent: "ConsensusModuleAgent", member_id: int, term_id: int, log_position: int) -> None:
+    """Tell a follower that it is level: it has all that there was when it was merged (C-152)."""
+    stream = agent.streams.get(member_id)
+    if (
+        stream is not None
+        and stream.is_catchup
+        and stream.merge_position != NULL_POSITION
+        and log_position >= stream.merge_position
+    ):
+        agent.links.send(member_id, consensus_frame(StopCatchup(term_id, member_id)))

@@ -1,0 +1,146 @@
+"""The leader's log to each follower: recorded bytes from where it asked, then the live log without a gap.
+
+    asked from ──recorded bytes, a chunk at a time──▶ own append position: merged ──every batch──▶ live
+
+A follower whose link does not take a batch falls back to recorded bytes by itself, and merges again: nobody
+waits for a slow one. In Aeron these are archive replays, replications and a multi-destination publication.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from cluster.consensus.context import NULL_POSITION
+from cluster.log.scan import scan
+from cluster.member.ports import Links
+
+CHUNK_BYTES = 512 * 1024
+QUEUED_BYTES_MAX = 2 * 1024 * 1024  # on a link, before recorded bytes wait for the next turn
+CHUNKS_PER_TURN = 4
+
+
+class Readable(Protocol):
+    append_position: int
+
+    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray: ...
+
+
+class LogStream:
+    """What one follower gets; ``position`` is the end of what its link has taken."""
+
+    __slots__ = (
+        "correlation_id",
+        "is_catchup",
+        "is_stop_catchup_due",
+        "member_id",
+        "merge_position",
+        "position",
+        "stop_position",
+    )
+
+    def __init__(
+        self, member_id: int, correlation_id: int, position: int, stop_position: int, is_catchup: bool
+    ) -> None:
+        self.member_id = member_id
+        self.correlation_id = correlation_id
+        self.position = position
+        self.stop_position = stop_position  # NULL_POSITION: whatever is appended
+        self.is_catchup = is_catchup
+        self.merge_position = NULL_POSITION  # where it first had all that there was
+
+    @property
+    def is_done(self) -> bool:
+        return self.stop_position != NULL_POSITION and self.position >= self.stop_position
+
+
+class LogStreams:
+    """At most one stream a follower, in ascending member id."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._recording: Readable | None = None
+        self._streams: dict[int, LogStream] = {}
+        self._live: list[LogStream] = []  # those that follow, for the hot path
+        self._chunk = np.empty(0, np.uint8)
+        self.has_laggards = False
+
+    def open(self, recording: Readable) -> None:
+        """The log that is sent from now on."""
+        self._recording = recording
+
+    def clear(self) -> None:
+        self._streams.clear()
+        self._live = []
+        self.has_laggards = False
+
+    def get(self, member_id: int) -> LogStream | None:
+        return self._streams.get(member_id)
+
+    def start(
+        self,
+        member_id: int,
+        correlation_id: int,
+        position: int,
+        stop_position: int = NULL_POSITION,
+        *,
+        is_catchup: bool = False,
+    ) -> None:
+        """Serve a follower from ``position`` on; replaces what it got before."""
+        self._streams[member_id] = LogStream(member_id, correlation_id, position, stop_position, is_catchup)
+        self._streams = dict(sorted(self._streams.items()))
+        self._changed()
+
+    def stop(self, member_id: int) -> None:
+        if self._streams.pop(member_id, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        self._live = [stream for stream in self._streams.values() if stream.stop_position == NULL_POSITION]
+        self.has_laggards = bool(self._streams)
+
+    def on_batch(self, position: int, end_position: int, batch: np.ndarray) -> None:
+        """Send what was just written to those who have all before it."""
+        for stream in self._live:
+            if stream.position == position and self._links.send(stream.member_id, batch) > 0:
+                stream.position = end_position
+            else:
+                self.has_laggards = True
+
+    def do_work(self) -> int:
+        """Send recorded bytes to those who lack some; returns the chunks sent."""
+        if not self.has_laggards:
+            return 0
+        assert self._recording is not None
+        self.has_laggards = False
+        work_count = 0
+        for stream in list(self._streams.values()):
+            work_count += self._send_recorded(stream, self._recording)
+            if stream.is_done:
+                self.stop(stream.member_id)
+        return work_count
+
+    def _send_recorded(self, stream: LogStream, recording: Readable) -> int:
+        append_position = recording.append_position
+        limit = (
+            append_position
+            if stream.stop_position == NULL_POSITION
+            else min(stream.stop_position, append_position)
+        )
+        count = 0
+        while stream.position < limit:
+            if count == CHUNKS_PER_TURN or self._links.queued_bytes(stream.member_id) > QUEUED_BYTES_MAX:
+                break
+            if not len(self._chunk):
+                self._chunk = np.zeros(CHUNK_BYTES, np.uint8)
+            data = recording.read(stream.position, min(limit - stream.position, CHUNK_BYTES), self._chunk)
+            length = scan(data, 0, len(data))
+            assert length > 0, "a recording holds whole frames"
+            if self._links.send(stream.member_id, data[:length]) <= 0:
+                break
+            stream.position += length
+            count += 1
+        if stream.position < limit:
+            self.has_laggards = True
+        elif stream.merge_position == NULL_POSITION and stream.stop_position == NULL_POSITION:
+            stream.merge_position = stream.position
+        return count

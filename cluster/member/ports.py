@@ -1,0 +1,53 @@
+"""What the agent is given: the media, by what it calls on them. The simulator gives others."""
+
+from typing import Protocol
+
+import numpy as np
+
+from cluster.archive.files import Buffer
+
+
+class LinksHandler(Protocol):
+    def on_link_up(self, member_id: int, incarnation: int) -> None: ...
+
+    def on_link_down(self, member_id: int) -> None: ...
+
+    def on_member_gone(self, member_id: int) -> None: ...
+
+    def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int | None: ...
+
+
+class Links(Protocol):
+    """Links to the other members (``cluster.transport.links.MemberLinks``)."""
+
+    def poll(self, handler: LinksHandler) -> int: ...
+
+    def send(self, member_id: int, *buffers: Buffer) -> int:
+        """Send whole frames, all or nothing; not above 0 when they were not taken."""
+        ...
+
+    def is_up(self, member_id: int) -> bool: ...
+
+    def is_stable(self, member_id: int) -> bool: ...
+
+    def queued_bytes(self, member_id: int) -> int: ...
+
+
+class ClientsHandler(Protocol):
+    def on_connect(self, connection_id: int) -> None: ...
+
+    def on_frames(self, connection_id: int, buffer: np.ndarray, start: int, end: int) -> int | None: ...
+
+    def on_disconnect(self, connection_id: int) -> None: ...
+
+
+class Clients(Protocol):
+    """Connections of clients (``cluster.transport.server.ClientPort``)."""
+
+    def poll(self, handler: ClientsHandler) -> int: ...
+
+    def send(self, connection_id: int, *buffers: Buffer) -> int: ...
+
+    def is_connected(self, connection_id: int) -> bool: ...
+
+    def close(self, connection_id: int, why: str = ...) -> None: ...

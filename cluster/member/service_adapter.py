@@ -1,0 +1,193 @@
+"""Messages of the services to their consensus module, and what they are told (Aeron: ConsensusModuleAdapter).
+
+A service acknowledges what it was told to do with ids that count up; all services together are waited for:
+
+    start 0, each JoinLog, each snapshot, termination: next
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cluster.consensus.context import NULL_VALUE
+from cluster.errors import ClusterError
+from cluster.protocol import CLUSTER, decode, streams
+from cluster.protocol.enums import Role
+from cluster.protocol.service import (
+    CancelTimer,
+    CloseSession,
+    JoinLog,
+    ScheduleTimer,
+    ServiceAck,
+    ServiceTerminationPosition,
+)
+from cluster.protocol.session import SessionMessageHeader
+from cluster.service.channel import LogSource, RecoveryState, ServiceChannel
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+POLL_LIMIT = 4096  # messages a turn; Aeron's 25 fragments are for a queue that another thread fills
+_TEMPLATE_AND_SCHEMA = struct.Struct("<2xHH")
+_TWO_LONGS = struct.Struct("<qq")
+_LONG = struct.Struct("<q")
+_SBE_HEADER_LENGTH = 8
+_SCHEDULE_TIMER = (ScheduleTimer.TEMPLATE_ID, CLUSTER.id)
+_CANCEL_TIMER = (CancelTimer.TEMPLATE_ID, CLUSTER.id)
+_SESSION_MESSAGE = (SessionMessageHeader.TEMPLATE_ID, CLUSTER.id)
+
+
+class ServiceAdapter:
+    """All service channels of one member, by service id."""
+
+    def __init__(self, agent: "ConsensusModuleAgent", channels: tuple[ServiceChannel, ...]) -> None:
+        self._agent = agent
+        self._channels = channels
+        self._acks: list[deque[ServiceAck]] = [deque() for _ in channels]
+        self._expected_ack_id = 0
+        self._awaited_position = NULL_VALUE
+        self._on_acked: Callable[[list[ServiceAck]], None] | None = None
+        self._has_log = False
+        for service_id, channel in enumerate(channels):
+            channel.on_idle = lambda service_id=service_id: self._poll(service_id)  # type: ignore[misc]
+
+    # ---- told to the services
+
+    def start(self, recovery: RecoveryState, on_acked: Callable[[list[ServiceAck]], None]) -> None:
+        """Let the services start from a snapshot, or from nothing."""
+        for channel in self._channels:
+            channel.recovery = recovery
+        self.await_acks(recovery.log_position, on_acked)
+
+    def join_log(
+        self,
+        log: LogSource,
+        *,
+        log_position: int,
+        max_log_position: int,
+        log_session_id: int,
+        log_stream_id: int,
+        is_startup: bool,
+        role: Role,
+        on_acked: Callable[[list[ServiceAck]], None],
+    ) -> None:
+        """Have the services read ``[log_position, max_log_position)`` of a log, after what they read now."""
+        channel_name = "aeron:ipc" if log_stream_id == streams.REPLAY else self._agent.context.log_channel
+        message = JoinLog(
+            log_position=log_position,
+            max_log_position=max_log_position,
+            member_id=self._agent.context.member_id,
+            log_session_id=log_session_id,
+            log_stream_id=log_stream_id,
+            is_startup=is_startup,
+            role=role,
+            is_standby=False,
+            log_channel=channel_name,
+        ).encode()
+        for channel in self._channels:
+            channel.join_log(message, log)
+        self._has_log = True
+        self.await_acks(log_position, on_acked)
+
+    def close_log(self, log_position: int) -> None:
+        """The log that the services read ends at ``log_position``; who waited for a join waits no more."""
+        self._on_acked = None
+        if self._has_log:
+            self._has_log = False
+            for channel in self._channels:
+                channel.close_log(log_position)
+
+    def terminate(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None] | None) -> None:
+        """Have the services end at ``log_position``."""
+        message = ServiceTerminationPosition(log_position, on_acked is not None).encode()
+        for channel in self._channels:
+            if not channel.is_closed:
+                channel.send_to_service(message)
+        if on_acked is not None:
+            self.await_acks(log_position, on_acked)
+
+    # ---- acks
+
+    def await_acks(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None]) -> None:
+        """Call ``on_acked`` once every service has acknowledged ``log_position`` with the next id."""
+        self._awaited_position = log_position
+        self._on_acked = on_acked
+        if not self._channels:
+            self._on_acked = None
+            on_acked([])
+
+    def _on_service_ack(self, ack: ServiceAck) -> None:
+        if not 0 <= ack.service_id < len(self._acks):
+            raise ClusterError(
+                f"an ack of service {ack.service_id}, but there are {len(self._acks)} services"
+            )
+        queue = self._acks[ack.service_id]
+        expected = queue[-1].ack_id + 1 if queue else self._expected_ack_id
+        if ack.ack_id != expected:
+            raise ClusterError(
+                f"out of sequence: ack {ack.ack_id} of service {ack.service_id}, expected {expected}"
+            )
+        queue.append(ack)
+        if all(self._acks):
+            self._expected_ack_id += 1
+            self._on_all_acked([queue.popleft() for queue in self._acks])
+
+    def _on_all_acked(self, acks: list[ServiceAck]) -> None:
+        on_acked = self._on_acked
+        if on_acked is None:
+            return  # of a join that an election has overtaken
+        for ack in acks:
+            if ack.log_position != self._awaited_position:
+                if any(other.log_position != ack.log_position for other in acks):
+                    raise ClusterError(f"services acknowledge different positions: {acks}")
+                return  # of an earlier join that an election has overtaken
+        self._on_acked = None
+        on_acked(acks)
+
+    # ---- taken from the services
+
+    def poll(self) -> int:
+        """Take what the services have sent, in the order of their ids."""
+        work_count = 0
+        for service_id in range(len(self._channels)):
+            work_count += self._poll(service_id)
+        return work_count
+
+    def _poll(self, service_id: int) -> int:
+        channel = self._channels[service_id]
+        agent = self._agent
+        count = 0
+        while count < POLL_LIMIT:
+            message = channel.poll_consensus_module()
+            if message is None:
+                break
+            count += 1
+            kind = _TEMPLATE_AND_SCHEMA.unpack_from(message)
+            if kind == _SCHEDULE_TIMER:
+                agent.timers.on_schedule(*_TWO_LONGS.unpack_from(message, _SBE_HEADER_LENGTH))
+            elif kind == _CANCEL_TIMER:
+                agent.timers.cancel(*_LONG.unpack_from(message, _SBE_HEADER_LENGTH))
+            elif kind == _SESSION_MESSAGE:
+                agent.trackers[service_id].enqueue(message)
+            else:
+                self._on_other(decode(message))
+        return count
+
+    def _on_other(self, message: object) -> None:
+        match message:
+            case ServiceAck():
+                self._on_service_ack(message)
+            case CloseSession():
+                self._agent.requests.on_service_close_session(message.cluster_session_id)
+
+
+def stamped(message: bytes, service_session_id: int, leadership_term_id: int, cluster_time: int) -> bytes:
+    """A service's message with the header that it has in the log."""
+    header = SessionMessageHeader(leadership_term_id, service_session_id, cluster_time).encode()
+    return header + message[len(header) :]
+
+
+MAX_LOG_POSITION = int(np.iinfo(np.int64).max)

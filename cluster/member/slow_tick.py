@@ -1,0 +1,133 @@
+"""What is looked after every 10 ms, in the order of the seed (§1.3)."""
+
+from typing import TYPE_CHECKING
+
+from cluster.consensus.context import NULL_POSITION
+from cluster.protocol.enums import (
+    ClusterAction,
+    ClusterControlToggle,
+    ConsensusModuleState,
+    NodeControlToggle,
+)
+from cluster.protocol.log import ClusterActionRequest
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+
+class SlowTick:
+    def __init__(self, agent: "ConsensusModuleAgent") -> None:
+        self._agent = agent
+        self._next_mark_file_update_ns = 0
+
+    def do_work(self) -> int:
+        """Take one tick; returns how much was done."""
+        agent = self._agent
+        now_ns = agent.now_ns
+        work_count = 0
+        if now_ns >= self._next_mark_file_update_ns:
+            self._next_mark_file_update_ns = now_ns + agent.context.mark_file_update_interval_ns
+            if agent.mark_file is not None:
+                agent.mark_file.update_activity(agent.now_ms)
+        if agent.gone_member_ids:
+            agent.gone_member_ids -= {m for m in sorted(agent.gone_member_ids) if agent.links.is_stable(m)}
+
+        term_id, leader_id = agent.leadership_term_id, agent.leader_member_id
+        if agent.sessions.has_pending_work:
+            work_count += agent.sessions.send_redirects(term_id, leader_id, now_ns)
+            work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
+        if agent.election is not None:
+            return work_count
+        if agent.leading is not None:
+            work_count += self._as_leader()
+        elif agent.following is not None:
+            work_count += self._as_follower()
+        if agent.election is None and agent.module.is_active:
+            work_count += self._check_node_toggle()
+        return work_count
+
+    def _as_leader(self) -> int:
+        agent = self._agent
+        leading = agent.leading
+        assert leading is not None
+        work_count = self._check_control_toggle()
+        if agent.module.is_active:
+            sessions = agent.sessions
+            ids = (agent.leadership_term_id, agent.context.member_id, agent.cluster_time)
+            if sessions.pending_count:
+                work_count += sessions.process_pending(*ids, agent.now_ns, agent.now_ms)
+            before = sessions.timed_out_count
+            work_count += sessions.check_sessions(*ids)
+            if sessions.timed_out_count != before:
+                agent.counters.timed_out_clients.set(sessions.timed_out_count)
+            if not leading.leader.has_active_quorum(agent.now_ns):
+                agent.enter_election("inactive follower quorum")
+                work_count += 1
+        elif agent.module.state is ConsensusModuleState.TERMINATING:
+            work_count += agent.termination.check_leader()
+        return work_count
+
+    def _as_follower(self) -> int:
+        agent = self._agent
+        following = agent.following
+        assert following is not None
+        subscription = agent.subscription
+        if subscription is not None and not subscription.is_requested:
+            agent.messages.request_log()
+        if (
+            agent.module.reads_log
+            and agent.termination.position == NULL_POSITION
+            and following.follower.is_leader_silent(agent.now_ns)
+        ):
+            agent.enter_election("leader heartbeat timeout")
+            return 1
+        return 0
+
+    # ---- what an operator asks for
+
+    def _check_control_toggle(self) -> int:
+        agent = self._agent
+        toggle = agent.counters.control_toggle
+        value = toggle.get()
+        if value == ClusterControlToggle.NEUTRAL or value == ClusterControlToggle.INACTIVE:
+            return 0
+        state = agent.module.state
+        if state is ConsensusModuleState.ACTIVE:
+            if value == ClusterControlToggle.SUSPEND:
+                self._append_action(ClusterAction.SUSPEND, ConsensusModuleState.SUSPENDED)
+                return 1
+            if value == ClusterControlToggle.ABORT:
+                agent.termination.begin()
+                return 1
+            if value != ClusterControlToggle.RESUME:
+                # Snapshots are not there yet; to leave the toggle would block all others.
+                agent.tell(f"control toggle {value} is not supported yet")
+            toggle.set(ClusterControlToggle.NEUTRAL)
+            return 1
+        if state is ConsensusModuleState.SUSPENDED and value == ClusterControlToggle.RESUME:
+            agent.sessions.table.touch_all(agent.cluster_time)  # nobody could keep alive meanwhile
+            self._append_action(ClusterAction.RESUME, ConsensusModuleState.ACTIVE)
+            toggle.set(ClusterControlToggle.NEUTRAL)
+            return 1
+        return 0
+
+    def _append_action(self, action: ClusterAction, state: ConsensusModuleState) -> None:
+        agent = self._agent
+        publication = agent.publication
+        assert publication is not None
+        request = ClusterActionRequest(agent.leadership_term_id, 0, agent.cluster_time, action, 0)
+        end = publication.end_of(len(request.encode()))
+        position = publication.append(request.replace(log_position=end).encode())
+        agent.module.change_by_log(state, position)
+        agent.counters.module_state.set(state)
+        agent.tell(f"{action.name} at {position}")
+
+    def _check_node_toggle(self) -> int:
+        agent = self._agent
+        toggle = agent.counters.node_control_toggle
+        value = toggle.get()
+        if value == NodeControlToggle.NEUTRAL or value == NodeControlToggle.INACTIVE:
+            return 0
+        agent.tell(f"node control toggle {value} is not supported yet")
+        toggle.set(NodeControlToggle.NEUTRAL)
+        return 1

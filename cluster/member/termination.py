@@ -1,0 +1,116 @@
+"""Ending in order: followers reach the leader's end, services end, the term's end is written down (§7.4).
+
+leader    TerminationPosition(P) ──▶ follower   processes the log up to P
+          its services end at P                 its services end at P
+          ◀── TerminationAck(P) ──────────────  recording log: term ends at P; closed
+          all acked, or 10 s: the same; closed
+"""
+
+from typing import TYPE_CHECKING
+
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.member.frames import consensus_frame
+from cluster.protocol.consensus import TerminationAck, TerminationPosition
+from cluster.protocol.enums import ConsensusModuleState
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+
+class Termination:
+    """``position`` is where the log is to end, NULL_POSITION while nobody asked for an end."""
+
+    def __init__(self, agent: "ConsensusModuleAgent") -> None:
+        self._agent = agent
+        self.position = NULL_POSITION
+        self._leadership_term_id = NULL_VALUE
+        self._deadline_ns = 0
+        self._are_services_done = False
+
+    def reset(self) -> None:
+        """An election came in between."""
+        if self._agent.module.state is not ConsensusModuleState.TERMINATING:
+            self.position = NULL_POSITION
+
+    # ---- the leader
+
+    def begin(self) -> bool:
+        """End the whole cluster at the log's present end (ABORT); False when this member does not lead."""
+        agent = self._agent
+        if agent.leading is None or agent.publication is None or self.position != NULL_POSITION:
+            return False
+        agent.publication.flush()
+        self.position = agent.publication.position
+        self._leadership_term_id = agent.leadership_term_id
+        self._deadline_ns = agent.now_ns + agent.context.termination_timeout_ns
+        frame = consensus_frame(TerminationPosition(self._leadership_term_id, self.position))
+        for member_id in agent.other_ids:
+            agent.members[member_id].has_terminated = False
+            agent.links.send(member_id, frame)
+        self.terminate_services()
+        return True
+
+    def on_termination_ack(self, ack: TerminationAck) -> None:
+        agent = self._agent
+        member = agent.members.get(ack.member_id)
+        if (
+            member is not None
+            and self.position != NULL_POSITION
+            and ack.leadership_term_id == self._leadership_term_id
+            and ack.log_position >= self.position
+        ):
+            member.has_terminated = True
+
+    def check_leader(self) -> int:
+        """Close once the services are done and all followers are, or their time is up."""
+        agent = self._agent
+        is_over = agent.now_ns >= self._deadline_ns or all(
+            agent.members[member_id].has_terminated or member_id in agent.gone_member_ids
+            for member_id in agent.other_ids
+        )
+        if not self._are_services_done or not is_over:
+            return 0
+        self._close()
+        return 1
+
+    # ---- a follower
+
+    def on_termination_position(self, message: TerminationPosition) -> None:
+        agent = self._agent
+        following = agent.following
+        if following is not None and message.leadership_term_id == following.follower.leadership_term_id:
+            following.follower.time_of_last_leader_message_ns = agent.now_ns
+            self.position = message.log_position
+            self._leadership_term_id = message.leadership_term_id
+
+    def is_reached_by_follower(self) -> bool:
+        return self.position != NULL_POSITION and self._agent.log_adapter.position >= self.position
+
+    # ---- both
+
+    def terminate_services(self) -> None:
+        """The services end when they reach the position."""
+        self._are_services_done = False
+        self._agent.set_module_state(ConsensusModuleState.TERMINATING)
+        self._agent.services.terminate(self.position, lambda _: self._on_services_terminated())
+
+    def _on_services_terminated(self) -> None:
+        self._are_services_done = True
+        agent = self._agent
+        if agent.following is not None:
+            if agent.leadership_term_id == self._leadership_term_id:
+                ack = TerminationAck(self._leadership_term_id, self.position, agent.context.member_id)
+                agent.links.send(agent.following.follower.leader_member_id, consensus_frame(ack))
+            self._close()
+        elif agent.election is not None:
+            self._close()
+
+    def _close(self) -> None:
+        agent = self._agent
+        recording = agent.recording
+        if recording is not None:
+            recording.stop(agent.now_ms)
+            if recording.append_position == self.position:
+                agent.recording_log.commit_log_position(self._leadership_term_id, self.position)
+        agent.set_module_state(ConsensusModuleState.CLOSED)
+        agent.on_terminated()

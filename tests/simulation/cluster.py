@@ -1,0 +1,214 @@
+"""``SimulatedCluster``: members and clients in one world, faults on demand, and what must always hold.
+
+Checked after every turn of a member: one leader a term, a commit position that never falls, services that apply
+the same at the same position. Checked by ``check``: committed bytes equal on all members, and everything that
+was acknowledged in every log, once and in order.
+"""
+
+from __future__ import annotations
+
+from cluster.consensus.context import ConsensusModuleContext
+from tests.simulation.client import SimulatedClient
+from tests.simulation.member import SimulatedMember, log_bytes
+from tests.simulation.network import Network
+from tests.simulation.world import MS, SECOND, US, World
+
+
+class InvariantBroken(AssertionError):
+    """The history shows what must never happen."""
+
+
+class SimulatedCluster:
+    """Members 0 to ``member_count`` - 1, started at once unless told otherwise."""
+
+    def __init__(
+        self,
+        member_count: int = 3,
+        seed: int = 1,
+        *,
+        delay_ns: tuple[int, int] = (20 * US, 200 * US),
+        term_length: int = 64 * 1024,
+        file_sync_level: int = 1,
+        is_started: bool = True,
+        **settings: int,
+    ) -> None:
+        self.world = World(seed)
+        self.network = Network(self.world, delay_ns)
+        self.member_count = member_count
+        self.term_length = term_length
+        self.file_sync_level = file_sync_level
+        self._settings = settings
+        self.members = [SimulatedMember(self, member_id) for member_id in range(member_count)]
+        self.clients: list[SimulatedClient] = []
+        self.leader_of_term: dict[int, int] = {}
+        self._commit_positions = [0] * member_count
+        self._chain_at: dict[int, tuple[bytes, int]] = {}
+        if is_started:
+            for member in self.members:
+                member.start()
+
+    def context_of(self, member_id: int) -> ConsensusModuleContext:
+        return ConsensusModuleContext(
+            member_id=member_id,
+            member_ids=tuple(range(self.member_count)),
+            ingress_endpoints=",".join(f"{i}=simulated:{i}" for i in range(self.member_count)),
+            max_sessions=64,
+            term_length=self.term_length,
+            **self._settings,
+        )
+
+    # ---- time
+
+    def step(self) -> None:
+        """Let the next thing happen."""
+        self.world.step()
+
+    def run(self, duration_ns: int) -> None:
+        """Let so much time pass."""
+        end_ns = self.world.now_ns + duration_ns
+        marker = []
+        self.world.at(end_ns, lambda: marker.append(1))
+        while not marker:
+            self.world.step()
+
+    def run_until(self, condition, timeout_ns: int = 30 * SECOND) -> None:  # type: ignore[no-untyped-def]
+        """Let time pass until the condition holds; it has to within ``timeout_ns``."""
+        end_ns = self.world.now_ns + timeout_ns
+        while not condition():
+            if self.world.now_ns > end_ns or not self.world.step():
+                raise InvariantBroken(f"not within {timeout_ns / SECOND} s: {condition.__doc__ or condition}")
+
+    # ---- who is who
+
+    def leaders(self) -> list[tuple[int, int]]:
+        """(term, member) of everyone who leads an established term."""
+        return [
+            (member.agent.leadership_term_id, member.member_id)
+            for member in self.members
+            if member.agent is not None and member.agent.leading is not None
+        ]
+
+    @property
+    def leader(self) -> SimulatedMember | None:
+        """The leader of the highest term, None while there is none."""
+        leaders = self.leaders()
+        return self.members[max(leaders)[1]] if leaders else None
+
+    def await_leader(self, timeout_ns: int = 30 * SECOND) -> SimulatedMember:
+        """Run until someone leads and a majority follows."""
+
+        def there_is_a_leader_and_a_majority_follows() -> bool:
+            leader = self.leader
+            if leader is None or leader.agent is None:
+                return False
+            term_id = leader.agent.leadership_term_id
+            following = sum(
+                member.agent is not None
+                and member.agent.following is not None
+                and member.agent.leadership_term_id == term_id
+                for member in self.members
+            )
+            return following + 1 >= self.member_count // 2 + 1
+
+        self.run_until(there_is_a_leader_and_a_majority_follows, timeout_ns)
+        leader = self.leader
+        assert leader is not None
+        return leader
+
+    @property
+    def followers(self) -> list[SimulatedMember]:
+        return [member for member in self.members if member.agent is not None and member.agent.following]
+
+    def add_client(self) -> SimulatedClient:
+        client = SimulatedClient(self, len(self.clients))
+        self.clients.append(client)
+        client.start()
+        return client
+
+    def await_settled(self, timeout_ns: int = 60 * SECOND) -> None:
+        """Run until every client knows everything that it sent to be committed."""
+
+        def all_clients_are_settled() -> bool:
+            return all(client.is_settled for client in self.clients)
+
+        self.run_until(all_clients_are_settled, timeout_ns)
+
+    def await_level(self, timeout_ns: int = 30 * SECOND) -> None:
+        """Run until all running members have processed the same log, services included."""
+
+        def all_members_are_level() -> bool:
+            leader = self.leader
+            if leader is None or leader.agent is None or leader.agent.publication is None:
+                return False
+            end = leader.agent.publication.position
+            return all(
+                member.agent is None
+                or (
+                    member.agent.election is None
+                    and member.agent.commit_position == end
+                    and member.service_agent is not None
+                    and member.service_agent.log_position >= 0
+                    and member.service_agent.joined_position == end
+                )
+                for member in self.members
+            )
+
+        self.run_until(all_members_are_level, timeout_ns)
+
+    # ---- what must always hold
+
+    def after_turn(self, member: SimulatedMember) -> None:
+        agent = member.agent
+        if agent is None:
+            return
+        if agent.leading is not None:
+            known = self.leader_of_term.setdefault(agent.leadership_term_id, member.member_id)
+            if known != member.member_id:
+                self._broken(f"members {known} and {member.member_id} lead term {agent.leadership_term_id}")
+        before = self._commit_positions[member.member_id]
+        if agent.commit_position > before:
+            self._commit_positions[member.member_id] = agent.commit_position
+            self.world.note(b"%d %d" % (member.member_id, agent.commit_position))
+
+    def on_applied(self, member_id: int, position: int, chain: bytes) -> None:
+        """Services of all members, and of all their lives, are told the same up to the same position."""
+        known = self._chain_at.setdefault(position, (chain, member_id))
+        if known[0] != chain:
+            self._broken(
+                f"the service of member {member_id} was told something else up to {position} "
+                f"than that of member {known[1]}"
+            )
+
+    def on_acknowledged(self, client: SimulatedClient) -> None:
+        self.world.note(b"%d %d" % (client.client_id, client.acknowledged))
+
+    def check(self) -> None:
+        """Compare all running members, and what clients were promised."""
+        running = [m for m in self.members if m.agent is not None and m.agent.recording is not None]
+        if not running:
+            return
+        common = min(member.agent.commit_position for member in running if member.agent is not None)
+        contents = {member.member_id: log_bytes(member, 0, common) for member in running}
+        first = contents[running[0].member_id]
+        for member_id, content in contents.items():
+            if content != first:
+                at = next(i for i in range(len(first)) if content[i : i + 1] != first[i : i + 1])
+                self._broken(f"committed bytes of members {running[0].member_id} and {member_id} differ at {at}")
+        most = max(running, key=lambda m: m.agent.commit_position if m.agent else 0)
+        assert most.service is not None
+        applied = most.service.applied
+        for client in self.clients:
+            prefix = f"{client.client_id}:".encode()
+            seen = [payload for payload in applied if payload.startswith(prefix)]
+            promised = [p for p in client.sent[: client.acknowledged] if p.startswith(prefix)]
+            if seen[: len(promised)] != promised:
+                self._broken(f"{client.name} was promised {len(promised)} messages, not so in the log")
+            if len(set(seen)) != len(seen):
+                self._broken(f"messages of {client.name} are in the log twice")
+
+    def _broken(self, what: str) -> None:
+        self.world.tell("invariant", what)
+        raise InvariantBroken(what)
+
+
+__all__ = ["MS", "SECOND", "US", "InvariantBroken", "SimulatedCluster"]
