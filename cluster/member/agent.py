@@ -209,6 +209,10 @@ class ConsensusModuleAgent:
             work_count += self.following.do_work()
         return work_count + self.services.poll()
 
+    def hasten_slow_tick(self) -> None:
+        """Something waits for the slow tick: let the next turn take it."""
+        self._slow_tick_ns = min(self._slow_tick_ns, self.now_ns + 1)
+
     def next_deadline_ns(self) -> int:
         """When the next turn is due although no socket has anything."""
         return self._slow_tick_ns

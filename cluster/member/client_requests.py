@@ -70,6 +70,7 @@ class ClientRequests:
             now_ns=agent.now_ns,
             now_ms=agent.now_ms,
         )
+        agent.hasten_slow_tick()
 
     def on_session_resume(self, connection_id: int, request: SessionResume) -> None:
         """A client is back, here or from another leader (protocol/link.py: SessionResume)."""
