@@ -6,7 +6,6 @@ array and the position: append, write out, start again at the array's begin.
 """
 
 import numpy as np
-from numba import njit
 
 from cluster.log.frames import (
     FLAG_BEGIN,
@@ -28,13 +27,13 @@ from cluster.log.frames import (
     put_padding,
     wrap_i32,
 )
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, copy_bytes, put_i64
 
 BACK_PRESSURED = -2  # as Aeron's publications say it: not now, offer again when the output is empty
 
 
-@njit
+@routine
 def put_message(out, out_offset, position, params, source, offset, length):  # type: ignore[no-untyped-def]
     """Frame ``source[offset:offset + length]`` at ``position``; it is known to fit the term and ``out``."""
     term_id = wrap_i32((position >> params[POSITION_BITS]) + params[INITIAL_TERM_ID])

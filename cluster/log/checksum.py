@@ -13,10 +13,9 @@ either polynomial can do, and the same on every CPU.
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 
 from cluster.log.frames import FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_DATA, align
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u8, get_u16, get_u32, put_i32
 
 SESSION_ID_OFFSET = 12
@@ -60,7 +59,7 @@ _CRC_32C_TABLES = _tables(Checksum.CRC_32C)
 _IS_CASTAGNOLI = {Checksum.CRC_32: 0, Checksum.CRC_32C: 1}
 
 
-@njit
+@routine
 def _crc_by(tables, buffer, offset, end):  # type: ignore[no-untyped-def]
     crc = np.int64(0xFFFF_FFFF)
     while end - offset >= 16:
@@ -94,7 +93,7 @@ def _crc_by(tables, buffer, offset, end):  # type: ignore[no-untyped-def]
     return crc ^ 0xFFFF_FFFF
 
 
-@njit
+@routine
 def _crc_of(buffer, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
     if is_castagnoli:
         return _crc_by(_CRC_32C_TABLES, buffer, offset, end)
@@ -113,7 +112,7 @@ def compute(checksum: Checksum, buffer: np.ndarray, offset: int, length: int) ->
     return value - ((value >> 31) << 32)
 
 
-@njit
+@routine
 def _frame_end(buffer, offset, end):  # type: ignore[no-untyped-def]
     """End of the whole frame at ``offset``, or ``offset`` if there is none."""
     if end - offset < HEADER_LENGTH:

@@ -12,7 +12,7 @@ entry none has to be touched. Columns that no entry of the batch has are not lai
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from cluster.log.frames import (
     DAMAGED,
@@ -28,7 +28,7 @@ from cluster.log.frames import (
     gather,
     next_message,
 )
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import (
     BYTES,
     BYTES_OUT,
@@ -100,7 +100,7 @@ _ACTIONS = _names(ACTION_NAMES)
 _TIME_UNITS = _names(TIME_UNIT_NAMES)
 
 
-@njit
+@routine
 def _entry_type(source, message):  # type: ignore[no-untyped-def]
     template_id = get_u16(source, message + 2)
     if get_u16(source, message + 4) != SCHEMA_ID:
@@ -112,7 +112,7 @@ def _entry_type(source, message):  # type: ignore[no-untyped-def]
     return OTHER
 
 
-@njit
+@routine
 def _message_length(buffer, offset, end):  # type: ignore[no-untyped-def]
     length = 0
     while offset < end:
@@ -175,17 +175,17 @@ def count_rows(buffer, offset, to_offset, limit, entry_mask, rows_max, counts): 
     return DONE, offset, rows
 
 
-@njit
+@routine
 def _set_bit(slab, at, row):  # type: ignore[no-untyped-def]
     put_u8(slab, at + (row >> 3), get_u8(slab, at + (row >> 3)) | 1 << (row & 7))
 
 
-@njit
+@routine
 def _clear_bit(slab, at, row):  # type: ignore[no-untyped-def]
     put_u8(slab, at + (row >> 3), get_u8(slab, at + (row >> 3)) & ~(1 << (row & 7)))
 
 
-@njit
+@routine
 def _put_common(slab, layout, column, row, value):  # type: ignore[no-untyped-def]
     """An i64 of a column that a session message has: its bit is set already."""
     at = layout[3 * column + VALUES]
@@ -196,7 +196,7 @@ def _put_common(slab, layout, column, row, value):  # type: ignore[no-untyped-de
             _clear_bit(slab, layout[3 * column + VALIDITY], row)
 
 
-@njit
+@routine
 def _put_long(slab, layout, column, row, value):  # type: ignore[no-untyped-def]
     at = layout[3 * column + VALUES]
     if at >= 0 and value != NULL_I64:
@@ -204,7 +204,7 @@ def _put_long(slab, layout, column, row, value):  # type: ignore[no-untyped-def]
         _set_bit(slab, layout[3 * column + VALIDITY], row)
 
 
-@njit
+@routine
 def _put_int(slab, layout, column, row, value, null):  # type: ignore[no-untyped-def]
     at = layout[3 * column + VALUES]
     if at >= 0 and value != null:
@@ -212,7 +212,7 @@ def _put_int(slab, layout, column, row, value, null):  # type: ignore[no-untyped
         _set_bit(slab, layout[3 * column + VALIDITY], row)
 
 
-@njit
+@routine
 def _fill_offsets(slab, layout, column, row):  # type: ignore[no-untyped-def]
     """Write the offsets of the rows before ``row`` that have none; return where this row's bytes go."""
     at = layout[3 * column + VALUES]
@@ -224,14 +224,14 @@ def _fill_offsets(slab, layout, column, row):  # type: ignore[no-untyped-def]
     return end
 
 
-@njit
+@routine
 def _end_offset(slab, layout, column, row, end):  # type: ignore[no-untyped-def]
     put_i32(slab, layout[3 * column + VALUES] + 4 * (row + 1), end)
     layout[FILLED_AT + column] = row + 1
     _set_bit(slab, layout[3 * column + VALIDITY], row)
 
 
-@njit
+@routine
 def _put_bytes(slab, layout, column, row, source, offset, length, is_text):  # type: ignore[no-untyped-def]
     if layout[3 * column + VALUES] < 0:
         return
@@ -245,7 +245,7 @@ def _put_bytes(slab, layout, column, row, source, offset, length, is_text):  # t
     _end_offset(slab, layout, column, row, begin + length)
 
 
-@njit
+@routine
 def _put_name(slab, layout, column, row, names, index):  # type: ignore[no-untyped-def]
     if layout[3 * column + VALUES] < 0 or index < 0 or index >= names.shape[0]:
         return
@@ -256,7 +256,7 @@ def _put_name(slab, layout, column, row, names, index):  # type: ignore[no-untyp
     _end_offset(slab, layout, column, row, begin + names[index, 0])
 
 
-@njit
+@routine
 def _microseconds(cluster_time, time_unit):  # type: ignore[no-untyped-def]
     """Null where a timestamp cannot tell it."""
     if time_unit == NANOS and cluster_time != NULL_I64:
@@ -268,7 +268,7 @@ def _microseconds(cluster_time, time_unit):  # type: ignore[no-untyped-def]
     return cluster_time
 
 
-@njit
+@routine
 def _time_unit(source, message):  # type: ignore[no-untyped-def]
     """What a NewLeadershipTermEvent says that the log counts time in from here on; null means MILLIS."""
     if get_u16(source, message + 6) < 4 or get_u16(source, message) < 44:
@@ -277,7 +277,7 @@ def _time_unit(source, message):  # type: ignore[no-untyped-def]
     return unit if unit in (MICROS, NANOS) else MILLIS
 
 
-@njit
+@routine
 def _put_var_data(slab, layout, row, source, at, end):  # type: ignore[no-untyped-def]
     """responseChannel and encodedPrincipal; False when a length leads out of the message."""
     if end - at < 4:
@@ -292,7 +292,7 @@ def _put_var_data(slab, layout, row, source, at, end):  # type: ignore[no-untype
     return True
 
 
-@njit
+@routine
 def _put_rare(source, message, end, slab, layout, row, entry_type, time_unit):  # type: ignore[no-untyped-def]
     """What a session message does not have; return the time unit that holds, or -1 for damage."""
     if layout[3 * PAYLOAD + VALUES] >= 0:
@@ -328,7 +328,7 @@ def _put_rare(source, message, end, slab, layout, row, entry_type, time_unit):  
     return time_unit
 
 
-@njit
+@routine
 def _put_row(source, message, end, slab, layout, row, entry_type, time_unit):  # type: ignore[no-untyped-def]
     """Write the columns of ``source[message:end]``; return the time unit that holds, or -1 for damage."""
     if entry_type != SESSION_MESSAGE:

@@ -6,7 +6,7 @@ run, and Python reads it with ``read_message``.
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from cluster.log.frames import (
     DAMAGED,
@@ -27,7 +27,7 @@ from cluster.log.frames import (
     gather,
     next_message,
 )
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get_i32, get_i64, get_u16
 from cluster.log.message_columns import EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns
 
@@ -54,7 +54,7 @@ class DeliveredMessages(MessageColumns):
         return self._column(EXTRA)
 
 
-@njit
+@routine
 def _move_to_side(buffer, columns, rows, row, side):  # type: ignore[no-untyped-def]
     """Copy the payloads of the first ``row`` rows behind each other into ``side``; return their end."""
     side_end = 0

@@ -9,7 +9,7 @@ payloads: a row is (session id, timestamp, offset, length).
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from cluster.errors import LocalProtocolError
 from cluster.log.frames import (
@@ -28,7 +28,7 @@ from cluster.log.frames import (
     put_header,
     put_session_header,
 )
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import (
     BYTES,
     BYTES_OUT,
@@ -58,7 +58,7 @@ INGRESS_STREAM = 101
 EGRESS_STREAM = 102
 
 
-@njit
+@routine
 def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp, buffer, offset, length):  # type: ignore[no-untyped-def]
     """Write one unfragmented frame with a session header; return its aligned end."""
     end = begin + align(FRAME_OVERHEAD + length)
@@ -70,12 +70,12 @@ def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp,
     return end
 
 
-@njit
+@routine
 def _is_row_wrong(offset, length, size):  # type: ignore[no-untyped-def]
     return offset < 0 or length < 0 or length > PAYLOAD_LENGTH_MAX or offset > size - length
 
 
-@njit
+@routine
 def _sort_by_connection(table, begin, end):  # type: ignore[no-untyped-def]
     """Order the slots ``table[begin:end]`` by their connection (Shell's sort: few, and mostly in order)."""
     gap = (end - begin) // 2

@@ -12,8 +12,8 @@ predecessor is not there.
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 
+from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_u16, put_i64, zero_bytes
 
 # Beside the kernels because numba's cache does not see other files change; a test holds them equal to
@@ -107,17 +107,17 @@ class LogParams:
         return 2 * frames * self.mtu
 
 
-@njit
+@routine
 def align(length):  # type: ignore[no-untyped-def]
     return (length + 31) & ~31
 
 
-@njit
+@routine
 def wrap_i32(value):  # type: ignore[no-untyped-def]
     return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
-@njit
+@routine
 def put_header(out, offset, frame_length, flags_and_type, term_offset, session_id, stream_id, term_id):  # type: ignore[no-untyped-def]
     """Write 32 bytes: ``flags_and_type`` is the i32 of version, flags and type; the reserved value is 0."""
     put_i64(out, offset, frame_length | flags_and_type << 32)
@@ -126,7 +126,7 @@ def put_header(out, offset, frame_length, flags_and_type, term_offset, session_i
     put_i64(out, offset + 24, 0)
 
 
-@njit
+@routine
 def put_session_header(out, offset, leadership_term_id, cluster_session_id, timestamp):  # type: ignore[no-untyped-def]
     """Write the 32 bytes of SessionMessageHeader, SBE header included."""
     put_i64(out, offset, SESSION_MESSAGE_SBE_HEADER)
@@ -135,7 +135,7 @@ def put_session_header(out, offset, leadership_term_id, cluster_session_id, time
     put_i64(out, offset + 24, timestamp)
 
 
-@njit
+@routine
 def framed_length(length, mtu):  # type: ignore[no-untyped-def]
     """Aligned bytes that a message takes, in as many frames as it needs."""
     max_payload = mtu - HEADER_LENGTH
@@ -146,14 +146,14 @@ def framed_length(length, mtu):  # type: ignore[no-untyped-def]
     return length // max_payload * mtu + last
 
 
-@njit
+@routine
 def padding_before(position, required, term_length):  # type: ignore[no-untyped-def]
     """Bytes to pad at ``position`` so that ``required`` ones do not cross the end of the term."""
     rest = term_length - (position & (term_length - 1))
     return rest if rest < required else 0
 
 
-@njit
+@routine
 def put_padding(out, out_offset, position, length, params):  # type: ignore[no-untyped-def]
     """Write the frame that fills a term up to its end, its body zero."""
     term_id = wrap_i32((position >> params[POSITION_BITS]) + params[INITIAL_TERM_ID])
@@ -165,7 +165,7 @@ def put_padding(out, out_offset, position, length, params):  # type: ignore[no-u
     zero_bytes(out, out_offset + HEADER_LENGTH, length - HEADER_LENGTH)
 
 
-@njit
+@routine
 def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
     """What begins at the frame at ``offset``, and where it ends (for INCOMPLETE and DAMAGED: ``offset``)."""
     if limit - offset < HEADER_LENGTH:
@@ -200,7 +200,7 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
             return FRAGMENTED, end
 
 
-@njit
+@routine
 def gather(buffer, offset, end, out, out_offset):  # type: ignore[no-untyped-def]
     """Copy the payloads of the frames in ``buffer[offset:end]`` behind each other; return their end."""
     while offset < end:

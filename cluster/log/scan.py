@@ -7,7 +7,7 @@ any position that a log, a commit or a snapshot has named. A walk reads only the
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from cluster.log.frames import (
     FRAGMENTED,
@@ -28,11 +28,11 @@ from cluster.log.frames import (
     next_message,
     wrap_i32,
 )
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u8, get_u16
 
 
-@njit
+@routine
 def _walk(buffer, offset, limit, target):  # type: ignore[no-untyped-def]
     """The first frame boundary at or after ``target``, or where the walk has to end before it."""
     while offset < target and limit - offset >= HEADER_LENGTH:
@@ -125,7 +125,7 @@ FAULTS = {
 }
 
 
-@njit
+@routine
 def _is_zero(buffer, offset, end):  # type: ignore[no-untyped-def]
     while end - offset >= 8:
         if get_i64(buffer, offset) != 0:
@@ -138,7 +138,7 @@ def _is_zero(buffer, offset, end):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit
+@routine
 def _fault(buffer, offset, position, params, is_recording):  # type: ignore[no-untyped-def]
     """What is wrong with the frame, known to be whole, that should be the one at ``position``."""
     frame_length = get_i32(buffer, offset)
