@@ -47,12 +47,12 @@ def _ours(endpoints: str, transport: str, seconds: float, arguments: list[str]) 
 
 def _aeron(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
     assert options.peers is not None
-    node = ["--sync-level", str(sync_level), "--idle", "backoff"]
     with tempfile.TemporaryDirectory(prefix="aeron-peer-", ignore_cleanup_errors=True) as work:
         for bench, kind in (("throughput", "throughput"), ("latency", "round trip")):
+            command = [options.peers / "aeron" / "run", "bench", bench, "--size", str(SIZE), "--warmup", "3"]
+            settings = ["--seconds", str(round(options.seconds)), "--sync-level", str(sync_level)]
             done = subprocess.run(
-                [options.peers / "aeron" / "run", "bench", bench, "--size", str(SIZE)]
-                + ["--seconds", str(round(options.seconds)), "--warmup", "3", *node],
+                [*command, *settings],
                 stdout=subprocess.PIPE,
                 text=True,
                 check=True,

@@ -1,6 +1,7 @@
 """``python -m jobs.log_to_delta`` on a log of two million entries of 100 bytes.
 
-Goal: 300,000 rows/s into Delta, start-up apart. The rate is the job's own: rows over the time of its triggers.
+Goal: 300,000 rows/s into Delta, start-up apart. The rate is the job's own: rows over the time of its
+triggers.
 """
 
 from __future__ import annotations

@@ -24,12 +24,14 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
             before, began = [cpu_seconds(pid) for pid in pids], time.monotonic()
             time.sleep(options.seconds)
             elapsed = time.monotonic() - began
-            percent = [100 * (cpu_seconds(pid) - cpu) / elapsed for pid, cpu in zip(pids, before, strict=True)]
+            percent = [
+                100 * (cpu_seconds(pid) - cpu) / elapsed for pid, cpu in zip(pids, before, strict=True)
+            ]
             yield {
                 "figure": "idle member",
                 "round": number,
                 "ready_seconds_one_member": round(ready_alone, 2),
                 "ready_seconds_three_members": round(cluster["ready_seconds"], 2),
-                "cpu_percent": [round(value, 2) for value in percent],
+                "cpu_percent": [round(100 * seconds / elapsed, 2) for seconds in spent],
                 "anonymous_mib": [round(anonymous_mib(pid)) for pid in pids],
             }
