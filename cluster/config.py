@@ -126,9 +126,10 @@ class NodeConfig(BaseModel):
         aeron="aeron.cluster.members",
     )
     tcp_ingress: str = _key(
-        "127.0.0.1:9001",
-        """Where clients reach this member over plain TCP ("tcp:host:port" at the client); empty for none.""",
-        unit="host:port",
+        "auto",
+        """Where clients reach this member over plain TCP ("tcp:host:port" at the client): "auto" is the port
+        after that of its ingress endpoint, "none" is nowhere.""",
+        unit="host:port, auto or none",
     )
     ipc_ingress: bool = _key(
         True,
@@ -142,9 +143,10 @@ class NodeConfig(BaseModel):
     )
 
     # -- where --
-    dir: Path = _key(
-        Path("member-0"),
-        "The member's directory, made when missing. The next three lie within unless set.",
+    dir: str = _key(
+        "member-{member_id}",
+        """The member's directory, made when missing; {member_id} stands for the id, so that members can share
+        one file. The next three lie within unless set.""",
         section="Where its files are",
     )
     cluster_dir: str = _key(
@@ -281,22 +283,7 @@ class NodeConfig(BaseModel):
         "ms",
         "Unit of cluster time: timestamps, timer deadlines. Fixed by the first start of a cluster.",
         aeron="aeron.cluster.clock",
-        section="Time and timers",
-    )
-    timer_service: Literal["wheel", "priority-heap"] = _key(
-        "wheel",
-        "How timers are kept: the wheel is cheap for many, the heap fires overdue ones in deadline order.",
-        aeron="aeron.cluster.timer.service.supplier",
-    )
-    wheel_tick_resolution_ns: Duration = _key(
-        "8ms",
-        "Length of a tick of the timer wheel.",
-        unit=DURATION,
-        aeron="aeron.cluster.wheel.tick.resolution",
-        gt=0,
-    )
-    ticks_per_wheel: int = _key(
-        128, "Ticks of the timer wheel; a power of two.", aeron="aeron.cluster.ticks.per.wheel", ge=2
+        section="Time",
     )
     cycle_threshold_ns: Duration = _key(
         "100ms",
@@ -347,15 +334,6 @@ class NodeConfig(BaseModel):
         "Checksum that the archive keeps in each frame, which catches torn writes exactly.",
         aeron="aeron.archive.record.checksum",
     )
-    error_buffer_length: Size = _key(
-        "1m",
-        "Room for distinct errors in each mark file.",
-        unit=SIZE,
-        aeron="aeron.cluster.error.buffer.length",
-        ge=64 * KIB,
-        le=1 << 30,
-    )
-
     # -- process --
     idle_spin_ns: Duration = _key(
         "50us",
@@ -395,7 +373,6 @@ class NodeConfig(BaseModel):
                 f"at least log_term_length = {self.log_term_length}",
             ),
             ("log_mtu", self.log_mtu % 32 == 0, "a multiple of 32"),
-            ("ticks_per_wheel", _is_power_of_two(self.ticks_per_wheel), "a power of two"),
             (
                 "startup_canvass_timeout",
                 self.startup_canvass_timeout_ns >= 2 * self.leader_heartbeat_timeout_ns,
@@ -425,17 +402,32 @@ class NodeConfig(BaseModel):
         """This member's own endpoints."""
         return next(member for member in self.cluster_members if member.member_id == self.member_id)
 
+    def tcp_ingress_of(self, member: MemberEndpoints) -> str:
+        """``host:port`` of a member's plain TCP ingress as far as this configuration knows it, else empty."""
+        if self.tcp_ingress == "auto":
+            host, _, port = member.ingress_endpoint.rpartition(":")
+            return f"{host}:{int(port) + 1}"
+        return self.tcp_ingress if member.member_id == self.member_id and self.tcp_ingress != "none" else ""
+
+    @property
+    def path(self) -> Path:
+        """The member's directory."""
+        return self._path(self.dir)
+
     @property
     def cluster_path(self) -> Path:
-        return Path(self.cluster_dir) if self.cluster_dir else self.dir / "cluster"
+        return self._path(self.cluster_dir) if self.cluster_dir else self.path / "cluster"
 
     @property
     def archive_path(self) -> Path:
-        return Path(self.archive_dir) if self.archive_dir else self.dir / "archive"
+        return self._path(self.archive_dir) if self.archive_dir else self.path / "archive"
 
     @property
     def driver_path(self) -> Path:
-        return Path(self.driver_dir) if self.driver_dir else self.dir / "driver"
+        return self._path(self.driver_dir) if self.driver_dir else self.path / "driver"
+
+    def _path(self, text: str) -> Path:
+        return Path(text.replace("{member_id}", str(self.member_id)))
 
     @property
     def ipc_path(self) -> Path:
@@ -489,6 +481,13 @@ def load(
         raise ConfigurationError(
             "; ".join(_explain(details, places, path) for details in error.errors())
         ) from None
+
+
+def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+    """Write the given keys as a file that ``load`` takes; its folder is made when missing."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    lines = [f"{key} = {_toml(value)}\n" for key, value in values.items()]
+    Path(path).write_text("".join(lines))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -58,10 +58,10 @@ def test_durations_have_suffixes_and_are_kept_in_nanoseconds(tmp_path, text, ns)
 
 
 @pytest.mark.parametrize(
-    ("text", "length"), [('"128k"', 131_072), ('"64m"', 1 << 26), ('"1g"', 1 << 30), ("65536", 65_536)]
+    ("text", "length"), [('"128k"', 131_072), ('"64m"', 1 << 26), ('"2M"', 1 << 21), ("65536", 65_536)]
 )
 def test_sizes_have_suffixes_and_are_kept_in_bytes(tmp_path, text, length):
-    assert load_text(tmp_path, f"error_buffer_length = {text}").error_buffer_length == length
+    assert load_text(tmp_path, f"ingress_batch_length = {text}").ingress_batch_length == length
 
 
 def test_the_environment_wins_over_the_file_and_an_option_over_both(tmp_path):
@@ -92,9 +92,20 @@ def test_members_may_be_one_string_as_in_aeron(tmp_path):
 
 def test_the_members_directory_holds_the_three_that_are_not_set(tmp_path):
     loaded = load_text(tmp_path, 'dir = "/data/m"\narchive_dir = "/fast/archive"')
+    assert str(loaded.path) == "/data/m"
     assert str(loaded.cluster_path) == "/data/m/cluster"
     assert str(loaded.archive_path) == "/fast/archive"
     assert str(loaded.ipc_path) == "/data/m/driver/ingress.sock"
+
+
+def test_members_can_share_one_file(tmp_path):
+    path = tmp_path / "cluster.toml"
+    path.write_text('members = "0,a:9000,a:1,a:1,a:1,a:1|1,b:9000,b:1,b:1,b:1,b:1"')
+    first, second = (
+        config.load(path, environment={}, overrides={"member_id": member_id}) for member_id in (0, 1)
+    )
+    assert (str(first.path), str(second.path)) == ("member-0", "member-1")
+    assert [second.tcp_ingress_of(member) for member in second.cluster_members] == ["a:9001", "b:9001"]
 
 
 def test_an_unknown_key_is_refused_with_the_names_near_to_it(tmp_path):

@@ -9,21 +9,50 @@ import pytest
 
 import cluster
 
-PUBLIC_NAMES = """
-    AgentTermination AuthenticationRejected BufferClaim ClientClosed ClientSession CloseReason Cluster
-    ClusterClient ClusterError ClusterNode ClusterTimeUnit ClusteredService ConfigurationError DataLoss
-    DirectoryInUse EgressBatch EgressListener EventCode LocalProtocolError LogDamaged LogReader NodeConfig
-    NotAClusterDirectory NotLeader Offer PortInUse ProtocolError RemoteProtocolError Role
-    SessionMessageBatch StorageError TimedOut
-""".split()
+PUBLIC_NAMES = set(
+    [
+        "AgentTermination",
+        "AuthenticationRejected",
+        "BufferClaim",
+        "ClientClosed",
+        "ClientSession",
+        "CloseReason",
+        "Cluster",
+        "ClusterClient",
+        "ClusterError",
+        "ClusterNode",
+        "ClusterTimeUnit",
+        "ClusteredService",
+        "ConfigurationError",
+        "DataLoss",
+        "DirectoryInUse",
+        "EgressBatch",
+        "EgressListener",
+        "EventCode",
+        "LocalProtocolError",
+        "LogDamaged",
+        "LogReader",
+        "NodeConfig",
+        "NotAClusterDirectory",
+        "NotLeader",
+        "Offer",
+        "PortInUse",
+        "ProtocolError",
+        "RemoteProtocolError",
+        "Role",
+        "SessionMessageBatch",
+        "StorageError",
+        "TimedOut",
+    ]
+)
 
 
 def test_the_public_names_are_these():
-    assert sorted(cluster.__all__) == sorted(PUBLIC_NAMES)
-    assert set(PUBLIC_NAMES) <= set(dir(cluster))
+    assert set(cluster.__all__) == PUBLIC_NAMES
+    assert set(dir(cluster)) >= PUBLIC_NAMES
 
 
-@pytest.mark.parametrize("name", PUBLIC_NAMES)
+@pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
 def test_every_public_name_is_there_and_is_called_so(name):
     assert getattr(cluster, name).__name__ == name
 

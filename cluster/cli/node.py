@@ -1,0 +1,64 @@
+"""``cluster node``: one member from a configuration file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster node --config conf/member-0.toml
+  cluster node --config cluster.toml --member-id 2
+  CLUSTER_MAX_SESSIONS=64 cluster node --config conf/node.toml --dir /data/node
+
+conf/node.toml has every key with its default and what it is for; the environment variable CLUSTER_KEY wins
+over the file. One line is printed once the member listens: "member 0: 127.0.0.1:9000", with --json an object
+{"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. What happens is written to
+DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on.
+"""
+
+
+@app.command(epilog=EPILOG)
+def node(
+    config: Annotated[Path, typer.Option(help="The member's TOML file.")],
+    member_id: Annotated[
+        int | None, typer.Option(help="Which member this is, over what the file says.")
+    ] = None,
+    directory: Annotated[
+        str | None, typer.Option("--dir", help="The member's directory, over what the file says.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+) -> None:
+    """Run one member of a cluster until Ctrl-C or SIGTERM."""
+    from cluster import config as configuration
+
+    options: dict[str, Any] = {"member_id": member_id, "dir": directory}
+    loaded = configuration.load(
+        config, overrides={key: value for key, value in options.items() if value is not None}
+    )
+    for line in configuration.unknown_variables(os.environ):
+        sys.stderr.write(line + "\n")
+
+    from cluster import member_process
+
+    def on_listening() -> None:
+        tcp = loaded.tcp_ingress_of(loaded.member)
+        described = {
+            "memberId": loaded.member_id,
+            "pid": os.getpid(),
+            "dir": str(loaded.path),
+            "endpoint": loaded.member.ingress_endpoint,
+            "tcpEndpoint": f"tcp:{tcp}" if tcp else "",
+            "ipcEndpoint": f"ipc:{loaded.ipc_path}" if loaded.ipc_ingress else "",
+        }
+        line = json.dumps(described) if as_json else f"member {loaded.member_id}: {described['endpoint']}"
+        print(line, flush=True)
+
+    member_process.run(loaded, on_listening=on_listening)

@@ -1,0 +1,282 @@
+"""``cluster top``: how the members stand, from their counters files or over their endpoints."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cluster.counters import CountersReader
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster top --dir cluster-data
+  cluster top --dir cluster-data/member-1 --counters
+  cluster top --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010 --once --json
+
+--dir shows everything that the members' counters files have, --endpoints what a member tells of itself. With
+--json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role", "electionState",
+"moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag", "sessions", ...}]}; with --once
+there is one. Lag is how far a commit position is behind the greatest of all, in bytes.
+"""
+
+
+@app.command(epilog=EPILOG)
+def top(
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="A member's directory, or that of a whole cluster.")
+    ] = None,
+    endpoints: Annotated[str | None, typer.Option(help="Members to ask, as 0=host:port,1=...")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    counters: Annotated[bool, typer.Option("--counters", help="Show every counter too (--dir).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a look.")] = False,
+) -> None:
+    """Watch roles, election states, positions, lag, sessions and counters of the members."""
+    if (directory is None) == (endpoints is None):
+        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+    source: _Directories | _Endpoints
+    source = _Directories(directory) if directory is not None else _Endpoints(endpoints or "")
+    try:
+        if as_json or once or not sys.stdout.isatty():
+            while True:
+                members = source.look()
+                _print(members, as_json, counters)
+                if once:
+                    raise typer.Exit(0 if any(member["isAlive"] for member in members) else 1)
+                time.sleep(interval)
+        _watch(source, interval, counters)
+    finally:
+        source.close()
+
+
+class _Directories:
+    """Counters files of members on this host, opened again when a member has made a new one."""
+
+    def __init__(self, directory: Path) -> None:
+        folders = sorted(path for path in directory.glob("member-*") if path.is_dir())
+        self._folders = folders or [directory]
+        self._readers: dict[Path, CountersReader] = {}
+        if not directory.is_dir():
+            raise NotAClusterDirectory(f"{directory}: no such directory")
+        if not any(self._file(folder).exists() for folder in self._folders):
+            raise NotAClusterDirectory(f"{directory}: no member with driver/cnc.dat, and none in member-*")
+
+    @staticmethod
+    def _file(folder: Path) -> Path:
+        inside = folder / "driver" / "cnc.dat"
+        return inside if inside.exists() or not (folder / "cnc.dat").exists() else folder / "cnc.dat"
+
+    def look(self) -> list[dict[str, Any]]:
+        members = [self._look_at(folder) for folder in self._folders]
+        return _with_lag(members)
+
+    def _look_at(self, folder: Path) -> dict[str, Any]:
+        from cluster.counters import CountersReader
+        from cluster.protocol.counter_types import CounterTypeId as Id
+
+        reader = self._readers.get(folder)
+        if reader is not None and reader.is_replaced():
+            self._readers.pop(folder).close()
+            reader = None
+        name = folder.name
+        member_id = int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
+        if reader is None:
+            try:
+                reader = self._readers[folder] = CountersReader(str(self._file(folder)))
+            except ClusterError as error:
+                return {"memberId": member_id, "isAlive": False, "dir": str(folder), "error": str(error)}
+        records = [record for record in reader.counters() if record.is_allocated]
+        value_of = {record.type_id: record.value for record in records}
+        sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
+        return {
+            "memberId": member_id,
+            "isAlive": reader.is_live(time.time_ns() // 1_000_000),
+            "dir": str(folder),
+            **_states(
+                value_of.get(Id.NODE_ROLE),
+                value_of.get(Id.ELECTION_STATE),
+                value_of.get(Id.CONSENSUS_MODULE_STATE),
+            ),
+            "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
+            "commitPosition": value_of.get(Id.COMMIT_POSITION),
+            "appendPosition": value_of.get(Id.RECORDING_POSITION),
+            "sessions": sessions,
+            "elections": value_of.get(Id.ELECTION_COUNT),
+            "errors": (value_of.get(Id.CONSENSUS_MODULE_ERRORS) or 0)
+            + (value_of.get(Id.CONTAINER_ERRORS) or 0),
+            "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
+            "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
+            "counters": [
+                {
+                    "id": record.counter_id,
+                    "typeId": record.type_id,
+                    "label": record.label,
+                    "value": record.value,
+                }
+                for record in records
+            ],
+        }
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+
+class _Endpoints:
+    """Members asked over their endpoints."""
+
+    def __init__(self, endpoints: str) -> None:
+        from cluster.transport.endpoint import parse_endpoints
+
+        self._endpoints = parse_endpoints(endpoints)
+
+    def look(self) -> list[dict[str, Any]]:
+        from cluster.reader.remote import member_status
+
+        members = []
+        for member_id, endpoint in self._endpoints.items():
+            try:
+                status = member_status(endpoint)
+            except ConfigurationError:
+                raise
+            except ClusterError as error:
+                members.append({"memberId": member_id, "isAlive": False, "error": str(error)})
+                continue
+            members.append(
+                {
+                    "memberId": status.member_id,
+                    "isAlive": True,
+                    **_states(status.role, status.election_state, status.module_state),
+                    "leadershipTermId": status.leadership_term_id,
+                    "commitPosition": status.commit_position,
+                    "appendPosition": status.append_position,
+                    "sessions": status.session_count,
+                    "leaderMemberId": status.leader_member_id,
+                }
+            )
+        return _with_lag(members)
+
+    def close(self) -> None:
+        """Nothing is kept open between two looks."""
+
+
+def _states(role: int | None, election: int | None, module: int | None) -> dict[str, str | None]:
+    """The names of counters 201, 207 and 200."""
+    from cluster.protocol.enums import ConsensusModuleState, ElectionState, Role
+
+    def name(enum: Any, value: int | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            return str(enum(value).name)
+        except ValueError:
+            return str(value)
+
+    return {
+        "role": name(Role, role),
+        "electionState": name(ElectionState, election),
+        "moduleState": name(ConsensusModuleState, module),
+    }
+
+
+def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    positions = [member["commitPosition"] for member in members if member.get("commitPosition") is not None]
+    for member in members:
+        position = member.get("commitPosition")
+        member["lag"] = None if position is None else max(positions) - position
+    return members
+
+
+def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None:
+    if as_json:
+        shown = [
+            member if counters else {k: v for k, v in member.items() if k != "counters"} for member in members
+        ]
+        print(json.dumps({"time": time.time(), "members": shown}), flush=True)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    for table in _tables(members, counters, {}):
+        console.print(table)
+
+
+def _watch(source: _Directories | _Endpoints, interval: float, counters: bool) -> None:
+    from rich.console import Group
+    from rich.live import Live
+
+    before: dict[int, tuple[float, int]] = {}
+    with Live(screen=True, auto_refresh=False) as live:
+        while True:
+            members = source.look()
+            now = time.monotonic()
+            rates = {}
+            for index, member in enumerate(members):
+                position = member.get("commitPosition")
+                if position is not None:
+                    if index in before:
+                        since, earlier = before[index]
+                        rates[index] = (position - earlier) / max(now - since, 1e-3)
+                    before[index] = (now, position)
+            live.update(Group(*_tables(members, counters, rates)), refresh=True)
+            time.sleep(interval)
+
+
+def _tables(members: list[dict[str, Any]], counters: bool, rates: dict[int, float]) -> list[Table]:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("member")
+    for heading in ("role", "election", "module"):
+        table.add_column(heading)
+    for heading in ("term", "commit", "append", "lag", "bytes/s", "sessions", "elections", "errors"):
+        table.add_column(heading, justify="right")
+    for index, member in enumerate(members):
+        if not member["isAlive"] and "error" in member:
+            table.add_row(str(member["memberId"]), member["error"])
+            continue
+        is_leader = member["role"] == "LEADER" and member["isAlive"]
+        rate = rates.get(index)
+        cells = [
+            str(member["memberId"]),
+            str(member["role"]) if member["isAlive"] else "not running",
+            *(_cell(member.get(key)) for key in ("electionState", "moduleState", "leadershipTermId")),
+            *(_cell(member.get(key)) for key in ("commitPosition", "appendPosition", "lag")),
+            "" if rate is None else f"{rate:,.0f}",
+            *(_cell(member.get(key)) for key in ("sessions", "elections", "errors")),
+        ]
+        table.add_row(*cells, style="bold" if is_leader else "" if member["isAlive"] else "dim")
+    tables = [table]
+    if counters:
+        for member in members:
+            listing = Table(
+                box=box.SIMPLE_HEAD, pad_edge=False, title=f"counters of member {member['memberId']}"
+            )
+            for heading in ("id", "type", "value"):
+                listing.add_column(heading, justify="right")
+            listing.add_column("label")
+            for counter in member.get("counters", ()):
+                listing.add_row(
+                    str(counter["id"]), str(counter["typeId"]), f"{counter['value']:,}", counter["label"]
+                )
+            tables.append(listing)
+    return tables
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else str(value)

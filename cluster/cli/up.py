@@ -1,0 +1,159 @@
+"""``cluster up``: a whole cluster on this machine, one process per member."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cluster.config import NodeConfig
+    from cluster.supervisor import Member, Supervisor
+
+MEMBER_COUNTS = (1, 3, 5, 7)
+PORTS_PER_MEMBER = 10
+PORT_MAX = 65_535
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster up
+  cluster up --members 1 --dir /tmp/one --base-port 9100
+  cluster up --service my_module:MyService --json
+
+Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the other members; ipc clients use
+DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
+member that died is reported and not restarted; `cluster node --config DIR/member-i/node.toml` does that.
+
+The first line printed, once there is a leader, is "endpoints: 0=127.0.0.1:9000,1=..." or, with --json, an
+object {"endpoints", "tcpEndpoints", "ipcEndpoints", "leaderMemberId",
+"members": [{"memberId", "pid", "dir", "endpoints"}]}. Ctrl-C or SIGTERM stops all members in good order.
+"""
+
+
+@app.command(epilog=EPILOG)
+def up(
+    members: Annotated[int, typer.Option(help="How many members: 1, 3, 5 or 7.")] = 3,
+    directory: Annotated[
+        Path, typer.Option("--dir", help="Where the members' directories are, or are made.")
+    ] = Path("cluster-data"),
+    service: Annotated[
+        list[str], typer.Option(help="echo, or module:ClassName (the working directory is searched too).")
+    ] = ["echo"],  # noqa: B006 - never changed
+    base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+) -> None:
+    """Run a whole cluster on this machine, one process per member, until Ctrl-C or SIGTERM."""
+    if members not in MEMBER_COUNTS:
+        raise typer.BadParameter(f"{members}: expected 1, 3, 5 or 7", param_hint="--members")
+    if not 1 <= base_port <= PORT_MAX - PORTS_PER_MEMBER * members:
+        raise typer.BadParameter(
+            f"{base_port}: expected a port with room for all members", param_hint="--base-port"
+        )
+    configs = plan_members(members, directory.absolute(), service, base_port)
+
+    from cluster import member_process
+    from cluster.supervisor import Supervisor
+
+    member_process.warm_up(configs[0])
+    supervisor = Supervisor(configs, member_process.run)
+    if not _await_leader(supervisor):
+        is_orderly = supervisor.stop()
+        raise typer.Exit(0 if is_orderly and supervisor.is_asked_to_stop else 1)
+    print(json.dumps(describe(supervisor)) if as_json else f"endpoints: {endpoints(configs)}", flush=True)
+    while supervisor.running and not supervisor.is_asked_to_stop:
+        _report(supervisor, supervisor.poll(60.0))
+    running = supervisor.running
+    supervisor.stop()
+    failed = [member for member in running if member.status != 0]
+    for member in failed:
+        _complain(member.error or f"member {member.member_id} {_how_it_ended(member)}")
+    raise typer.Exit(0 if running and not failed else 1)
+
+
+def plan_members(count: int, directory: Path, services: list[str], base_port: int) -> list[NodeConfig]:
+    """The members' configurations, also written to their directories as ``node.toml``."""
+    from cluster import config
+    from cluster.errors import ConfigurationError
+
+    others = sorted(path.name for path in directory.glob("member-*") if path.name[7:].isdigit())
+    if any(int(name[7:]) >= count for name in others):
+        raise ConfigurationError(
+            f"{directory}: has {others[-1]}, so it is of a cluster of more than {count} members"
+        )
+    port = [base_port + PORTS_PER_MEMBER * i for i in range(count)]
+    members = [f"{i},127.0.0.1:{port[i]}" + f",127.0.0.1:{port[i] + 2}" * 4 for i in range(count)]
+    configs = []
+    for i in range(count):
+        keys = {
+            "member_id": i,
+            "members": members,
+            "dir": str(directory / f"member-{i}"),
+            "services": services,
+        }
+        configs.append(config.load(overrides=keys))
+        config.write(directory / f"member-{i}" / "node.toml", keys)
+    return configs
+
+
+def endpoints(configs: list[NodeConfig]) -> str:
+    """The gRPC endpoints, as ``--endpoints`` takes them."""
+    return ",".join(f"{c.member_id}={c.member.ingress_endpoint}" for c in configs)
+
+
+def describe(supervisor: Supervisor) -> dict[str, object]:
+    """What ``--json`` prints."""
+    configs = [member.config for member in supervisor.members]
+    leader = supervisor.leader
+    return {
+        "endpoints": endpoints(configs),
+        "tcpEndpoints": ",".join(f"{c.member_id}=tcp:{c.tcp_ingress_of(c.member)}" for c in configs),
+        "ipcEndpoints": ",".join(f"{c.member_id}=ipc:{c.ipc_path}" for c in configs),
+        "leaderMemberId": None if leader is None else leader.member_id,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "pid": member.pid,
+                "dir": str(member.config.path),
+                "endpoints": endpoints([member.config]),
+            }
+            for member in supervisor.members
+        ],
+    }
+
+
+def _await_leader(supervisor: Supervisor) -> bool:
+    """Whether a leader was found before a member failed or a signal came."""
+    while supervisor.leader is None and not supervisor.is_asked_to_stop:
+        for member in supervisor.poll(60.0):
+            _complain(member.error or f"member {member.member_id} {_how_it_ended(member)}")
+            return False
+    return supervisor.leader is not None
+
+
+def _report(supervisor: Supervisor, ended: list[Member]) -> None:
+    for member in ended:
+        if supervisor.is_asked_to_stop:
+            return
+        why = f": {member.error}" if member.error else ""
+        _complain(
+            f"member {member.member_id} (pid {member.pid}) {_how_it_ended(member)}{why}; "
+            f"{len(supervisor.running)} of {len(supervisor.members)} members go on"
+        )
+
+
+def _how_it_ended(member: Member) -> str:
+    assert member.status is not None
+    if member.status < 0:
+        return f"was ended by signal {-member.status}"
+    return f"ended with status {member.status}"
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(line + os.linesep)
+    sys.stderr.flush()

@@ -1,0 +1,96 @@
+"""A member that is its whole process: signals, the supervisor's commands, memory, exit status."""
+
+from __future__ import annotations
+
+import gc
+import json
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from cluster.config import NodeConfig
+from cluster.errors import ClusterError
+from cluster.node import ClusterNode, load_service
+from cluster.supervisor import tell
+
+# Allocations between two looks for reference cycles: the duty cycle makes next to none.
+GC_THRESHOLDS = (100_000, 50, 100)
+
+
+def warm_up(config: NodeConfig) -> None:
+    """Load what every member needs, before they are forked; ConfigurationError for unknown services."""
+    for name in config.services:
+        load_service(name)
+    if config.grpc_gateway == "thread":
+        import cluster.reader.serving
+        import cluster.transport.grpc_gateway  # noqa: F401
+
+
+def run(
+    config: NodeConfig,
+    link: socket.socket | None = None,
+    on_listening: Callable[[], None] | None = None,
+) -> int:
+    """Run the member until a signal or its supervisor ends it; returns the exit status.
+
+    ``link`` leads to a supervisor (``supervisor.py``). An error that ends the member is told there, or
+    raised without one. ``on_listening`` is called when clients and other members can connect.
+    """
+    try:
+        node = ClusterNode(config, on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if link is None or number == signal.SIGTERM:
+                signal.signal(number, lambda *_: node.stop())
+        if link is not None:
+            node.watch(link.fileno(), select.EPOLLIN | select.EPOLLRDHUP, _Commands(node, link))
+        tell(link, event="listening")
+        if on_listening is not None:
+            on_listening()
+        _settle_memory()
+        node.run()
+    except ClusterError as error:
+        if link is None:
+            raise
+        tell(link, event="failed", error=f"member {config.member_id}: {error}")
+        return error.exit_status
+    return 0
+
+
+def _settle_memory() -> None:
+    """What is there now stays: the collector need not look at it again, nor often at the rest."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    # The interpreter lock changes hands between the duty cycle and the gRPC gateway.
+    sys.setswitchinterval(0.0005)
+
+
+class _Commands:
+    """What the supervisor asks for, line by line; its end of file ends the member too."""
+
+    def __init__(self, node: ClusterNode, link: socket.socket) -> None:
+        self._node = node
+        self._link = link
+        self._received = b""
+
+    def on_ready(self, events: int) -> None:
+        try:
+            data = self._link.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._node.unwatch(self._link.fileno())
+            self._node.stop()
+            return
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            match json.loads(line):
+                case {"command": "terminate"}:
+                    if not self._node.terminate_cluster():
+                        self._node.stop()
+                case {"command": "stop"}:
+                    self._node.stop()

@@ -1,0 +1,512 @@
+"""A member: archive, counters, links, clients, consensus module and services put together in one process.
+
+    gRPC gateway (a thread) --ipc--+
+    tcp and ipc clients -----------+--> ClientPort ---+
+    other members ---------------------> MemberLinks -+--> ConsensusModuleAgent --+--> Archive
+                                                             | ServiceChannel     +--> cnc.dat
+                                                           ClusteredServiceAgent ----> the user's service
+
+One thread turns all of them (``runner.py``). Nothing is decided here: what a member does is in
+``cluster/member/`` and ``cluster/service/``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from random import Random
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from cluster import config as configuration
+from cluster.archive.archive import Archive
+from cluster.archive.files import OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.node_state import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
+from cluster.config import NodeConfig
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import Counter, CountersFile
+from cluster.errors import AgentTermination, ClusterError, ConfigurationError
+from cluster.log.frames import message_length_max
+from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.counters import DutyCycleStallTracker, MemberCounters
+from cluster.node_log import NodeLog
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import (
+    ClusterComponentType,
+    ClusterControlToggle,
+    ClusterTimeUnit,
+    ElectionState,
+    Role,
+)
+from cluster.protocol.members import format_members, ingress_endpoints
+from cluster.runner import Agent, AgentRunner, cluster_clock
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.channel import ServiceChannel
+from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
+from cluster.transport.links import MemberLinks
+from cluster.transport.poller import Poller, Target
+from cluster.transport.server import ClientPort
+
+TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
+HOUSEKEEPING_INTERVAL_NS = 1_000_000_000
+CLOSE_TIMEOUT_S = 10.0
+
+
+class ServiceCounters(NamedTuple):
+    """Counters 215, 218 and 219 of one service; the names are those that the stall tracker sets."""
+
+    errors: Counter
+    max_cycle_time_ns: Counter
+    cycle_time_exceeded: Counter
+
+
+class ClusterNode:
+    """One member. ``launch`` runs it in a thread of its own, ``run`` in the caller's.
+
+    ``on_leader`` is told whenever this member begins or ceases to lead with its election over.
+    """
+
+    def __init__(self, config: NodeConfig, on_leader: Callable[[bool], None] | None = None) -> None:
+        """Open everything; what is opened is closed again when something fails.
+
+        Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError.
+        """
+        self.config = config
+        self.error: ClusterError | None = None  # why the member ended, when it was not asked to
+        self._on_leader = on_leader
+        self._thread: threading.Thread | None = None
+        self._is_leader = False
+        self._is_orderly = False
+        self._next_housekeeping_ns = 0
+        self._clock = cluster_clock(config.cluster_clock)
+        self._opened = ExitStack()
+        try:
+            self._open()
+        except BaseException:
+            self._opened.close()
+            raise
+
+    @classmethod
+    def launch(cls, config: NodeConfig | str | os.PathLike[str] | None = None, **keys: Any) -> ClusterNode:
+        """Run a member in a thread of this process: ``launch("node.toml")``, ``launch(dir="m0", ...)``.
+
+        ``keys`` are those of the configuration, over the file and the environment. Returns when the member
+        listens; it is a context manager that closes it.
+        """
+        if not isinstance(config, NodeConfig):
+            config = configuration.load(config, overrides=keys)
+        elif keys:
+            raise ConfigurationError(f"give {', '.join(keys)} within the NodeConfig, or a file instead of it")
+        node = cls(config)
+        node._thread = threading.Thread(
+            target=node._run_in_thread, name=f"cluster-{config.member_id}", daemon=True
+        )
+        node._thread.start()
+        return node
+
+    # -- putting together --
+
+    def _open(self) -> None:
+        config = self.config
+        files = OsFiles()
+        now_ms = time.time_ns() // 1_000_000
+        cluster_dir, driver_dir = str(config.cluster_path), str(config.driver_path)
+        self._mark_file = ClusterMarkFile.create(
+            cluster_dir,
+            files=files,
+            component_type=ClusterComponentType.CONSENSUS_MODULE,
+            now_ms=now_ms,
+            cluster_id=config.cluster_id,
+            member_id=config.member_id,
+            aeron_directory=driver_dir,
+            ingress_channel="aeron:udp",
+        )
+        self._opened.callback(lambda: self._end(self._mark_file))
+        self.log = NodeLog(config.path / "node.log", config.log_level, member=config.member_id)
+        self._opened.callback(self.log.close)
+        self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
+
+        self._counters_file = CountersFile.create(f"{driver_dir}/cnc.dat", pid=os.getpid(), now_ms=now_ms)
+        self._opened.callback(lambda: self._counters_file.close(orderly=self._is_orderly))
+        archive = Archive.open(
+            str(config.archive_path),
+            files=files,
+            file_sync_level=config.file_sync_level,
+            segment_length=config.archive_segment_file_length,
+            checksum=None if config.archive_record_checksum == "none" else config.archive_record_checksum,
+            epoch_ms=_epoch_ms,
+        )
+        self._opened.callback(lambda: archive.close() if self._is_orderly else archive.abandon())
+        for recovered in archive.recovered:
+            self.log.info("recovered a recording that was not stopped", what=str(recovered))
+        self._archive_mark_file = archive.create_mark_file(aeron_directory=driver_dir)
+        self._opened.callback(lambda: self._end(self._archive_mark_file))
+        recording_log = RecordingLog.open(cluster_dir, files=files, file_sync_level=config.file_sync_level)
+        self._opened.callback(recording_log.close)
+        node_state = NodeStateFile.open(cluster_dir, files=files, file_sync_level=config.file_sync_level)
+        self._opened.callback(node_state.close)
+
+        context = _context(config)
+        self._counters = MemberCounters(self._counters_file, context)
+        self._poller = Poller()
+        self._opened.callback(self._poller.close)
+        incarnation = secrets.randbits(62)
+        links = MemberLinks(
+            config.member_id,
+            parse_endpoint(f"tcp:{config.member.consensus_endpoint}"),
+            {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in config.cluster_members},
+            incarnation=incarnation,
+            cluster_id=config.cluster_id,
+            poller=self._poller,
+            on_error=self._on_peer_error,
+        )
+        self._opened.callback(links.close)
+        ipc = Endpoint(Medium.IPC, path=str(config.ipc_path))
+        listen = [ipc] if config.ipc_ingress or config.grpc_gateway != "none" else []
+        if tcp_ingress := config.tcp_ingress_of(config.member):
+            listen.append(parse_endpoint(f"tcp:{tcp_ingress}"))
+        length_max = message_length_max(config.log_term_length)
+        clients = ClientPort(
+            listen,
+            poller=self._poller,
+            member_id=config.member_id,
+            cluster_id=config.cluster_id,
+            incarnation=incarnation,
+            message_length_max=length_max,
+            on_error=self._on_peer_error,
+        )
+        self._opened.callback(clients.shutdown)
+
+        channels = [ServiceChannel() for _ in config.services]
+        self._consensus_module = ConsensusModuleAgent(
+            context,
+            archive=archive,
+            recording_log=recording_log,
+            node_state=node_state,
+            links=links,
+            clients=clients,
+            service_channels=channels,
+            counters=self._counters,
+            random=Random(secrets.randbits(64)),
+            mark_file=self._mark_file,
+            on_event=lambda event: self.log.info(event),
+            on_error=lambda error: self._record(self._mark_file, "consensus module", error),
+        )
+        self._services: list[ClusteredServiceAgent] = []
+        self._service_mark_files: list[ClusterMarkFile] = []
+        self._service_counters: list[ServiceCounters] = []
+        for service_id, (name, channel) in enumerate(zip(config.services, channels, strict=True)):
+            self._open_service(service_id, name, channel, length_max, files, now_ms)
+        if config.grpc_gateway == "thread":
+            self._open_gateway(ipc, length_max)
+
+        self._runner = AgentRunner(
+            [self._consensus_module, *self._services, self],
+            self._poller,
+            self._clock,
+            spin_ns=config.idle_spin_ns,
+            on_error=self._on_agent_error,
+        )
+        self._consensus_module.on_start(time.monotonic_ns(), self._clock())
+
+    def _open_service(
+        self,
+        service_id: int,
+        name: str,
+        channel: ServiceChannel,
+        length_max: int,
+        files: OsFiles,
+        now_ms: int,
+    ) -> None:
+        config = self.config
+        mark_file = ClusterMarkFile.create(
+            str(config.cluster_path),
+            files=files,
+            component_type=ClusterComponentType.CONTAINER,
+            now_ms=now_ms,
+            cluster_id=config.cluster_id,
+            member_id=config.member_id,
+            service_id=service_id,
+            aeron_directory=str(config.driver_path),
+            service_name=name,
+        )
+        self._opened.callback(lambda: self._end(mark_file))
+        allocate = self._counters_file.allocate_cluster_counter
+        counters = ServiceCounters(
+            allocate(CounterTypeId.CONTAINER_ERRORS, config.cluster_id, service_id=service_id),
+            allocate(CounterTypeId.CONTAINER_MAX_CYCLE_TIME, config.cluster_id, service_id=service_id),
+            allocate(
+                CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED,
+                config.cluster_id,
+                service_id=service_id,
+                threshold_ns=config.service_cycle_threshold_ns,
+            ),
+        )
+        commit_position = self._counters.commit_position
+        agent = ClusteredServiceAgent(
+            load_service(name),
+            channel,
+            commit_position.get,
+            service_id=service_id,
+            cluster_id=config.cluster_id,
+            client_id=service_id + 1,
+            app_version=config.app_version,
+            log_fragment_limit=config.log_fragment_limit,
+            max_message_length=length_max,
+            is_responder=config.service_responder,
+            duty_cycle_tracker=DutyCycleStallTracker(
+                counters,  # type: ignore[arg-type]  # has the two that the tracker sets
+                config.service_cycle_threshold_ns,
+            ),
+        )
+        self._services.append(agent)
+        self._service_mark_files.append(mark_file)
+        self._service_counters.append(counters)
+
+    def _open_gateway(self, ipc: Endpoint, length_max: int) -> None:
+        from cluster.reader.serving import ServedLog
+        from cluster.transport.grpc_gateway import GrpcGateway
+
+        config = self.config
+
+        def open_log() -> ServedLog:
+            return ServedLog(
+                cluster_dir=str(config.cluster_path),
+                archive_dir=str(config.archive_path),
+                aeron_dir=str(config.driver_path),
+                cluster_id=config.cluster_id,
+                member_id=config.member_id,
+                ingress_endpoints=ingress_endpoints(config.cluster_members),
+                tcp_endpoints=tcp_endpoints(config),
+                ipc_endpoints=f"{config.member_id}=ipc:{config.ipc_path}" if config.ipc_ingress else "",
+            )
+
+        gateway = GrpcGateway(parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max)
+        gateway.start()
+        self._opened.callback(gateway.stop)
+
+    # -- running --
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member leads, its election being over."""
+        return self._is_leader
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a launched member's thread still turns."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def run(self) -> None:
+        """Turn the agents until ``stop``, an orderly termination, or an error that ends the member.
+
+        Then everything is closed. What ended the member against its will comes out as a ClusterError.
+        """
+        try:
+            self._runner.run()
+            self._is_orderly = True
+        except ClusterError as error:
+            self._record(self._mark_file, "member", error)
+            self.error = error
+            raise
+        except BaseException as error:
+            self._record(self._mark_file, "member", error)
+            raise
+        finally:
+            self._close_all()
+
+    def _run_in_thread(self) -> None:
+        try:
+            self.run()
+        except ClusterError:
+            pass  # kept in ``error``, and in the logs
+
+    def stop(self) -> None:
+        """Ask the member to end in order, from any thread or a signal handler."""
+        self._runner.stop()
+
+    def watch(self, fd: int, events: int, target: Target) -> None:
+        """Have the member's thread tell ``target`` of a descriptor's epoll events."""
+        self._poller.register(fd, target, events)
+
+    def unwatch(self, fd: int) -> None:
+        """Undo ``watch``."""
+        self._poller.unregister(fd)
+
+    def terminate_cluster(self) -> bool:
+        """Ask the leader to bring the whole cluster to its end; False when this member does not lead.
+
+        Followers process the log up to the leader's end first (Aeron: ClusterControl, ABORT).
+        """
+        toggle = self._counters.control_toggle
+        if not self._is_leader or toggle.get() != ClusterControlToggle.NEUTRAL:
+            return False
+        toggle.set(ClusterControlToggle.ABORT)
+        return True
+
+    def close(self) -> None:
+        """End a launched member in order and wait for it. Raises what had ended it before."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+        if self.error is not None:
+            raise self.error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int:
+        """The node's own part of a turn: say how the member stands, see whether it is to end."""
+        counters = self._counters
+        is_leader = (
+            counters.node_role.get() == Role.LEADER and counters.election_state.get() == ElectionState.CLOSED
+        )
+        if is_leader != self._is_leader:
+            self._is_leader = is_leader
+            if self._on_leader is not None:
+                self._on_leader(is_leader)
+        if now_ns >= self._next_housekeeping_ns:
+            self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
+            now_ms = _epoch_ms()
+            self._counters_file.update_heartbeat(now_ms)
+            self._archive_mark_file.update_activity(now_ms)
+            for mark_file in self._service_mark_files:
+                mark_file.update_activity(now_ms)
+        self._counters_file.drain_commands()
+        if self._consensus_module.is_closed:
+            self.stop()
+        return 0
+
+    def _close_all(self) -> None:
+        """Agents first, then what they used, in the reverse order of opening."""
+        with self._opened:
+            self.log.info("ends", in_order=self._is_orderly)
+            if self._is_orderly:
+                self._consensus_module.close()
+                now_ns, cluster_time = time.monotonic_ns(), self._clock()
+                for service in self._services:
+                    try:
+                        service.do_work(now_ns, cluster_time)  # takes the termination position
+                        service.close()
+                    except Exception as error:
+                        self._on_agent_error(service, error)
+
+    def _end(self, mark_file: Any) -> None:
+        if self._is_orderly:
+            mark_file.close()
+        else:
+            mark_file.abandon()
+
+    # -- errors --
+
+    def _on_agent_error(self, agent: Agent, error: Exception) -> None:
+        """Counted, and the agent goes on with what comes next (Aeron: the container's error handler)."""
+        if agent in self._services:
+            service_id = self._services.index(agent)
+            self._service_counters[service_id].errors.get_and_add(1)
+            self._record(self._service_mark_files[service_id], f"service {service_id}", error)
+        elif isinstance(error, ClusterError):
+            # The consensus module reports by itself what it can live with.
+            raise error
+        else:
+            self._counters.errors.get_and_add(1)
+            self._record(self._mark_file, "consensus module", error)
+
+    def _on_peer_error(self, error: ClusterError) -> None:
+        self.log.info("a peer was cut off", why=str(error))
+
+    def _record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        text = self.log.error(where, error)
+        now_ms = _epoch_ms()
+        try:
+            mark_file.record_error(text, now_ms)
+            self._counters_file.record_error(text, now_ms)
+        except OSError as failure:
+            self.log.error("error log", failure)
+
+
+def _epoch_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def tcp_endpoints(config: NodeConfig) -> str:
+    """Where the members take plain TCP clients, as ``--endpoints`` takes it."""
+    pairs = [(member.member_id, config.tcp_ingress_of(member)) for member in config.cluster_members]
+    return ",".join(f"{member_id}=tcp:{address}" for member_id, address in pairs if address)
+
+
+def _context(config: NodeConfig) -> ConsensusModuleContext:
+    members = config.cluster_members
+    return ConsensusModuleContext(
+        member_id=config.member_id,
+        member_ids=tuple(sorted(member.member_id for member in members)),
+        ingress_endpoints=ingress_endpoints(members),
+        cluster_members=format_members(members),
+        cluster_id=config.cluster_id,
+        appointed_leader_id=config.appointed_leader_id,
+        service_count=len(config.services),
+        max_sessions=config.max_sessions,
+        app_version=config.app_version,
+        time_unit=TIME_UNITS[config.cluster_clock],
+        session_timeout_ns=config.session_timeout_ns,
+        leader_heartbeat_timeout_ns=config.leader_heartbeat_timeout_ns,
+        leader_heartbeat_interval_ns=config.leader_heartbeat_interval_ns,
+        startup_canvass_timeout_ns=config.startup_canvass_timeout_ns,
+        election_timeout_ns=config.election_timeout_ns,
+        election_status_interval_ns=config.election_status_interval_ns,
+        termination_timeout_ns=config.termination_timeout_ns,
+        cycle_threshold_ns=config.cycle_threshold_ns,
+        term_length=config.log_term_length,
+        mtu=config.log_mtu,
+    )
+
+
+def load_service(name: str) -> Any:
+    """A service by its configured name: ``echo``, or ``module:ClassName``, also of the working directory.
+
+    Raises ConfigurationError that says what is missing.
+    """
+    if name == "echo":
+        name = "cluster.service.echo:EchoService"
+    module_name, separator, class_name = name.partition(":")
+    if not separator or not module_name or not class_name:
+        raise ConfigurationError(f'service "{name}": expected "echo" or "module:ClassName"')
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(f'service "{name}": {error}') from error
+        raise ConfigurationError(
+            f'service "{name}": no module {module_name}, neither installed nor in {os.getcwd()}'
+        ) from None
+    except Exception as error:
+        raise ConfigurationError(
+            f'service "{name}": importing {module_name} failed: {type(error).__name__}: {error}'
+        ) from error
+    try:
+        return getattr(module, class_name)()
+    except AttributeError:
+        if not hasattr(module, class_name):
+            raise ConfigurationError(f'service "{name}": {module_name} has no {class_name}') from None
+        raise
+    except AgentTermination:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f'service "{name}": {class_name}() failed: {type(error).__name__}: {error}'
+        ) from error

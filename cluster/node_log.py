@@ -1,0 +1,58 @@
+"""What a member writes down for people: ``node.log`` in its directory, a JSON object a line (structlog).
+
+An error that comes again and again is written when it first comes and then at every doubling of its count;
+how often each came stands in the distinct error logs (mark files), which Aeron's tools print too.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+DISTINCT_ERRORS_MAX = 1_000
+
+
+class NodeLog:
+    """The log of one member; lines are flushed as they come."""
+
+    def __init__(self, path: Path, level: str, **context: Any) -> None:
+        """``context`` stands in every line."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", buffering=1)
+        self._counts: Counter[str] = Counter()
+        self._logger = structlog.wrap_logger(
+            structlog.WriteLogger(self._file),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.JSONRenderer(default=str),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(level),
+            **context,
+        )
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """What only helps to find a fault."""
+        self._logger.debug(event, **fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """What an operator wants to know has happened."""
+        self._logger.info(event, **fields)
+
+    def error(self, where: str, error: BaseException) -> str:
+        """Note an exception; returns its whole text, as distinct error logs have it."""
+        text = "".join(traceback.format_exception(error))
+        if len(self._counts) >= DISTINCT_ERRORS_MAX:
+            self._counts.clear()
+        self._counts[text] += 1
+        count = self._counts[text]
+        if count & (count - 1) == 0:
+            self._logger.error(str(error), where=where, kind=type(error).__name__, count=count, trace=text)
+        return text
+
+    def close(self) -> None:
+        self._file.close()

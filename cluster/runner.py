@@ -1,0 +1,92 @@
+"""One thread that turns the agents of a member (Aeron: AgentRunner with a back-off idle strategy).
+
+    wait for sockets --> read the clocks once --> do_work of each agent in their order --+
+          ^______________________________________________________________________________|
+    no wait at all after a turn with work, nor for ``spin_ns`` after the last such turn
+
+Sockets end a wait at once; without them it is as long as the slow tick of the consensus module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from cluster.errors import AgentTermination
+from cluster.transport.poller import Poller
+
+# The shortest interval that any agent keeps: the consensus module's slow tick.
+SLEEP_MAX_S = 0.01
+
+
+class Agent(Protocol):
+    """What has a duty cycle."""
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int: ...
+
+
+class AgentRunner:
+    """Turns its agents until ``stop`` is called or one of them raises AgentTermination."""
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        poller: Poller,
+        cluster_clock: Callable[[], int],
+        *,
+        spin_ns: int,
+        on_error: Callable[[Agent, Exception], None],
+    ) -> None:
+        """``on_error`` is told of every other exception of an agent, which is then called again."""
+        self._agents = tuple(agents)
+        self._poller = poller
+        self._cluster_clock = cluster_clock
+        self._spin_ns = spin_ns
+        self._on_error = on_error
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End ``run`` after the turn it is in. May be called from another thread or a signal handler."""
+        self._is_stopped = True
+        self._poller.wake()
+
+    def run(self) -> None:
+        """Turn until stopped; AgentTermination comes out."""
+        wait = self._poller.wait
+        clock_ns = time.monotonic_ns
+        work_count = 0
+        spin_until_ns = 0
+        while not self._is_stopped:
+            if work_count:
+                wait(0)
+            else:
+                # Nothing is left to do, so only a socket or time can bring more: no turns in between.
+                while not wait(0):
+                    if clock_ns() >= spin_until_ns:
+                        wait(SLEEP_MAX_S)
+                        break
+            now_ns = clock_ns()
+            work_count = self.turn(now_ns)
+            if work_count:
+                spin_until_ns = now_ns + self._spin_ns
+
+    def turn(self, now_ns: int) -> int:
+        """Let each agent work once; returns how much was done."""
+        cluster_time = self._cluster_clock()
+        work_count = 0
+        for agent in self._agents:
+            try:
+                work_count += agent.do_work(now_ns, cluster_time)
+            except AgentTermination:
+                raise
+            except Exception as error:
+                self._on_error(agent, error)
+        return work_count
+
+
+def cluster_clock(unit: str) -> Callable[[], int]:
+    """A reader of wall-clock time in ``"ms"``, ``"us"`` or ``"ns"`` since the epoch."""
+    divisor = {"ms": 1_000_000, "us": 1_000, "ns": 1}[unit]
+    time_ns = time.time_ns
+    return lambda: time_ns() // divisor

@@ -1,0 +1,254 @@
+"""Several members as child processes of one: started together, watched, stopped together.
+
+    supervisor --fork--> member 0 .. n-1       everything is imported before, so that a member starts at once
+               <-lines-- {"event": ...}        listening, leader, failed: what members tell over a socket
+               --lines-> {"command": ...}      terminate (the cluster, told to its leader) or stop (a member)
+
+A member whose supervisor is gone ends: its kernel sends SIGTERM, and its socket is at its end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cluster.config import NodeConfig
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+
+# Of the ten seconds of an orderly stop: how long the leader has to bring its followers to its end, and
+# how long every member has to stop by itself afterwards.
+TERMINATE_TIMEOUT_S = 6.0
+STOP_TIMEOUT_S = 9.0
+
+Entry = Callable[[NodeConfig, socket.socket], int]
+
+
+@dataclass
+class Member:
+    """One child process, and what it has told."""
+
+    config: NodeConfig
+    pid: int
+    link: socket.socket
+    is_listening: bool = False
+    is_leader: bool = False
+    status: int | None = None  # of its exit, negative for a signal; None while it runs
+    error: str = ""
+    _received: bytes = field(default=b"", repr=False)
+
+    @property
+    def member_id(self) -> int:
+        return self.config.member_id
+
+    def receive(self) -> Iterator[dict[str, Any]]:
+        """What has come over its socket, line by line."""
+        try:
+            while data := self.link.recv(65_536):
+                self._received += data
+        except BlockingIOError:
+            pass
+        except OSError:
+            return
+        *lines, self._received = self._received.split(b"\n")
+        yield from (json.loads(line) for line in lines)
+
+    def send(self, command: str) -> None:
+        """Ask it for something; a member that is gone does not hear."""
+        try:
+            self.link.send(json.dumps({"command": command}).encode() + b"\n")
+        except OSError:
+            pass
+
+
+class Supervisor:
+    """Runs ``entry(config, link)`` in a process for each member; its result is the process's status."""
+
+    def __init__(self, configs: list[NodeConfig], entry: Entry) -> None:
+        self.members: list[Member] = []
+        self._signals = _SignalPipe()
+        self._epoll = select.epoll()
+        self._epoll.register(self._signals.fd, select.EPOLLIN)
+        for config in configs:
+            member = _fork(config, entry, self._inherited_fds())
+            self.members.append(member)
+            self._epoll.register(member.link, select.EPOLLIN)
+
+    def _inherited_fds(self) -> list[int]:
+        return [self._epoll.fileno(), *self._signals.fds, *(member.link.fileno() for member in self.members)]
+
+    @property
+    def running(self) -> list[Member]:
+        return [member for member in self.members if member.status is None]
+
+    @property
+    def leader(self) -> Member | None:
+        """Who said last that it leads, and runs."""
+        return next((member for member in self.running if member.is_leader), None)
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """Whether SIGTERM or SIGINT came."""
+        return self._signals.is_asked_to_stop
+
+    def poll(self, timeout_s: float) -> list[Member]:
+        """Wait for news at most so long; returns the members that have ended since."""
+        try:
+            self._epoll.poll(timeout_s)
+        except InterruptedError:
+            pass
+        self._signals.drain()
+        for member in self.running:
+            for message in member.receive():
+                self._on_message(member, message)
+        ended = []
+        for member in self.running:
+            pid, status = os.waitpid(member.pid, os.WNOHANG)
+            if pid:
+                for message in member.receive():
+                    self._on_message(member, message)
+                member.status = os.waitstatus_to_exitcode(status)
+                self._epoll.unregister(member.link)
+                member.link.close()
+                ended.append(member)
+        return ended
+
+    def _on_message(self, member: Member, message: dict[str, Any]) -> None:
+        match message:
+            case {"event": "listening"}:
+                member.is_listening = True
+            case {"event": "leader", "isLeader": is_leader}:
+                if is_leader:
+                    for other in self.members:
+                        other.is_leader = False
+                member.is_leader = is_leader
+            case {"event": "failed", "error": error}:
+                member.error = error
+
+    def stop(self) -> bool:
+        """Bring all members to an orderly end within ten seconds; whether all ended with status 0."""
+        began = time.monotonic()
+        asked_to_stop = 0  # how often; a second signal stops the waiting
+        leader = self.leader
+        if leader is not None:
+            leader.send("terminate")
+        is_stop_sent = False
+        while self.running:
+            elapsed = time.monotonic() - began
+            if not is_stop_sent and (
+                leader is None or leader.status is not None or elapsed > TERMINATE_TIMEOUT_S
+            ):
+                # Without a leader there is no common end to reach; each closes where it is.
+                is_stop_sent = True
+                for member in self.running:
+                    member.send("stop")
+            if elapsed > STOP_TIMEOUT_S or self._signals.count > asked_to_stop + 1:
+                for member in self.running:
+                    os.kill(member.pid, signal.SIGKILL)
+            self.poll(0.1)
+        return all(member.status == 0 for member in self.members)
+
+
+def _fork(config: NodeConfig, entry: Entry, fds_of_parent: list[int]) -> Member:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        for fd in fds_of_parent:
+            os.close(fd)
+        _be_member(config, entry, theirs, parent_pid)
+    theirs.close()
+    return Member(config, pid, ours)
+
+
+def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid: int) -> NoReturn:
+    """The rest of a child process's life."""
+    status = 1
+    try:
+        os.setsid()  # a Ctrl-C at the terminal is the supervisor's business
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        libc.prctl(PR_SET_NAME, f"cluster-{config.member_id}".encode())
+        if os.getppid() != parent_pid:
+            os._exit(1)  # it died before we asked to be told
+        _redirect(config.path / "output.log")
+        status = entry(config, link)
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exc()
+        tell(link, event="failed", error=f"{type(error).__name__}: {error}")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _redirect(path: Path) -> None:
+    """What a library or the interpreter prints goes to a file: standard output is the supervisor's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+def tell(link: socket.socket | None, **message: Any) -> None:
+    """Send one line to the other side; without a supervisor, or when it is gone, nobody is told."""
+    if link is not None:
+        try:
+            link.send(json.dumps(message).encode() + b"\n")
+        except OSError:
+            pass
+
+
+class _SignalPipe:
+    """SIGTERM, SIGINT and SIGCHLD as bytes in a pipe, so that one wait is for everything."""
+
+    def __init__(self) -> None:
+        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.count = 0  # of the signals that ask for an end
+        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, self._on_signal)
+
+    @property
+    def fds(self) -> list[int]:
+        return [self.fd, self._write_fd]
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        return self.count > 0
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if number != signal.SIGCHLD:
+            self.count += 1
+
+    def drain(self) -> None:
+        try:
+            while os.read(self.fd, 4096):
+                pass
+        except BlockingIOError:
+            pass
