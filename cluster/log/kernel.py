@@ -18,7 +18,7 @@ SHARED_MODULES = ("kernel", "memory", "frames", "append", "session_table", "mess
 
 
 def _fingerprint() -> int:
-    fingerprint = 0
+    fingerprint = 1 if config.BOUNDSCHECK else 0  # type: ignore[attr-defined]  # numba itself does not tell
     for module in SHARED_MODULES:
         fingerprint = zlib.crc32(pkgutil.get_data("cluster.log", f"{module}.py") or b"", fingerprint)
     return fingerprint
@@ -29,7 +29,8 @@ _FINGERPRINT = _fingerprint()
 # Kernels allocate nothing and outlive no argument, so they need no reference counts: counting costs atomic
 # operations for each array of each call, of the kernel and of all that was not inlined into it (three
 # quarters of the time of ``column_kernels.fill_rows``, a fifth of any kernel's dispatch).
-_OPTIONS: dict[str, Any] = {"_nrt": False}
+# The checked loads and stores of memory.py cut slices, which do count.
+_OPTIONS: dict[str, Any] = {"_nrt": bool(config.BOUNDSCHECK)}  # type: ignore[attr-defined]
 
 # A function that kernels call: compiled into each of them, not by itself.
 routine = njit(**_OPTIONS)

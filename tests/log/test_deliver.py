@@ -182,6 +182,7 @@ def test_committed_messages_renew_the_activity_of_their_session_and_are_counted(
     assert (slot["committed"], slot["appended"], slot["last_activity"]) == (2, 2, 11)
     assert slot["committed_position"] == 1024 + 96 + 5184 + 96
     assert table.service_message_ids[3] == -(2**63) + (3 << 56) + 9
+    assert table.last_timestamp == 11
     assert table.take_touched().tolist() == [table.slot_of(1)]
     assert table.take_touched().tolist() == []
 
