@@ -24,9 +24,7 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
             before, began = [cpu_seconds(pid) for pid in pids], time.monotonic()
             time.sleep(options.seconds)
             elapsed = time.monotonic() - began
-            percent = [
-                100 * (cpu_seconds(pid) - cpu) / elapsed for pid, cpu in zip(pids, before, strict=True)
-            ]
+            spent = [cpu_seconds(pid) - cpu for pid, cpu in zip(pids, before, strict=True)]
             yield {
                 "figure": "idle member",
                 "round": number,
