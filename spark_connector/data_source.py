@@ -6,13 +6,12 @@ of a sink. So making one costs nothing and touches nothing outside; it only refu
 
 from __future__ import annotations
 
-import os
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from cluster.errors import ConfigurationError, NotAClusterDirectory
+from cluster.errors import ConfigurationError
 from spark_connector.options import SinkOptions, SourceOptions, check_names
 from spark_connector.schema import ROW_DDL, check_sink_schema, wanted_columns
 
@@ -36,18 +35,23 @@ class ClusterDataSource(DataSource):
 
     def schema(self) -> str:
         """Every column of the log. Spark asks at ``load()``, when it was given no narrower schema."""
-        _check_directories(SourceOptions.parse(self.options))
+        options = SourceOptions.parse(self.options)
+        if options.cluster_dir is not None:
+            from cluster.archive.files import OsFiles
+            from cluster.reader.member_directory import find_member
+
+            find_member(OsFiles(), options.cluster_dir, options.archive_dir)  # says what it is not
         return ROW_DDL
 
     def reader(self, schema: StructType) -> ClusterBatchReader:
         from spark_connector.source import ClusterBatchReader
 
-        return ClusterBatchReader(self._source_options(), wanted_columns(schema))
+        return ClusterBatchReader(SourceOptions.parse(self.options), wanted_columns(schema))
 
     def streamReader(self, schema: StructType) -> ClusterStreamReader:
         from spark_connector.source import ClusterStreamReader
 
-        return ClusterStreamReader(self._source_options(), wanted_columns(schema))
+        return ClusterStreamReader(SourceOptions.parse(self.options), wanted_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter:
         from spark_connector.sink import ClusterBatchWriter
@@ -59,11 +63,6 @@ class ClusterDataSource(DataSource):
 
         return ClusterStreamWriter(self._sink_options(schema, overwrite))
 
-    def _source_options(self) -> SourceOptions:
-        options = SourceOptions.parse(self.options)
-        _check_directories(options)
-        return options
-
     def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
         if overwrite:
             raise ConfigurationError(
@@ -72,9 +71,3 @@ class ClusterDataSource(DataSource):
             )
         check_sink_schema(schema)
         return SinkOptions.parse(self.options)
-
-
-def _check_directories(options: SourceOptions) -> None:
-    for name, path in (("clusterDir", options.cluster_dir), ("archiveDir", options.archive_dir)):
-        if path is not None and not os.path.isdir(path):
-            raise NotAClusterDirectory(f"option {name} is {path!r}, which is not a directory on this host")

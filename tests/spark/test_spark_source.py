@@ -1,0 +1,447 @@
+"""The source through Spark: a real Aeron Cluster's log, and logs that grow while a query reads them."""
+
+import gzip
+import hashlib
+import json
+import os
+import signal
+import tarfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from spark_connector.schema import ROW_COLUMNS
+from tests.spark.logs import open_log
+
+DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
+MEMBERS = ("member-0", "member-1", "member-2")
+ENTRY_TYPE_OF_TEMPLATE = {
+    1: "SESSION_MESSAGE",
+    20: "TIMER",
+    21: "SESSION_OPEN",
+    22: "SESSION_CLOSE",
+    23: "CLUSTER_ACTION",
+    24: "NEW_LEADERSHIP_TERM",
+}
+
+
+@pytest.fixture(scope="session")
+def aeron(tmp_path_factory):
+    """The directories of a real Aeron Cluster."""
+    folder = tmp_path_factory.mktemp("aeron")
+    with tarfile.open(DATA / "members.tar.xz") as members:
+        members.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def decoded():
+    """Every entry of that log as Aeron's own codecs decode it, under the names of our columns."""
+    entries = []
+    for line in gzip.decompress((DATA / "log.jsonl.gz").read_bytes()).splitlines():
+        entry = json.loads(line)
+        entry["entryType"] = ENTRY_TYPE_OF_TEMPLATE[entry.pop("templateId")]
+        entry["clusterTime"] = entry.pop("timestamp")
+        entry["timestamp"] = datetime.fromtimestamp(entry["clusterTime"] / 1000, UTC)
+        entry.pop("logPosition", None)  # of the frame itself: what endPosition says
+        if "encodedPrincipal" in entry:
+            entry["encodedPrincipal"] = bytes.fromhex(entry["encodedPrincipal"])
+        entries.append(entry)
+    return entries
+
+
+def as_decoded(row):
+    """A row of Spark's, or of Arrow's, in the form of ``decoded``."""
+    entry = {name: value for name, value in row.items() if value is not None}
+    if "flags" in entry:
+        entry["actionFlags"] = entry.pop("flags")
+    payload = entry.pop("payload", None)
+    if payload is not None:
+        entry["payloadLength"] = len(payload)
+        entry["payloadSha256"] = hashlib.sha256(payload).hexdigest()
+    return entry
+
+
+def source(spark, directory, **options):
+    return spark.read.format("cluster").options(clusterDir=str(directory), **options)
+
+
+def stream(spark, directory, **options):
+    given = {"startingOffsets": "earliest", **options}
+    return spark.readStream.format("cluster").options(clusterDir=str(directory), **given)
+
+
+def lines(rows):
+    """The payloads of a DataFrame's session messages, in the log's order."""
+    found = rows.where("entryType = 'SESSION_MESSAGE'").orderBy("position").select("payload").collect()
+    return [bytes(row.payload) for row in found]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, decoded, member):
+    rows = source(spark, aeron / member).load().orderBy("position").toArrow().to_pylist()
+
+    assert [as_decoded(row) for row in rows] == [as_decoded(entry) for entry in decoded]
+
+
+def test_a_stream_over_a_real_cluster_has_the_same_rows(spark, aeron, decoded, tmp_path):
+    rows = stream(spark, aeron / "member-1", maxEntriesPerTrigger="300", minPartitions="3").load()
+    query = (
+        rows.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    query.awaitTermination()
+
+    assert [batch["numInputRows"] for batch in query.recentProgress] == [300, 300, 161]
+    read = spark.read.parquet(str(tmp_path / "rows")).orderBy("position").toArrow().to_pylist()
+    assert [as_decoded(row) for row in read] == [as_decoded(entry) for entry in decoded]
+
+
+def test_a_query_goes_on_over_another_members_directory(spark, aeron, decoded, tmp_path):
+    """Offsets name the cluster, not the member: recording ids and files differ, positions do not."""
+    for member, limit in (("member-0", {"endingAt": 400}), ("member-2", {})):
+        options = {"maxEntriesPerTrigger": "400"} if limit else {}
+        writer = (
+            stream(spark, aeron / member, **options)
+            .load()
+            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .format("parquet")
+        )
+        if limit:
+            query = writer.trigger(processingTime="1 hour").start(str(tmp_path / "rows"))
+            wait_for(lambda q=query: q.lastProgress is not None)
+            query.stop()
+        else:
+            writer.trigger(availableNow=True).start(str(tmp_path / "rows")).awaitTermination()
+
+    positions = spark.read.parquet(str(tmp_path / "rows")).select("position").toArrow()["position"]
+    assert sorted(positions.to_pylist()) == [entry["position"] for entry in decoded]
+
+
+def test_without_a_narrower_schema_the_rows_have_every_column(spark, aeron):
+    fields = source(spark, aeron / "member-0").load().schema.fields
+
+    assert [(f.name, f.dataType.simpleString().upper().replace("BIGINT", "BIGINT")) for f in fields] == list(
+        ROW_COLUMNS.items()
+    )
+    assert all(f.nullable for f in fields)
+
+
+def test_a_narrower_schema_prunes_columns_and_orders_them_anew(spark, aeron, decoded):
+    rows = source(spark, aeron / "member-0", entryTypes="TIMER").schema(
+        "correlationId BIGINT, position BIGINT"
+    )
+    expected = [(e["correlationId"], e["position"]) for e in decoded if e["entryType"] == "TIMER"]
+
+    assert [tuple(row) for row in rows.load().orderBy("position").collect()] == expected
+
+
+def test_the_format_is_known_to_sql_and_by_registering(spark, aeron, decoded):
+    """Every other test here has Spark find it without: the session registers nothing."""
+    from spark_connector import register
+
+    path = aeron / "member-0"
+    spark.sql(f"CREATE TEMPORARY VIEW log USING cluster OPTIONS (clusterDir '{path}', minPartitions '2')")
+    assert spark.table("log").count() == len(decoded)
+    spark.catalog.dropTempView("log")
+    register(spark)
+    assert source(spark, path).load().count() == len(decoded)
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (
+            {"startingOffset": "earliest"},
+            "unknown source or sink option 'startingoffset'; did you mean startingOffsets",
+        ),
+        ({"minPartitions": "none"}, "option minPartitions is 'none'; expected a whole number"),
+        ({"endpoints": "0=a:1"}, "both are given"),
+        ({"commitTimeoutMs": "1"}, "unknown source option 'committimeoutms'"),
+    ],
+)
+def test_wrong_options_fail_when_the_data_is_loaded(spark, aeron, options, says):
+    for reader in (source(spark, aeron / "member-0"), stream(spark, aeron / "member-0")):
+        with pytest.raises(PySparkException, match=says):
+            reader.options(**options).load()
+
+
+def test_a_directory_that_is_not_there_or_holds_no_cluster_fails_when_the_data_is_loaded(spark, tmp_path):
+    for path in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(PySparkException, match=str(path)):
+            stream(spark, path).load()
+
+
+def test_a_column_that_the_log_does_not_have_is_refused(spark, aeron):
+    rows = source(spark, aeron / "member-0").schema("position BIGINT, paylod BINARY").load()
+    with pytest.raises(PySparkException, match="no column 'paylod'; did you mean payload"):
+        rows.count()
+
+
+@pytest.fixture
+def live(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    log.session_id = session_id
+    yield log
+    log.stop()
+
+
+class Pipeline:
+    """A query that takes a log's rows batch by batch; it can be stopped, hurt, and started again.
+
+    A micro-batch that runs again has to bring the rows that it brought before.
+    """
+
+    def __init__(self, spark, log, folder, **options):
+        self.spark, self.log, self.options = spark, log, options
+        self.checkpoint = folder / "checkpoint"
+        self.taken = {}
+        self.query = None
+
+    def start(self, **trigger):
+        self.query = (
+            stream(self.spark, self.log.directory, **self.options)
+            .load()
+            .writeStream.foreachBatch(self.take)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(**(trigger or {"processingTime": "0 seconds"}))
+            .start()
+        )
+        return self.query
+
+    def take(self, batch, batch_id):
+        rows = sorted(batch.toArrow().to_pylist(), key=lambda row: row["position"])
+        assert self.taken.setdefault(batch_id, rows) == rows
+
+    def run(self, **trigger):
+        """Start, wait for the end, and return how many rows each micro-batch had."""
+        query = self.start(**(trigger or {"availableNow": True}))
+        query.awaitTermination()
+        return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
+
+    def lines(self):
+        rows = [row for batch_id in sorted(self.taken) for row in self.taken[batch_id]]
+        return [row["payload"] for row in rows if row["entryType"] == "SESSION_MESSAGE"]
+
+    def forget(self, commits=(), offsets=()):
+        """As if the driver had died before it wrote these of its checkpoint."""
+        for folder, batches in (("commits", commits), ("offsets", offsets)):
+            for batch_id in batches:
+                for name in (f"{batch_id}", f".{batch_id}.crc"):
+                    (self.checkpoint / folder / name).unlink()
+
+
+@pytest.fixture
+def pipeline(spark, live, tmp_path):
+    made = Pipeline(spark, live, tmp_path / "out")
+    yield made
+    if made.query is not None:
+        made.query.stop()
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
+    sent = live.lines(live.session_id, 0, 100)
+    query = pipeline.start()
+    query.processAllAvailable()
+    assert pipeline.lines() == sent
+
+    live.messages(live.session_id, [b"in doubt"])
+    query.processAllAvailable()
+    assert pipeline.lines() == sent
+
+    live.commit()
+    query.processAllAvailable()
+    assert pipeline.lines() == [*sent, b"in doubt"]
+    latest = query.lastProgress["sources"][0]["latestOffset"]
+    assert json.loads(latest) == {"position": live.position, "bytesBehindLatest": 0}
+
+
+def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pipeline, live):
+    sent = live.lines(live.session_id, 0, 50)
+    pipeline.run()
+    sent += live.lines(live.session_id, 50, 50)
+    pipeline.run()
+    pipeline.run()  # nothing new
+
+    assert pipeline.lines() == sent
+
+
+def test_an_idle_query_makes_no_empty_batches(pipeline, live):
+    live.lines(live.session_id, 0, 5)
+    query = pipeline.start()
+    query.processAllAvailable()
+    seen = query.lastProgress["batchId"]
+    for _ in range(20):
+        live.commit()  # the heartbeat goes on, the log does not
+        query.processAllAvailable()
+
+    assert query.lastProgress["batchId"] == seen
+
+
+@pytest.mark.parametrize("offsets", ["earliest", "latest"])
+def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipeline, live, offsets):
+    """With ``earliest`` it is the first one, whose start Spark has not written down."""
+    pipeline.options["startingOffsets"] = offsets
+    query = pipeline.start()
+    query.processAllAvailable()
+    sent = live.lines(live.session_id, 0, 30)
+    query.processAllAvailable()
+    query.stop()
+    assert {batch_id: len(rows) for batch_id, rows in pipeline.taken.items()} == {
+        "earliest": {0: 2, 1: 30},  # the term and the session stand before
+        "latest": {0: 0, 1: 30},
+    }[offsets]
+    if offsets == "earliest":
+        pipeline.forget(commits=[0, 1], offsets=[1])
+        del pipeline.taken[1]  # never planned: it may end elsewhere
+    else:
+        pipeline.forget(commits=[1])
+    sent += live.lines(live.session_id, 30, 30)
+
+    assert pipeline.run() == {"earliest": [2, 60], "latest": [30, 30]}[offsets]
+    assert pipeline.lines() == sent
+
+
+def test_a_query_from_latest_that_died_before_its_first_commit_begins_where_it_first_began(pipeline, live):
+    """Spark asks for the initial offset again, and ``latest`` has moved on by then."""
+    pipeline.options["startingOffsets"] = "latest"
+    query = pipeline.start()
+    query.processAllAvailable()
+    query.stop()
+    pipeline.forget(commits=[0])
+    sent = live.lines(live.session_id, 0, 30)
+
+    assert pipeline.run() == [30]
+    assert pipeline.lines() == sent
+
+
+def test_a_query_whose_source_process_is_killed_goes_on_from_its_checkpoint(pipeline, live):
+    sent = live.lines(live.session_id, 0, 20)
+    query = pipeline.start()
+    query.processAllAvailable()
+    (runner,) = source_runners()
+    os.kill(runner, signal.SIGKILL)
+    sent += live.lines(live.session_id, 20, 20)
+    with pytest.raises(PySparkException):
+        query.awaitTermination(60)
+
+    sent += live.lines(live.session_id, 40, 20)
+    pipeline.run()
+    assert pipeline.lines() == sent
+
+
+def source_runners():
+    """The Python processes that plan for a running stream: children of this process's JVM."""
+    parents, runners = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[process.name] = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if b"python_streaming_source_runner" in (process / "cmdline").read_bytes():
+                runners.append(process.name)
+        except OSError:
+            continue  # it ended while we looked
+    return [int(pid) for pid in runners if parents.get(parents.get(pid)) == str(os.getpid())]
+
+
+def test_limits_make_several_batches_and_once_ignores_them(pipeline, live):
+    live.lines(live.session_id, 0, 98)  # with the term and the session open: 100 entries
+    pipeline.options["maxEntriesPerTrigger"] = "40"
+    assert pipeline.run() == [40, 40, 20]
+
+    live.lines(live.session_id, 98, 100)
+    assert pipeline.run(once=True) == [100]
+
+
+def test_a_processing_time_trigger_runs_and_takes_what_came_meanwhile(pipeline, live):
+    sent = live.lines(live.session_id, 0, 10)
+    query = pipeline.start(processingTime="100 milliseconds")
+    for first in range(10, 50, 10):
+        sent += live.lines(live.session_id, first, 10)
+        query.processAllAvailable()
+
+    assert pipeline.lines() == sent
+
+
+def test_available_now_over_an_empty_log_ends_and_another_run_takes_what_came(pipeline, live):
+    pipeline.options["startingOffsets"] = "latest"
+    assert pipeline.run() == []
+    sent = live.lines(live.session_id, 0, 3)
+    pipeline.run()
+
+    assert pipeline.lines() == sent
+
+
+def test_min_partitions_cut_a_batch_into_as_many_tasks(spark, live):
+    sent = [b"%d" % n * 500 for n in range(200)]
+    live.messages(live.session_id, sent)
+    live.commit()
+    rows = source(spark, live.directory, minPartitions="7").load()
+
+    assert rows.rdd.getNumPartitions() == 7
+    assert lines(rows) == sent
+
+
+def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spark, tmp_path):
+    live.lines(live.session_id, 0, 10)
+    rows = stream(spark, live.directory).load()
+    query = (
+        rows.unionAll(rows)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "twice"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    query.awaitTermination()
+
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == 2 * 12
+
+
+def test_a_checkpoint_of_another_cluster_fails_the_query_and_names_both(pipeline, live, tmp_path):
+    live.lines(live.session_id, 0, 3)
+    pipeline.run()
+    other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
+    pipeline.log = other
+    try:
+        with pytest.raises(
+            PySparkException, match=r"(?s)0:1800000000000:1877313736.*0:1900000000000:1877313736"
+        ):
+            pipeline.run()
+    finally:
+        other.stop()
+
+
+def test_a_checkpoint_beyond_the_end_of_the_log_fails_the_query(pipeline, live, tmp_path):
+    live.lines(live.session_id, 0, 100)
+    pipeline.run()
+    older, _ = open_log(tmp_path / "older")  # the same cluster, as it was before the lines
+    older.stop()
+    pipeline.log = older
+
+    with pytest.raises(
+        PySparkException, match=rf"stands at position {live.position} .*ends at {older.position}"
+    ):
+        pipeline.run()
+
+
+def test_continuous_processing_is_refused(spark, live, tmp_path):
+    query = (
+        stream(spark, live.directory)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(continuous="1 second")
+    )
+    with pytest.raises(PySparkException, match="continuous"):
+        query.start()
