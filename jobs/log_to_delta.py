@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import create_table, high_water
+from jobs.merge import beyond, create_table, high_water
 from jobs.session import spark_session
 from jobs.streaming import read_log, run, starting_at
 
@@ -28,7 +28,8 @@ def appending(spark: SparkSession, source: dict[str, str], table: str) -> DataSt
     schema = read_log(spark, source).schema
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     create_table(spark, table, columns, properties=PROPERTIES)
-    entries = read_log(spark, starting_at(source, high_water(spark, table, "endPosition")))
+    known_to = high_water(spark, table, "endPosition")
+    entries = beyond(read_log(spark, starting_at(source, known_to)), known_to, "endPosition")
     writer = entries.writeStream.queryName("log_to_delta").format("delta").outputMode("append")
     return writer.option("path", table)
 

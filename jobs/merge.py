@@ -4,9 +4,9 @@ Two guards, each enough for its own kind of repetition:
 
 - *The same batch again* (a crash between Delta's commit and Spark's): every write names the query and the
   batch (``txnAppId``, ``txnVersion``), and Delta skips a version that it has recorded.
-- *The same rows in other batches* (a new checkpoint over an old table): a table remembers in ``lastPosition``
-  how far in the log its rows come from, and entries up to there are left out of the batch. That is sound
-  because batches take the log in order and each goes in whole.
+- *The same rows in other batches* (a new checkpoint over an old table): a table remembers how far in the log
+  its rows come from, and entries up to there are left out. That is sound because batches take the log in
+  order and each goes in whole.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ def high_water(spark: SparkSession, path: str, column: str = "lastPosition") -> 
     (row,) = spark.sql(f"SELECT max({column}) FROM {name_of(path)}").collect()
     found: int | None = row[0]
     return found
+
+
+def beyond(entries: DataFrame, position: int | None, column: str = "position") -> DataFrame:
+    """The entries whose ``column`` is greater than ``position``; all of them when the table is empty."""
+    return entries if position is None else entries.where(entries[column] > position)
 
 
 def merge(

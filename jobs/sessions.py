@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import create_table, high_water, merge, query_id
+from jobs.merge import beyond, create_table, high_water, merge, query_id
 from jobs.session import spark_session
 from jobs.streaming import read_log, run_batches, starting_at
 
@@ -102,9 +102,7 @@ def keep_sessions(spark: SparkSession, options: JobOptions) -> None:
     create_table(spark, options.table, TABLE_COLUMNS, cluster_by="clusterSessionId")
     known_to = high_water(spark, options.table)
     source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
-    entries = read_log(spark, source, LOG_COLUMNS)
-    if known_to is not None:
-        entries = entries.where(entries.position > known_to)
+    entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         transaction = (f"sessions-{query_id(batch)}", batch_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import create_table, high_water, merge, name_of, query_id
+from jobs.merge import beyond, create_table, high_water, merge, name_of, query_id
 from jobs.session import spark_session
 from jobs.streaming import read_log, run_batches, starting_at
 
@@ -108,9 +108,7 @@ def keep_terms(spark: SparkSession, options: JobOptions) -> None:
     """Bring ``options.table`` up to what the Log tells."""
     create_table(spark, options.table, TABLE_COLUMNS)
     known_to = high_water(spark, options.table)
-    entries = read_log(spark, starting_at(options.source, known_to), LOG_COLUMNS)
-    if known_to is not None:
-        entries = entries.where(entries.position > known_to)
+    entries = beyond(read_log(spark, starting_at(options.source, known_to), LOG_COLUMNS), known_to)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         # One row a term is little; collected, it is not computed again when MERGE reads its source twice.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import create_table, high_water, merge, query_id
+from jobs.merge import beyond, create_table, high_water, merge, query_id
 from jobs.session import spark_session
 from jobs.streaming import read_log, run_batches, starting_at
 
@@ -68,9 +68,7 @@ def keep_timers(spark: SparkSession, options: JobOptions) -> None:
     create_table(spark, options.table, TABLE_COLUMNS, cluster_by="correlationId")
     known_to = high_water(spark, options.table)
     source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
-    entries = read_log(spark, source, LOG_COLUMNS)
-    if known_to is not None:
-        entries = entries.where(entries.position > known_to)
+    entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         merge(

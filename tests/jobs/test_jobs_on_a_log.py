@@ -1,0 +1,123 @@
+"""The jobs from a real Aeron Cluster's directory into Delta, stopped and repeated at the worst places."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs import log_to_delta, sessions, terms, timers
+from jobs.command import JobOptions, checkpoint_in
+from jobs.merge import name_of
+from jobs.streaming import run
+from tests.jobs.conftest import rows_by
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+pytestmark = pytest.mark.timeout(300)  # queries that start, on a machine that may be busy
+
+
+def keep_log(spark, options):
+    run(log_to_delta.appending(spark, options.source, options.table), options)
+
+
+JOBS = {
+    "log": (keep_log, "position"),
+    "sessions": (sessions.keep_sessions, "clusterSessionId"),
+    "timers": (timers.keep_timers, "correlationId"),
+    "terms": (terms.keep_terms, "leadershipTermId"),
+}
+
+
+def run_job(spark, name, member_dir, table, **source):
+    keep, key = JOBS[name]
+    keep(spark, JobOptions.over({"clusterDir": member_dir, **source}, table, say=lambda _: None))
+    return rows_by(spark.table(name_of(table)), key)
+
+
+@pytest.fixture(scope="module")
+def whole(spark, member_dir, tmp_path_factory):
+    """What each job makes of the log in one batch."""
+    folder = tmp_path_factory.mktemp("whole")
+    return {name: run_job(spark, name, member_dir, str(folder / name)) for name in JOBS}
+
+
+def test_the_log_table_holds_every_entry_once(whole, decoded):
+    assert sorted(whole["log"]) == [entry["position"] for entry in decoded]
+    for entry in decoded:
+        row = whole["log"][entry["position"]]
+        for column in ("endPosition", "entryType", "clusterTime", "leadershipTermId", "clusterSessionId"):
+            assert row[column] == entry.get(column)
+        if entry["payload"] is not None:
+            assert len(row["payload"]) == entry["payloadLength"]
+
+
+def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, log):
+    assert whole["sessions"] == rows_by(sessions.sessions(log), "clusterSessionId")
+    assert whole["timers"] == rows_by(timers.timers(log), "correlationId")
+    none = spark.createDataFrame([], terms.TABLE_COLUMNS)
+    assert whole["terms"] == rows_by(terms.terms(none, log), "leadershipTermId")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(spark, member_dir, table, whole, name):
+    """The crash falls between Delta's commit and Spark's: the batch runs again."""
+    run_job(spark, name, member_dir, table, maxEntriesPerTrigger="300")
+    commits = sorted(Path(checkpoint_in(table), "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert len(commits) >= 3
+    commits[-1].unlink()
+    commits[-1].with_name(f".{commits[-1].name}.crc").unlink()
+    assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="300") == whole[name]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(
+    spark, member_dir, table, whole, name, decoded
+):
+    """The new checkpoint cuts the log elsewhere, and counts its batches from 0 again."""
+    run_job(spark, name, member_dir, table, maxEntriesPerTrigger="500")
+    shutil.rmtree(checkpoint_in(table))
+    assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="170") == whole[name]
+    shutil.rmtree(checkpoint_in(table))
+    assert run_job(spark, name, member_dir, table, startingOffsets="earliest") == whole[name]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+
+
+def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_dir, table, whole):
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", table],
+        capture_output=True, text=True, check=False, timeout=110, cwd=ROOT, env=environment(),
+    )  # fmt: skip
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0 and done.stdout == "", done.stderr
+    assert len(lines) == 2 and lines[0].startswith("terms: batch 0, 761 rows in "), lines
+    assert lines[1].startswith("terms: done, 761 rows ("), lines
+    assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
+
+
+def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
+    submit = Path(sys.executable).parent / "spark-submit"
+    done = subprocess.run(
+        [submit, "--properties-file", "conf/spark-defaults.conf", "jobs/terms.py",
+         "--cluster-dir", member_dir, "--table", table],
+        capture_output=True, text=True, check=False, timeout=110, cwd=ROOT, env=environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
+
+
+def test_a_directory_that_is_none_is_one_line_and_status_1(tmp_path, table):
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.terms", "--cluster-dir", str(tmp_path), "--table", table],
+        capture_output=True, text=True, check=False, timeout=110, cwd=ROOT, env=environment(),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert str(tmp_path) in done.stderr and done.stderr.count("\n") == 1, done.stderr
