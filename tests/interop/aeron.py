@@ -1,0 +1,253 @@
+"""Real Aeron, to judge what we write and to write what we read: its tools, its nodes, its clients.
+
+The jar comes by its coordinate through the resolver that Spark uses; the Java sources beside this file are
+compiled once. Both are kept in ``build/interop``. Whatever is started is stopped, by its own process id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = ROOT / "build" / "interop"
+COORDINATE = ("io.aeron", "aeron-all", "1.51.0")
+JVM = [
+    "--add-opens",
+    "java.base/jdk.internal.misc=ALL-UNNAMED",
+    "--add-opens",
+    "java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens",
+    "java.base/java.util.zip=ALL-UNNAMED",
+    "-Xms64m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+]
+TOOL_SECONDS = 60
+START_SECONDS = 90
+
+
+@cache
+def jar() -> Path:
+    """Aeron's jar, fetched when it is not there yet."""
+    import pyspark
+
+    group, name, version = COORDINATE
+    path = BUILD / f"{name}-{version}.jar"
+    if not path.exists():
+        ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
+        settings = ROOT / "conf" / "ivysettings.xml"
+        options = ["-dependency", group, name, version, "-confs", "default", "-types", "jar", "-notransitive"]
+        retrieve = ["-retrieve", f"{BUILD}/[artifact]-[revision].[ext]"]
+        _run([_java(), "-jar", str(ivy), "-settings", str(settings), *options, "-warn", *retrieve])
+        assert path.exists(), "the resolver did not bring the jar"
+    return path
+
+
+@cache
+def classes() -> Path:
+    """Our Java classes, compiled when a source is newer."""
+    folder, done = BUILD / "classes", BUILD / "classes" / ".done"
+    sources = sorted((HERE / "java").glob("*.java"))
+    if not done.exists() or any(s.stat().st_mtime > done.stat().st_mtime for s in sources):
+        folder.mkdir(parents=True, exist_ok=True)
+        _run([_javac(), "-nowarn", "-cp", str(jar()), "-d", str(folder), *map(str, sources)])
+        done.touch()
+    return folder
+
+
+@cache
+def _java() -> str:
+    from jobs.session import java_home
+
+    home = java_home()
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
+@cache
+def _javac() -> str:
+    """The compiler beside the Java that runs, or any; installed where that is possible."""
+    beside = Path(os.path.realpath(shutil.which(_java()) or _java())).parent / "javac"
+    found = str(beside) if beside.exists() else shutil.which("javac")
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        _run(["apt-get", "update", "-qq"], env=environment)
+        _run(["apt-get", "install", "-y", "-qq", "openjdk-17-jdk-headless"], env=environment)
+        found = shutil.which("javac")
+    assert found is not None, "a Java compiler is needed: apt install openjdk-17-jdk-headless"
+    return found
+
+
+def _run(command: Sequence[str], **options: Any) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **options)
+    assert done.returncode == 0, f"{command[0]}: {done.stdout[-500:]}{done.stderr[-2000:]}"
+
+
+def _java_command(main: str, *arguments: str) -> list[str]:
+    return [_java(), *JVM, "-cp", f"{classes()}:{jar()}", main, *arguments]
+
+
+# ---- tools
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a tool printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+def cluster_tool(directory: Path, *arguments: str) -> Said:
+    """ClusterTool on a cluster directory."""
+    return _tool("io.aeron.cluster.ClusterTool", str(directory), *arguments)
+
+
+def archive_tool(directory: Path, *arguments: str, answer: str = "") -> Said:
+    """ArchiveTool on an archive directory; ``answer`` is what the operator types."""
+    return _tool("io.aeron.archive.ArchiveTool", str(directory), *arguments, answer=answer)
+
+
+def _tool(main: str, *arguments: str, answer: str = "") -> Said:
+    done = subprocess.run(
+        _java_command(main, *arguments),
+        input=answer,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_SECONDS,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+# ---- nodes and clients
+
+
+class RealNode:
+    """One real member as a process: driver, archive, consensus module and service (java/Node.java)."""
+
+    def __init__(self, directory: Path, aeron_dir: Path, options: Sequence[str]) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.aeron_dir = aeron_dir
+        self._log = directory / "node.log"
+        self._errors = directory / "node.err"
+        command = _java_command(
+            "Node", "--dir", str(directory), "--aeron-dir", str(aeron_dir), "--max-seconds", "300", *options
+        )
+        with self._log.open("ab") as out, self._errors.open("ab") as err:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+
+    def await_joined(self) -> None:
+        """Until the member has closed its election."""
+        deadline = time.monotonic() + START_SECONDS
+        while '"election":"CLOSED"' not in self._log.read_text():
+            is_up = self.process.poll() is None
+            assert is_up and time.monotonic() < deadline, f"it did not join: {self.errors()}"
+            time.sleep(0.05)
+
+    def errors(self) -> str:
+        """What the node wrote on standard error."""
+        return self._errors.read_text()
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> None:
+        """End the process, and wait for it."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal_number)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+        shutil.rmtree(self.aeron_dir, ignore_errors=True)
+
+
+@contextmanager
+def real_node(directory: Path, *options: str) -> Iterator[RealNode]:
+    """A cluster of one real member on ``directory`` (its folders cluster/ and archive/), joined."""
+    aeron_dir = Path("/dev/shm" if Path("/dev/shm").is_dir() else directory.parent) / f"interop-{os.getpid()}"
+    shutil.rmtree(aeron_dir, ignore_errors=True)
+    node = RealNode(directory, aeron_dir, ["--members", "1", *options])
+    try:
+        node.await_joined()
+        yield node
+    finally:
+        node.stop()
+
+
+def workload(directory: Path, *options: str) -> dict[str, Any]:
+    """A seeded walk of real client sessions against a node of ``real_node`` with the same options."""
+    aeron_dir = Path("/dev/shm" if Path("/dev/shm").is_dir() else directory) / f"interop-client-{os.getpid()}"
+    command = _java_command("Workload", "--members", "1", "--aeron-dir", str(aeron_dir), *options)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    finally:
+        shutil.rmtree(aeron_dir, ignore_errors=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+# ---- what a service was told
+
+
+CALLBACKS = {
+    "SESSION_MESSAGE": "sessionMessage",
+    "TIMER": "timer",
+    "SESSION_OPEN": "sessionOpen",
+    "SESSION_CLOSE": "sessionClose",
+    "NEW_LEADERSHIP_TERM": "newLeadershipTerm",
+}
+FIELDS = {
+    "sessionMessage": ("clusterSessionId", "timestamp", "endPosition", "payload"),
+    "timer": ("correlationId", "timestamp"),
+    "sessionOpen": ("clusterSessionId", "timestamp", "responseStreamId", "responseChannel"),
+    "sessionClose": ("clusterSessionId", "timestamp", "closeReason"),
+    "newLeadershipTerm": (
+        "leadershipTermId",
+        "timestamp",
+        "termBaseLogPosition",
+        "leaderMemberId",
+        "appVersion",
+    ),
+}
+
+
+def told_by(record: Path) -> tuple[int, list[tuple[Any, ...]]]:
+    """From which position on a real service was told the log (its ``--record`` file), and what."""
+    callbacks = [json.loads(line) for line in record.read_text().splitlines()]
+    assert callbacks[0]["callback"] == "start"
+    told = [_as_told(each["callback"], each) for each in callbacks if each["callback"] in FIELDS]
+    return callbacks[0]["logPosition"], told
+
+
+def entries_as_told(entries: Iterator[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Entries of a LogReader as a service would be told them, in the form of ``told_by``."""
+    told = []
+    for entry in entries:
+        if entry["entryType"] in CALLBACKS:
+            fields = entry | {"timestamp": entry["clusterTime"]}
+            if "payload" in entry:
+                fields["payload"] = entry["payload"].hex()
+            told.append(_as_told(CALLBACKS[entry["entryType"]], fields))
+    return told
+
+
+def _as_told(callback: str, fields: dict[str, Any]) -> tuple[Any, ...]:
+    session = fields.get("clusterSessionId")
+    if session is not None and session < 0:
+        fields = fields | {"clusterSessionId": None}  # from a service of the cluster
+    return callback, *(fields.get(name) for name in FIELDS[callback])
