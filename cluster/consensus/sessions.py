@@ -180,7 +180,9 @@ class SessionManager:
     def on_disconnect(self, connection_id: int) -> None:
         """The connection is gone: its open sessions wait for their clients, the others are gone with it."""
         for session_id in self.table.unlink(connection_id):
-            self.sessions[session_id].connection_id = NULL_VALUE
+            session = self.sessions.get(session_id)
+            if session is not None:  # else its close is in the log, and not committed yet
+                session.connection_id = NULL_VALUE
         for sessions in (self._pending, self._redirects, self._rejected):
             sessions[:] = [session for session in sessions if session.connection_id != connection_id]
 
