@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--story", action="store_true", help="tell what happens")
     parser.add_argument("--keep-going", action="store_true", help="run the other seeds after a failure, too")
     options = parser.parse_args(arguments)
-    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
+    seeds = (
+        [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
+    )
     begin = time.monotonic()
     failed: list[int] = []
     for seed in seeds:

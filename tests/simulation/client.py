@@ -171,7 +171,9 @@ class SimulatedClient:
         self._go_on(resumed.leadership_term_id, resumed.appended_messages)
 
     def _go_on(self, leadership_term_id: int, appended: int) -> None:
-        assert appended >= self.acknowledged, f"{self.name}: {self.acknowledged} were promised, {appended} are there"
+        assert appended >= self.acknowledged, (
+            f"{self.name}: {self.acknowledged} were promised, {appended} are there"
+        )
         assert appended <= len(self.sent)
         self.leadership_term_id = leadership_term_id
         self.is_open = True

@@ -193,7 +193,9 @@ class SimulatedCluster:
         for member_id, content in contents.items():
             if content != first:
                 at = next(i for i in range(len(first)) if content[i : i + 1] != first[i : i + 1])
-                self._broken(f"committed bytes of members {running[0].member_id} and {member_id} differ at {at}")
+                self._broken(
+                    f"committed bytes of members {running[0].member_id} and {member_id} differ at {at}"
+                )
 
     def check_promises(self) -> None:
         """Hold the services of level members to what clients were promised: all of it, once, in order."""
