@@ -88,7 +88,9 @@ class ClusterClient:
         self._deadline_ns = 0  # of the state, where it has one
         self._resume_correlation_id = 0
         self._told_term_id = event.leadership_term_id  # the last that the listener knows of
-        self._last_sent_ns = world.now_ns()
+        self._last_sent_ns = self._last_heard_ns = world.now_ns()
+        self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
+        self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
         self._is_dispatching = False  # the receive buffer is the listener's: nothing else may be received
         self._is_resume_asked = False
         self._poll_at = OFFERED_PER_POLL
@@ -339,6 +341,8 @@ class ClusterClient:
                 interval_ns = self._context.keep_alive_interval_ns
                 if interval_ns is not None and now_ns - self._last_sent_ns >= interval_ns:
                     self.send_keep_alive()
+                if now_ns - self._last_heard_ns >= self._silence_ns:
+                    self._probe_leader(now_ns)
             case State.AWAIT_NEW_LEADER:
                 self._seek_leader(now_ns)
             case State.AWAIT_NEW_LEADER_CONNECTION:
@@ -356,8 +360,9 @@ class ClusterClient:
             if not connection.receive():
                 return 0
             dispatched = 0
-            end = connection.end
-            while connection.start < end:
+            self._last_heard_ns = now_ns
+            self._probed_ns = None
+            while connection.has_frames:
                 if fragment_limit is not None and dispatched >= fragment_limit:
                     break
                 dispatched += self._receive_run(publication, fragment_limit, dispatched, now_ns)
@@ -439,6 +444,18 @@ class ClusterClient:
 
     # -- following the leader --
 
+    def _probe_leader(self, now_ns: int) -> None:
+        """A leader that is stopped, or behind a dead network, keeps its connection: ask, then leave."""
+        publication = self._publication
+        assert publication is not None
+        if self._probed_ns is None:
+            self._probed_ns = now_ns
+            if self._window.is_flushed:
+                self._ask_to_resume(publication)  # it only tells what we know, but it tells
+        elif now_ns - self._probed_ns >= self._silence_ns:
+            publication.connection.close(f"silent for {(now_ns - self._last_heard_ns) / 1e9:.1f} s")
+            self._lose_leader(now_ns)
+
     def _lose_leader(self, now_ns: int) -> None:
         """The connection broke, or leads nowhere: look for the session's leader among all members."""
         publication = self._publication
@@ -517,6 +534,8 @@ class ClusterClient:
             )
             return
         self._publication = publication
+        self._last_heard_ns = now_ns
+        self._probed_ns = None
         self._publications.keep(publication)
         self._publications.adopt(resumed.ingress_endpoints)
         self.leader_member_id = resumed.leader_member_id

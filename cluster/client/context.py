@@ -96,6 +96,13 @@ class ClientContext:
     def keep_alive_interval_ns(self) -> int | None:
         return None if self.keep_alive_interval_s is None else int(self.keep_alive_interval_s * SECOND_NS)
 
+    def silence_timeout_ns(self, leader_heartbeat_timeout_ns: int | None) -> int:
+        """After how long without a sign a leader is asked for one, and given up after as long again.
+
+        Together as long as its followers wait for it before they elect another.
+        """
+        return (leader_heartbeat_timeout_ns or 10 * SECOND_NS) // 2
+
     def new_leader_timeout_ns(self, leader_heartbeat_timeout_ns: int | None) -> int:
         """How long to look for a new leader, given what the cluster announced (None: nothing)."""
         if self.new_leader_timeout_s is not None:

@@ -59,6 +59,8 @@ class ScriptedConnection:
 
     def release(self, consumed_end: int) -> None:
         self.start = consumed_end
+        if self.start == self.end:  # as the real one
+            self.start = self.end = 0
 
     advance = release
 

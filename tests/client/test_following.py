@@ -135,6 +135,38 @@ def test_a_new_leader_elsewhere_is_dialled(cluster):
     assert all(connection.is_closed for connection in cluster.members[0].connections)
 
 
+def test_a_leader_that_is_stopped_and_not_dead_is_left_after_its_heartbeat_timeout(cluster):
+    """SIGSTOP, or a network that swallows everything: the connection stays, and nothing comes."""
+    client = connect(cluster)
+    cluster.leader.on_frame = lambda *frame: None
+    cluster.elect(1)
+    started_ns = cluster.now_ns()
+    poll_until(client, lambda: client.leader_member_id == 1)
+
+    assert 10e9 <= cluster.now_ns() - started_ns < 11e9
+
+
+def test_an_idle_leader_is_asked_for_a_sign_of_life_and_kept(cluster):
+    client = connect(cluster)
+    for _ in range(6_000):
+        client.poll_egress()
+        cluster.wait(0.01)
+
+    assert 10 <= len(cluster.leader.of_type(link.SessionResume)) <= 12
+    assert client.state is State.CONNECTED
+    assert len(cluster.leader.connections) == 1
+
+
+def test_a_client_that_was_not_polled_for_long_does_not_take_that_for_silence(cluster):
+    client = connect(cluster)
+    cluster.wait(100)
+    client.poll_egress()
+    cluster.wait(100)
+    client.poll_egress()
+
+    assert client.state is State.CONNECTED
+
+
 @pytest.mark.conformance("S-54")
 def test_the_client_is_connected_again_when_the_leader_took_the_session_up(cluster):
     client = connect(cluster)

@@ -1,0 +1,257 @@
+"""``cluster bench``: how many messages a cluster takes and echoes, and how long one takes."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import ClientClosed, ConfigurationError, StorageError, TimedOut
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
+    from cluster.client import ClusterClient, EgressBatch
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+WAIT_S = 0.1
+STALL_TIMEOUT_S = 30.0
+DRAIN_TIMEOUT_S = 10.0
+LATENCY_MAX_NS = 60_000_000_000
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+
+EPILOG = """\b
+Examples:
+  cluster bench --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
+  cluster bench --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011,2=tcp:127.0.0.1:9021 --window 1
+  cluster bench --endpoints 0=ipc:cluster-data/member-0/driver/ingress.sock,1=ipc:... --json
+  cluster bench --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020 --transport ipc
+
+The service must answer each message with one, as echo does. A message counts when it is committed, echoed
+and received here. Latency is from the offer of a message until its echo was received; with --window 1 that
+is the round trip of one message alone.
+
+\b
+--json prints one object:
+  {"transport": "ipc", "size": 100, "window": 16384, "batch": 1024,   as run
+   "durationS": 10.0,               measured, without the warm-up before
+   "messages": 4211712,             committed, echoed and received in that time
+   "messagesPerSecond": 421150.3,
+   "bytesPerSecond": 42115030.0,    of payload, one way
+   "latencyUs": {"p50": 31457.3, "p90": 40370.2, "p99": 58982.4, "p99.9": 70516.7, "max": 71237.6,
+                 "mean": 32801.1, "count": 4113},    an HDR histogram with 3 digits, a sample a batch
+   "offered": 4620288, "committed": 4620288, "echoed": 4620288}       in all, warm-up and end included
+"""
+
+
+class Transport(StrEnum):
+    """What carries the session."""
+
+    grpc = "grpc"
+    tcp = "tcp"
+    ipc = "ipc"
+
+
+@app.command(epilog=EPILOG)
+def bench(
+    endpoints: Annotated[
+        str, typer.Option(help="Members, as 0=host:port,1=... (gRPC), 0=tcp:host:port or 0=ipc:/path.")
+    ],
+    size: Annotated[int, typer.Option(help="Bytes of payload in a message.", min=0)] = 100,
+    duration: Annotated[float, typer.Option(help="Seconds to measure.", min=0.1)] = 10.0,
+    window: Annotated[int, typer.Option(help="Messages on their way at most.", min=1)] = 16_384,
+    batch: Annotated[
+        int | None, typer.Option(help="Messages in one offer; at most a sixteenth of the window.", min=1)
+    ] = None,
+    transport: Annotated[
+        Transport | None,
+        typer.Option(help="Use this one; the members tell their endpoints of it. Default: as given."),
+    ] = None,
+    warm_up: Annotated[float, typer.Option(help="Seconds before measuring.", min=0)] = 1.0,
+    histogram: Annotated[
+        Path | None, typer.Option(help="Write the latencies' percentile distribution (HDR, in us) here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure throughput and round-trip latency of a running cluster."""
+    batch = batch or max(1, window // 16)
+    if batch > window:
+        raise typer.BadParameter(f"{batch}: more than --window, {window}", param_hint="--batch")
+    from cluster.client import ClusterClient
+
+    chosen, medium = _choose(endpoints, transport)
+    run = _Run(size, window, batch)
+    with ClusterClient.connect(chosen, run, client_name="cluster-bench", message_timeout_s=10.0) as client:
+        result = run.measure(client, warm_up, duration)
+    report = {"transport": medium, "size": size, "window": window, "batch": batch, **result}
+    if histogram is not None:
+        _write_histogram(histogram, run.latencies)
+    typer.echo(json.dumps(report) if as_json else _text(report))
+
+
+def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:
+    """The endpoints to use and their medium; asks the members when another one is wanted."""
+    from cluster.transport.endpoint import parse_endpoints
+
+    given = parse_endpoints(endpoints)
+    media = {endpoint.medium.value for endpoint in given.values()}
+    if len(media) > 1:
+        raise ConfigurationError(f"endpoints: {' and '.join(sorted(media))} are mixed, give one of them")
+    (medium,) = media
+    if transport is None or transport.value == medium:
+        return endpoints, medium
+    from cluster.reader.remote import member_status
+
+    told: dict[int, str] = {}
+    for endpoint in given.values():
+        status = member_status(endpoint)
+        for text in (status.ingress_endpoints, status.tcp_endpoints, status.ipc_endpoints):
+            for member_id, other in (parse_endpoints(text) if text else {}).items():
+                if other.medium.value == transport.value:
+                    told[member_id] = str(other)
+    if not told:
+        raise ConfigurationError(
+            f"--transport {transport.value}: no member at {endpoints} tells such an endpoint"
+        )
+    return ",".join(f"{member_id}={told[member_id]}" for member_id in sorted(told)), transport.value
+
+
+@dataclass
+class _Run:
+    """One measurement, and the listener of its session: the n-th echo is that of the n-th message."""
+
+    size: int
+    window: int
+    batch: int
+    echoed: int = 0
+    latencies: HdrHistogram = field(init=False)
+    _sent: deque[tuple[int, int]] = field(default_factory=deque)  # (messages offered until then, when)
+    _is_measuring: bool = False
+
+    def __post_init__(self) -> None:
+        from hdrh.histogram import HdrHistogram
+
+        self.latencies = HdrHistogram(1_000, LATENCY_MAX_NS, 3)
+
+    def on_messages(self, batch: EgressBatch) -> None:
+        self.echoed += len(batch)
+        now_ns = time.perf_counter_ns()
+        sent = self._sent
+        while sent and sent[0][0] <= self.echoed:
+            _, sent_ns = sent.popleft()
+            if self._is_measuring:
+                self.latencies.record_value(now_ns - sent_ns)
+
+    def measure(self, client: ClusterClient, warm_up_s: float, duration_s: float) -> dict[str, Any]:
+        """Load the cluster for both times; what counts is what comes back in the second."""
+        if self.size > client.max_payload_length:
+            raise ConfigurationError(
+                f"--size {self.size}: the cluster's log takes messages of at most {client.max_payload_length}"
+            )
+        gc.collect()
+        gc.disable()  # a pause of the collector would be measured as the cluster's
+        try:
+            self._load(client, warm_up_s)
+            self._is_measuring = True
+            begun_s, echoed = time.perf_counter(), self.echoed
+            self._load(client, duration_s)
+            ended_s, messages = time.perf_counter(), self.echoed - echoed
+            self._is_measuring = False
+        finally:
+            gc.enable()
+        self._drain(client)
+        seconds = ended_s - begun_s
+        return {
+            "durationS": round(seconds, 3),
+            "messages": messages,
+            "messagesPerSecond": round(messages / seconds, 1),
+            "bytesPerSecond": round(messages * self.size / seconds, 1),
+            "latencyUs": self._latencies_us(),
+            "offered": client.offered,
+            "committed": client.acknowledged,
+            "echoed": self.echoed,
+        }
+
+    def _load(self, client: ClusterClient, seconds: float) -> None:
+        """Keep the window full."""
+        import numpy as np
+
+        offsets = np.arange(self.batch, dtype=np.int64) * self.size
+        lengths = np.full(self.batch, self.size, np.int64)
+        buffer = np.full(max(self.batch * self.size, 1), ord("x"), np.uint8)
+        payload = bytes(buffer[: self.size])
+        clock = time.perf_counter_ns
+        now_ns = clock()
+        end_ns = now_ns + int(seconds * 1e9)
+        heard_ns, echoed = now_ns, self.echoed
+        while now_ns < end_ns:
+            while client.offered - self.echoed + self.batch <= self.window:
+                sent_ns = clock()
+                if self.batch == 1:
+                    result = client.offer(payload)
+                else:
+                    result = client.offer_batch((buffer, offsets, lengths))
+                if result < 0:
+                    break
+                self._sent.append((client.offered, sent_ns))
+            client.wait(WAIT_S)
+            client.poll_egress()
+            now_ns = clock()
+            if self.echoed > echoed:
+                heard_ns, echoed = now_ns, self.echoed
+            elif now_ns - heard_ns > STALL_TIMEOUT_S * 1e9:
+                raise TimedOut(
+                    f"no echo came for {STALL_TIMEOUT_S:g} s; does the service answer each message?"
+                )
+            if client.is_closed:
+                raise ClientClosed(f"the session ended: {client.why_closed}")
+
+    def _drain(self, client: ClusterClient) -> None:
+        """Wait for what is still on its way."""
+        deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
+        while (self.echoed < client.offered or client.acknowledged < client.offered) and not client.is_closed:
+            if time.monotonic() > deadline_s:
+                raise TimedOut(
+                    f"{client.offered - client.acknowledged} messages not committed and "
+                    f"{client.offered - self.echoed} not echoed {DRAIN_TIMEOUT_S:g} s after the last one"
+                )
+            client.wait(WAIT_S)
+            client.poll_egress()
+
+    def _latencies_us(self) -> dict[str, float]:
+        latencies = self.latencies
+        told: dict[str, float] = {
+            f"p{percentile:g}": round(latencies.get_value_at_percentile(percentile) / 1e3, 1)
+            for percentile in PERCENTILES
+        }
+        told["max"] = round(latencies.get_max_value() / 1e3, 1)
+        told["mean"] = round(latencies.get_mean_value() / 1e3, 1)
+        told["count"] = latencies.get_total_count()
+        return told
+
+
+def _write_histogram(path: Path, latencies: HdrHistogram) -> None:
+    try:
+        with path.open("wb") as out:
+            latencies.output_percentile_distribution(out, 1_000.0)
+    except OSError as error:
+        raise StorageError(path, error.errno, "writing the histogram") from None
+
+
+def _text(report: dict[str, Any]) -> str:
+    latency = report["latencyUs"]
+    times = "  ".join(f"{name} {latency[name]:,.1f}" for name in ("p50", "p90", "p99", "p99.9", "max"))
+    return (
+        f"{report['messagesPerSecond']:,.0f} messages/s of {report['size']} bytes "
+        f"over {report['transport']}, window {report['window']:,}, batch {report['batch']:,} ({report['messages']:,} messages committed, "
+        f"echoed and received in {report['durationS']:.1f} s)\n"
+        f"latency us: {times}"
+    )

@@ -1,0 +1,300 @@
+"""``cluster send``: lines or records of a file or of standard input, as the messages of one session."""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
+
+import typer
+
+from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cluster.client import ClusterClient, EgressBatch
+
+    Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # buffer, offsets, lengths
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+READ_BYTES = 256 * 1024
+WAIT_S = 0.01
+LENGTH_PREFIX = struct.Struct("<I")
+RATE_INTERVAL_S = 0.2
+
+EPILOG = """\b
+Examples:
+  echo hello | cluster send --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
+  cluster send --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011 --no-wait orders.csv
+  cluster send --endpoints 0=ipc:cluster-data/member-0/driver/ingress.sock --binary records.bin > answers.bin
+
+Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
+With --binary messages are records instead, each behind its length as 4 bytes, little-endian; answers too.
+Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed.
+"""
+
+
+@app.command(epilog=EPILOG)
+def send(
+    endpoints: Annotated[
+        str, typer.Option(help="Members, as 0=host:port,1=... (gRPC), 0=tcp:host:port or 0=ipc:/path.")
+    ],
+    file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="[FILE]")] = "-",
+    binary: Annotated[bool, typer.Option("--binary", help="Length-prefixed records, not lines.")] = False,
+    linger: Annotated[
+        float, typer.Option(help="Milliseconds without an answer after which it is over.", min=0)
+    ] = 500.0,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Print no answers and end when all is committed.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds without any progress after which it fails.", min=0.1)
+    ] = 30.0,
+) -> None:
+    """Send lines or records as one session; print what is answered."""
+    source = sys.stdin.buffer.fileno() if file == "-" else _open(file)
+    from cluster.client import ClusterClient
+
+    answers = None if no_wait else _Answers(binary)
+    with ClusterClient.connect(
+        endpoints,
+        answers,
+        client_name="cluster-send",
+        message_timeout_s=timeout,
+        new_leader_timeout_s=timeout,
+    ) as client:
+        messages: _Messages = (_Records if binary else _Lines)(client.max_payload_length)
+        with _Progress(client, source) as progress:
+            _Sending(client, source, messages, answers, linger / 1000, timeout, progress).run()
+
+
+def _open(file: str) -> int:
+    path = Path(file)
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise ClusterError(f"{file}: {error.strerror}") from None
+
+
+class _Messages(Protocol):
+    """Cuts what was read into messages."""
+
+    def take(self, data: bytes, *, is_last: bool) -> Columns:
+        """Whole messages as columns; LocalProtocolError names the first that cannot be sent."""
+        ...
+
+
+class _Lines:
+    def __init__(self, length_max: int) -> None:
+        self._length_max = length_max
+        self._rest = b""
+        self._count = 0  # of lines taken
+
+    def take(self, data: bytes, *, is_last: bool) -> Columns:
+        import numpy as np
+
+        data = self._rest + data
+        if is_last and data and not data.endswith(b"\n"):
+            data += b"\n"
+        buffer = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(buffer == ord("\n"))
+        offsets = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
+        lengths = ends - offsets
+        self._rest = data[int(ends[-1]) + 1 :] if len(ends) else data
+        too_long = np.flatnonzero(lengths > self._length_max)
+        if len(too_long):
+            row = int(too_long[0])
+            raise self._too_long(self._count + row + 1, f"has {lengths[row]} bytes")
+        self._count += len(ends)
+        if len(self._rest) > self._length_max:
+            raise self._too_long(self._count + 1, f"has more than {self._length_max} bytes")
+        return buffer, offsets, lengths
+
+    def _too_long(self, line: int, what: str) -> LocalProtocolError:
+        return LocalProtocolError(
+            f"line {line} {what}, the cluster's log takes messages of at most {self._length_max}"
+        )
+
+
+class _Records:
+    def __init__(self, length_max: int) -> None:
+        self._length_max = length_max
+        self._rest = b""
+        self._begin = 0  # of the rest, counted from the start of the input
+
+    def take(self, data: bytes, *, is_last: bool) -> Columns:
+        import numpy as np
+
+        data = self._rest + data
+        offsets: list[int] = []
+        lengths: list[int] = []
+        begin = 0
+        while begin + LENGTH_PREFIX.size <= len(data):
+            (length,) = LENGTH_PREFIX.unpack_from(data, begin)
+            if length > self._length_max:
+                raise LocalProtocolError(
+                    f"the record at byte {self._begin + begin} says it has {length} bytes, "
+                    f"the cluster's log takes messages of at most {self._length_max}"
+                )
+            end = begin + LENGTH_PREFIX.size + length
+            if end > len(data):
+                break
+            offsets.append(begin + LENGTH_PREFIX.size)
+            lengths.append(length)
+            begin = end
+        self._rest = data[begin:]
+        if is_last and self._rest:
+            raise LocalProtocolError(
+                f"the record at byte {self._begin + begin} is cut off: "
+                f"the input ends after {len(self._rest)} bytes of it"
+            )
+        self._begin += begin
+        return np.frombuffer(data, np.uint8), np.array(offsets, np.int64), np.array(lengths, np.int64)
+
+
+class _Answers:
+    """Prints egress as it comes."""
+
+    def __init__(self, binary: bool) -> None:
+        self._is_binary = binary
+        self._out = sys.stdout.buffer
+        self.count = 0
+
+    def on_messages(self, batch: EgressBatch) -> None:
+        self.count += len(batch)
+        payloads = [bytes(batch.payload(row)) for row in range(len(batch))]
+        if self._is_binary:
+            self._out.write(b"".join(LENGTH_PREFIX.pack(len(payload)) + payload for payload in payloads))
+        else:
+            self._out.write(b"\n".join(payloads) + b"\n")
+        self._out.flush()
+
+
+class _Sending:
+    """Reads, offers and polls in turns, until all is committed and the answers have ended."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        source: int,
+        messages: _Messages,
+        answers: _Answers | None,
+        linger_s: float,
+        timeout_s: float,
+        progress: _Progress,
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._messages = messages
+        self._answers = answers
+        self._linger_s = linger_s
+        self._timeout_s = timeout_s
+        self._progress = progress
+        self._waiting: Columns | None = None  # read, and not taken by the client yet
+        self._is_read = False
+        self._state = (0, 0, 0)  # offered, acknowledged, answered: what counts as progress
+        self._changed_s = time.monotonic()
+
+    def run(self) -> None:
+        client = self._client
+        while not self._is_over():
+            if self._waiting is None and not self._is_read:
+                self._read(WAIT_S if client.acknowledged == client.offered else 0)
+            if self._waiting is not None and client.offer_batch(self._waiting) > 0:
+                self._waiting = None
+            if client.poll_egress() == 0 and (self._waiting is not None or self._is_read):
+                client.wait(WAIT_S)
+            self._progress.update()
+
+    def _read(self, wait_s: float) -> None:
+        """Take what the input has, at most ``wait_s`` later."""
+        ready, _, _ = select.select([self._source], [], [], wait_s)
+        if ready:
+            data = os.read(self._source, READ_BYTES)
+            self._is_read = not data
+            columns = self._messages.take(data, is_last=self._is_read)
+            self._waiting = columns if len(columns[1]) else None
+            self._progress.read(len(data))
+
+    def _is_over(self) -> bool:
+        """Whether all is done; raises when it cannot be any more."""
+        client = self._client
+        now_s = time.monotonic()
+        state = client.offered, client.acknowledged, self._answers.count if self._answers else 0
+        if state != self._state:
+            self._state = state
+            self._changed_s = now_s
+        missing = client.offered - client.acknowledged
+        is_idle = missing == 0 and self._waiting is None
+        if client.is_closed:
+            raise ClientClosed(
+                f"the session ended ({client.why_closed}); {missing} of {client.offered} messages sent are "
+                "not known to be committed"
+            )
+        if is_idle and self._is_read:
+            return self._answers is None or now_s - self._changed_s >= self._linger_s
+        if not is_idle and now_s - self._changed_s >= self._timeout_s:
+            raise TimedOut(
+                f"no message was committed for {self._timeout_s:g} s; {missing} of {client.offered} messages "
+                "sent are not known to be committed"
+            )
+        return False
+
+
+class _Progress:
+    """A bar on standard error when that is a terminal; nothing otherwise."""
+
+    def __init__(self, client: ClusterClient, source: int) -> None:
+        self._client = client
+        self._bar: Any = None
+        self._read = 0
+        self._next_s = 0.0
+        self._size = os.fstat(source).st_size or None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("sending", total=self._size, rate="")
+            self._bar.start()
+            self._started_s = time.monotonic()
+        return self
+
+    def read(self, length: int) -> None:
+        """So many bytes more were read."""
+        self._read += length
+
+    def update(self) -> None:
+        if self._bar is None or (now_s := time.monotonic()) < self._next_s:
+            return
+        self._next_s = now_s + RATE_INTERVAL_S
+        committed = self._client.acknowledged
+        rate = committed / max(now_s - self._started_s, 1e-6)
+        self._bar.update(
+            self._task,
+            completed=self._read,
+            description=f"{committed:,} of {self._client.offered:,} messages committed",
+            rate=f"{rate:,.0f}/s",
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
