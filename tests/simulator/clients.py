@@ -1,0 +1,196 @@
+"""Clients of the simulation: the production ClusterClient, which opens, sends, vanishes and comes back.
+
+Each message names its client, its session and its number in the session, from 1 without gaps:
+
+    <what the service is to do><client>.<session>.<number>|<filler>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from cluster.client.cluster_client import ClusterClient
+from cluster.client.connecting import AsyncConnect
+from cluster.client.context import ClientContext
+from cluster.errors import ClusterError
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from tests.simulator.network import Network, SimulatedPoller
+from tests.simulator.world import MS, SECOND, Process, World
+
+KINDS = "....eeeettxm"
+LENGTHS = (0, 8, 20, 40, 60, 100, 100, 100, 300, 1_500, 4_000)
+CLIENT_TICK_NS = 20 * MS
+TURN_NS = 20_000
+
+
+class _ClientWorld:
+    """What a client sees of the simulation (``cluster.client.ingress.World``)."""
+
+    def __init__(self, process: Client) -> None:
+        self._process = process
+        self._receive_buffer = ReceiveBuffer(256 * 1024)
+
+    def now_ns(self) -> int:
+        return self._process.now_ns
+
+    def wait(self, timeout_s: float) -> None:
+        self._process.spend(int(timeout_s * SECOND))
+        self._process.poller.wait(0)
+
+    def dial(self, endpoint: Endpoint) -> Connection:
+        return dial(endpoint, self._process.poller, self._receive_buffer)  # type: ignore[arg-type]
+
+    def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
+        host, port = connection.local_address
+        return f"aeron:udp?endpoint={host}:{port}"
+
+    def close(self) -> None:
+        pass
+
+
+class ClientObserver:
+    """What the invariants want to hear of clients."""
+
+    def on_session(self, client: Client, session_id: int) -> None: ...
+
+    def on_acknowledged(self, client: Client, session_id: int, messages: int, position: int) -> None: ...
+
+    def on_egress(self, client: Client, session_id: int, payload: bytes) -> None: ...
+
+
+class Client(Process):
+    """One client program: a session at a time, from ``is_sending`` until told to stop."""
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        network: Network,
+        endpoints: Mapping[int, Endpoint],
+        random: Random,
+        observer: ClientObserver,
+    ) -> None:
+        super().__init__(world, f"10.0.1.{number + 1}", f"client {number}")
+        self.number = number
+        self.poller = SimulatedPoller(network, self)
+        self.is_sending = True
+        self.rate = random.choice([0.02, 0.1, 0.3])  # chance of a burst in a turn
+        self.burst = random.choice([1, 2, 8])
+        self.client: ClusterClient | None = None
+        self.sessions = 0
+        self._network = network
+        self._endpoints = dict(endpoints)
+        self._random = random
+        self._observer = observer
+        self._attempt: AsyncConnect | None = None
+        self._ends_after = 0  # messages of this session
+        self._told_acknowledged = 0
+        self._rests_until_ns = 0
+
+    # -- turning --
+
+    def turn(self) -> int | None:
+        self.spend(TURN_NS)
+        if self.now_ns < self._rests_until_ns:
+            return self._rests_until_ns - self.now_ns
+        try:
+            if self.client is None:
+                self._connect()
+            else:
+                self._work(self.client)
+        except ClusterError as error:
+            self.tell(f"{type(error).__name__}: {error}")
+            self._forget()
+        return CLIENT_TICK_NS
+
+    def _connect(self) -> None:
+        if not self.is_sending:
+            return
+        if self._attempt is None:
+            context = ClientContext(
+                {i: str(endpoint) for i, endpoint in self._endpoints.items()},
+                self._on_egress,
+                client_name=self.name,
+                message_timeout_s=5.0,
+                window_bytes=32 * 1024,
+            )
+            self._context = context
+            self._world = _ClientWorld(self)
+            self._attempt = AsyncConnect(context, self._world)
+        self.poller.wait(0)
+        for _ in range(3):
+            if self._attempt.poll():
+                self.client = ClusterClient(self._context, self._world, self._attempt)
+                self._attempt = None
+                self.sessions += 1
+                self._told_acknowledged = 0
+                self._ends_after = self._random.choice([5, 50, 1_000_000])
+                session_id = self.client.cluster_session_id
+                self.tell(f"has session {session_id}")
+                self._observer.on_session(self, session_id)
+                return
+
+    def _work(self, client: ClusterClient) -> None:
+        client.poll_egress()
+        self._tell_acknowledged(client)
+        if client.is_closed:
+            self.tell(f"session {client.cluster_session_id} ended: {client.why_closed}")
+            self._forget()
+            return
+        if self.is_sending and self._random.random() < self.rate:
+            for _ in range(self._random.randint(1, self.burst)):
+                if client.offer(self._payload(client)) <= 0:
+                    break
+            self._tell_acknowledged(client)
+        if client.offered >= self._ends_after and client.acknowledged == client.offered:
+            client.close()
+            self.tell(f"closes session {client.cluster_session_id}")
+            self._forget()
+
+    def _payload(self, client: ClusterClient) -> bytes:
+        random = self._random
+        kind = random.choice(KINDS)
+        head = f"{kind}{self.number}.{client.cluster_session_id}.{client.offered + 1}|".encode()
+        return head + b"~" * random.choice(LENGTHS)
+
+    def _tell_acknowledged(self, client: ClusterClient) -> None:
+        if client.acknowledged != self._told_acknowledged:
+            self._told_acknowledged = client.acknowledged
+            self._observer.on_acknowledged(
+                self, client.cluster_session_id, client.acknowledged, client.committed_position
+            )
+
+    def _on_egress(self, session_id: int, timestamp: int, payload: memoryview) -> None:
+        self._observer.on_egress(self, session_id, bytes(payload))
+
+    # -- ending --
+
+    def _forget(self) -> None:
+        """The session is over; another one is opened some time later."""
+        if self._attempt is not None:
+            self._attempt.close()
+        self.client = self._attempt = None
+        self._rests_until_ns = self.now_ns + self._random.randrange(SECOND)
+
+    def vanish(self) -> None:
+        """The program is killed, and started anew: its session has nobody any more."""
+        self.tell("vanishes")
+        self._network.on_killed(self.poller)
+        self.poller = SimulatedPoller(self._network, self)
+        self._attempt = None
+        self.client = None
+        self._rests_until_ns = self.world.now_ns + self._random.randrange(SECOND)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing that it sent is unacknowledged."""
+        return self.client is None or self.client.acknowledged == self.client.offered
+
+    def tell(self, text: str) -> None:
+        self.world.trace.tell(self.now_ns, self.name, text)
+
+
+def client_endpoints(hosts: Mapping[int, str], port: int) -> dict[int, Endpoint]:
+    return {member_id: Endpoint(Medium.TCP, host, port) for member_id, host in hosts.items()}

@@ -1,0 +1,203 @@
+"""The one log that all members must agree on, read entry by entry as it becomes committed.
+
+Its bytes are those of whoever committed a position first; everyone who commits it later must have the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster.log.deliver import read_message
+from cluster.protocol import decode
+from cluster.protocol.enums import CloseReason
+from cluster.protocol.log import (
+    ClusterActionRequest,
+    NewLeadershipTermEvent,
+    SessionCloseEvent,
+    SessionOpenEvent,
+    TimerEvent,
+)
+from cluster.protocol.session import SessionMessageHeader, application_payload
+from tests.simulator.service import SERVICE_MARK, timer_delay_ms
+
+
+class Violation(BaseException):
+    """An invariant does not hold. No ``Exception``: nothing in production may catch it."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+def require(holds: bool, invariant: str, what: str) -> None:
+    if not holds:
+        raise Violation(invariant, what)
+
+
+class LoggedSession:
+    """What the log says of one session."""
+
+    __slots__ = ("closed_at", "ends", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.ends: list[int] = []  # positions behind each message
+        self.closed_at: int | None = None
+
+
+class CommittedLog:
+    """Bytes and meaning; ``end`` is what is committed by anyone, ``read_to`` what is taken apart."""
+
+    def __init__(self, base_position: int = 0) -> None:
+        self.bytes = bytearray()
+        self.sessions: dict[int, LoggedSession] = {}
+        self.timers: dict[int, int] = {}  # correlation id: deadline, of those that may still fire
+        self.cancelled: set[int] = set()
+        self.fired: set[int] = set()
+        self.awaited_service_messages: dict[bytes, int] = {}  # payload: position of what causes it
+        self.service_messages: set[bytes] = set()
+        self.last_timestamp = 0
+        self.leadership_term_id = -1
+        self.entries = 0
+        self._read_to = 0
+
+    @property
+    def end(self) -> int:
+        return len(self.bytes)
+
+    def compare(self, position: int, data: bytes, whose: str) -> None:
+        """``data`` is committed at ``position`` according to one member."""
+        known = self.bytes[position : position + len(data)]
+        require(
+            data[: len(known)] == known,
+            "I2/I4",
+            f"{whose} has other bytes than were committed between {position} and {position + len(data)}",
+        )
+
+    def extend(self, data: bytes) -> None:
+        """``data`` follows what was committed so far."""
+        self.bytes += data
+        buffer = np.frombuffer(bytes(self.bytes[self._read_to :]), np.uint8).copy()
+        begin, offset = self._read_to, 0
+        while offset < len(buffer):
+            message, end = read_message(buffer, offset, len(buffer))
+            if end == offset:
+                break  # the rest of a fragmented message is not committed yet
+            if message is not None:
+                self._on_entry(message, begin + offset, begin + end)
+            offset = end
+        self._read_to += offset
+
+    def _on_entry(self, message: bytes, position: int, end: int) -> None:
+        self.entries += 1
+        entry = decode(message)
+        timestamp = getattr(entry, "timestamp", self.last_timestamp)
+        require(
+            timestamp >= self.last_timestamp,
+            "rule 1.6",
+            f"cluster time falls from {self.last_timestamp} to {timestamp} at {position}",
+        )
+        self.last_timestamp = timestamp
+        match entry:
+            case SessionMessageHeader():
+                payload = bytes(application_payload(message))
+                if entry.cluster_session_id > 0:
+                    self._on_message(entry.cluster_session_id, payload, timestamp, end)
+                else:
+                    self._on_service_message(payload, position)
+            case SessionOpenEvent():
+                require(
+                    entry.cluster_session_id not in self.sessions,
+                    "I7",
+                    f"session {entry.cluster_session_id} is opened twice, at {position}",
+                )
+                self.sessions[entry.cluster_session_id] = LoggedSession()
+            case SessionCloseEvent():
+                self._on_close(entry.cluster_session_id, entry.close_reason, position)
+            case TimerEvent():
+                self._on_timer(entry.correlation_id, timestamp, position)
+            case NewLeadershipTermEvent():
+                require(
+                    entry.leadership_term_id > self.leadership_term_id,
+                    "I9",
+                    f"term {entry.leadership_term_id} begins at {position} after {self.leadership_term_id}",
+                )
+                self.leadership_term_id = entry.leadership_term_id
+            case ClusterActionRequest():
+                pass
+            case _:
+                raise Violation("I12", f"no entry that a cluster writes at {position}")
+        term_id = getattr(entry, "leadership_term_id", self.leadership_term_id)
+        require(
+            term_id == self.leadership_term_id,
+            "I9",
+            f"an entry of term {term_id} in term {self.leadership_term_id} at {position}",
+        )
+
+    def _on_message(self, session_id: int, payload: bytes, timestamp: int, end: int) -> None:
+        session = self.sessions.get(session_id)
+        require(
+            session is not None and session.closed_at is None,
+            "I7",
+            f"a message of session {session_id}, which is not open, ends at {end}",
+        )
+        assert session is not None
+        _, told_session, number = payload[1 : payload.index(b"|")].split(b".")
+        require(
+            (int(told_session), int(number)) == (session_id, session.messages + 1),
+            "I3/I7",
+            f"message {payload[:24]!r} of session {session_id} ends at {end}, "
+            f"expected number {session.messages + 1}",
+        )
+        session.messages += 1
+        session.ends.append(end)
+        match payload[:1]:
+            case b"t":
+                self.timers[end] = timestamp + timer_delay_ms(end)
+            case b"x":
+                self.timers[end] = timestamp + timer_delay_ms(end)
+                self.cancelled.add(end)
+            case b"m":
+                self.awaited_service_messages[SERVICE_MARK + payload] = end
+
+    def _on_service_message(self, payload: bytes, position: int) -> None:
+        require(
+            payload in self.awaited_service_messages and payload not in self.service_messages,
+            "I3",
+            f"the service's message {payload[:24]!r} at {position} was not sent, or is there twice",
+        )
+        self.service_messages.add(payload)
+        del self.awaited_service_messages[payload]
+
+    def _on_close(self, session_id: int, reason: CloseReason | int, position: int) -> None:
+        session = self.sessions.get(session_id)
+        require(
+            session is not None and session.closed_at is None,
+            "I7",
+            f"session {session_id}, which is not open, is closed at {position}",
+        )
+        assert session is not None
+        session.closed_at = position
+
+    def _on_timer(self, correlation_id: int, timestamp: int, position: int) -> None:
+        deadline = self.timers.get(correlation_id)
+        require(
+            deadline is not None and correlation_id not in self.fired,
+            "I8",
+            f"timer {correlation_id} fires at {position}: it was not set, or fired before",
+        )
+        assert deadline is not None
+        require(
+            timestamp >= deadline,
+            "I8",
+            f"timer {correlation_id} fires at time {timestamp}, its deadline is {deadline}",
+        )
+        self.fired.add(correlation_id)
+
+    def overdue_timers(self, cluster_time: int) -> list[int]:
+        """Timers that should have fired by then."""
+        return sorted(
+            timer
+            for timer, deadline in self.timers.items()
+            if deadline <= cluster_time and timer not in self.fired and timer not in self.cancelled
+        )

@@ -1,0 +1,307 @@
+"""What must hold, watched from outside: what members send, commit and apply, and what clients were told.
+
+after every message sent   one leader a term (I1), one vote a term (I9), what is spoken of is durable
+after every turn           commit never falls (I2), committed bytes are equal (I2, I4), a new leader has
+                           all that is committed, services apply committed log only and agree (I5, I10)
+from the committed log     each message once, in order (I3, I7), timers (I8), terms and time (I9)
+when a client is told      what is acknowledged is committed, at that position (I3)
+at the end                 all members agree, nothing is missing (I14 and again I3, I5, I8)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.archive.files import Buffer
+from cluster.protocol import decode, streams
+from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, RequestVote, Vote
+from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.node_state import decode_node_state
+from cluster.protocol.recording_log import TERM, decode_recording_log
+from tests.simulator.clients import Client, ClientObserver
+from tests.simulator.committed_log import CommittedLog, Violation, require
+from tests.simulator.disk import Disk
+from tests.simulator.member import Member, Observer
+
+if TYPE_CHECKING:
+    from cluster.archive.recording import Recording
+
+_APPEND_POSITION = AppendPosition.TEMPLATE_ID
+_WATCHED = frozenset(kind.TEMPLATE_ID for kind in (AppendPosition, NewLeadershipTerm, RequestVote, Vote))
+
+
+class _Watched:
+    """What is remembered of one life of a member."""
+
+    def __init__(self) -> None:
+        self.commit_position = 0
+        self.checked_durable = 0
+        self.recorded_terms: set[int] = set()
+        self.led_terms: set[int] = set()
+
+
+class Invariants(Observer, ClientObserver):
+    """One for a run. Raises Violation as soon as one does not hold."""
+
+    def __init__(self, file_sync_level: int) -> None:
+        self.log = CommittedLog()
+        self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
+        self.bases: dict[int, int] = {}  # term: its base
+        self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
+        self.chains: dict[int, int] = {}  # position: chain of the services there
+        self.acknowledged = 0
+        self.egress: dict[int, int] = {}  # session: last number that was answered
+        self._sync_level = file_sync_level
+        self._watched: dict[tuple[int, int], _Watched] = {}
+
+    def _of(self, member: Member) -> _Watched:
+        return self._watched.setdefault((member.member_id, member.incarnation), _Watched())
+
+    # -- what members send --
+
+    def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
+        for buffer in buffers:
+            view = memoryview(buffer)
+            offset = 0
+            while offset < len(view):
+                length = int.from_bytes(view[offset : offset + 4], "little")
+                stream_id = int.from_bytes(view[offset + 16 : offset + 20], "little")
+                if stream_id == streams.LOG:
+                    break  # a run of log
+                if stream_id == streams.CONSENSUS:
+                    template_id = int.from_bytes(view[offset + 34 : offset + 36], "little")
+                    if template_id in _WATCHED:
+                        message = decode(view[offset + HEADER_LENGTH : offset + length])
+                        self._on_message(member, to_member_id, message)
+                offset += align(length)
+
+    def _on_message(self, member: Member, to_member_id: int, message: object) -> None:
+        match message:
+            case AppendPosition():
+                self._on_append_position(member, message)
+            case Vote(vote=True):
+                self._on_vote(member, message.candidate_term_id, message.candidate_member_id)
+            case RequestVote():
+                self._on_vote(member, message.candidate_term_id, member.member_id)
+            case NewLeadershipTerm():
+                self._on_leader(member, message.leadership_term_id)
+                base = self.bases.setdefault(message.leadership_term_id, message.term_base_log_position)
+                require(
+                    base == message.term_base_log_position,
+                    "I1",
+                    f"{member.name} tells base {message.term_base_log_position} of term "
+                    f"{message.leadership_term_id}, which was {base}",
+                )
+
+    def _on_leader(self, member: Member, term_id: int) -> None:
+        who = member.member_id, member.incarnation
+        known = self.leaders.setdefault(term_id, who)
+        require(known == who, "I1", f"{member.name} leads term {term_id}, so did member {known[0]}")
+
+    def _on_vote(self, member: Member, term_id: int, candidate_id: int) -> None:
+        known = self.votes.setdefault((member.member_id, term_id), candidate_id)
+        require(
+            known == candidate_id,
+            "I9",
+            f"{member.name} votes for member {candidate_id} in term {term_id}, as for member {known}",
+        )
+        if self._sync_level > 0:
+            inode = member.disk.inode(f"{member.directory}/cluster/node-state.dat")
+            assert inode is not None
+            held = decode_node_state(bytes(inode.cache)).candidate_term.candidate_term_id
+            require(
+                held >= term_id and inode.is_durable(0, len(inode.cache)),
+                "I9",
+                f"{member.name} speaks of its vote in term {term_id} before it is on the disk",
+            )
+
+    def _on_append_position(self, member: Member, message: AppendPosition) -> None:
+        if self._sync_level == 0:
+            return
+        watched = self._of(member)
+        term_id, position = message.leadership_term_id, message.log_position
+        base = self.bases.get(term_id)
+        if base is not None and position >= base and term_id not in watched.recorded_terms:
+            inode = member.disk.inode(f"{member.directory}/cluster/recording.log")
+            assert inode is not None
+            recorded = {
+                entry.leadership_term_id: entry.term_base_log_position
+                for entry in decode_recording_log(bytes(inode.cache))
+                if entry.is_valid and entry.entry_type is TERM
+            }
+            require(
+                recorded.get(term_id) == base and inode.is_durable(0, len(inode.cache)),
+                "rule 1.2",
+                f"{member.name} reports {position} of term {term_id} and has not recorded its base {base}",
+            )
+            watched.recorded_terms.add(term_id)
+        recording = member.agent.recording if member.agent is not None else None
+        if recording is not None and position > watched.checked_durable:
+            require(
+                is_durable(member.disk, recording, watched.checked_durable, position),
+                "I3",
+                f"{member.name} reports {position}, which is not on its disk",
+            )
+            watched.checked_durable = position
+
+    # -- what members do --
+
+    def on_started(self, member: Member) -> None:
+        assert member.agent is not None
+        if self._sync_level > 0:
+            voted = [term for (voter, term) in self.votes if voter == member.member_id]
+            held = member.node_state.candidate_term_id
+            require(
+                held >= max(voted, default=-1),
+                "I9",
+                f"{member.name} starts with candidate term {held} and voted in {max(voted, default=-1)}",
+            )
+
+    def on_wiped(self, member_id: int) -> None:
+        """A member's disk is empty: it has forgotten its votes, and must not vote until it may."""
+        for key in [key for key in self.votes if key[0] == member_id]:
+            del self.votes[key]
+
+    def on_turn(self, member: Member) -> None:
+        agent = member.agent
+        assert agent is not None
+        watched = self._of(member)
+        commit_position = agent.commit_position
+        if commit_position != watched.commit_position:
+            self._on_commit(member, watched, commit_position)
+        recording = agent.recording
+        if recording is not None and recording.append_position < watched.checked_durable:
+            watched.checked_durable = recording.append_position
+        leading = agent.leading
+        if leading is not None and leading.leader.leadership_term_id not in watched.led_terms:
+            watched.led_terms.add(leading.leader.leadership_term_id)
+            self._on_leadership(member, leading.leader.leadership_term_id)
+
+    def _on_commit(self, member: Member, watched: _Watched, commit_position: int) -> None:
+        before = watched.commit_position
+        require(
+            commit_position > before,
+            "I2",
+            f"the commit position of {member.name} falls from {before} to {commit_position}",
+        )
+        watched.commit_position = commit_position
+        agent = member.agent
+        assert agent is not None and agent.recording is not None
+        require(
+            commit_position <= agent.recording.append_position,
+            "I10",
+            f"{member.name} commits {commit_position}, its log ends at {agent.recording.append_position}",
+        )
+        data = log_bytes(member.disk, agent.recording, before, commit_position)
+        self.log.compare(before, data, member.name)
+        if commit_position > self.log.end:
+            self.log.extend(data[self.log.end - before :])
+
+    def _on_leadership(self, member: Member, term_id: int) -> None:
+        """Leader completeness (Raft §5.4.3)."""
+        self._on_leader(member, term_id)
+        agent = member.agent
+        assert agent is not None and agent.recording is not None
+        end = self.log.end
+        require(
+            agent.recording.append_position >= end,
+            "I3",
+            f"{member.name} leads term {term_id} with a log to {agent.recording.append_position}, "
+            f"{end} was committed",
+        )
+        self.log.compare(0, log_bytes(member.disk, agent.recording, 0, end), member.name)
+
+    def on_applied(self, member: Member, position: int, chain: int) -> None:
+        known = self.chains.setdefault(position, chain)
+        require(
+            known == chain,
+            "I5",
+            f"the service of {member.name} has another state at {position} than others had",
+        )
+        require(
+            position <= member.commit_position,
+            "I10",
+            f"the service of {member.name} is given {position}, committed is {member.commit_position}",
+        )
+
+    # -- what clients are told --
+
+    def on_acknowledged(self, client: Client, session_id: int, messages: int, position: int) -> None:
+        session = self.log.sessions.get(session_id)
+        require(
+            session is not None and session.messages >= messages,
+            "I3",
+            f"{messages} messages of session {session_id} are acknowledged, "
+            f"{0 if session is None else session.messages} are committed",
+        )
+        assert session is not None
+        require(
+            session.ends[messages - 1] == position,
+            "I3",
+            f"message {messages} of session {session_id} is acknowledged at {position}, "
+            f"it ends at {session.ends[messages - 1]}",
+        )
+        self.acknowledged += 1
+
+    def on_egress(self, client: Client, session_id: int, payload: bytes) -> None:
+        number = int(payload[: payload.index(b"|")].split(b".")[2])
+        last = self.egress.get(session_id, 0)
+        require(number > last, "I7", f"session {session_id} is answered {number} after {last}: out of order")
+        self.egress[session_id] = number
+
+    # -- at the end --
+
+    def check_converged(self, members: list[Member], cluster_time: int) -> None:
+        """All members are there, and had time to come to rest."""
+        end = self.log.end
+        for member in members:
+            agent, service = member.agent, member.service
+            assert agent is not None and agent.recording is not None
+            require(
+                agent.commit_position == end,
+                "I14",
+                f"{member.name} has committed {agent.commit_position}, others {end}",
+            )
+            require(
+                service.chain == self.chains[max(self.chains)],
+                "I5",
+                f"the service of {member.name} has another state than others at the end",
+            )
+            self.log.compare(0, log_bytes(member.disk, agent.recording, 0, end), member.name)
+        overdue = self.log.overdue_timers(cluster_time)
+        require(not overdue, "I8", f"timers {overdue[:5]} never fired")
+        missing = self.log.awaited_service_messages
+        require(not missing, "I3", f"{len(missing)} messages of the service never came into the log")
+
+
+def log_bytes(disk: Disk, recording: Recording, begin: int, end: int) -> bytes:
+    """The bytes of a recording as its process reads them, not through its own code."""
+    segment_length = recording.segment_length
+    data = bytearray()
+    while begin < end:
+        base = begin // segment_length * segment_length
+        inode = disk.inode(segment_path(recording, base))
+        require(inode is not None, "I12", f"the segment at {base} is not there")
+        assert inode is not None
+        data += inode.cache[begin - base : min(end - base, segment_length)]
+        begin = base + segment_length
+    return bytes(data)
+
+
+def is_durable(disk: Disk, recording: Recording, begin: int, end: int) -> bool:
+    """Whether a power cut now would keep these bytes."""
+    segment_length = recording.segment_length
+    while begin < end:
+        base = begin // segment_length * segment_length
+        inode = disk.inode(segment_path(recording, base))
+        if inode is None or not inode.is_durable(begin - base, min(end - base, segment_length)):
+            return False
+        begin = base + segment_length
+    return True
+
+
+def segment_path(recording: Recording, base: int) -> str:
+    return f"{recording._directory}/{recording.recording_id}-{base}.rec"
+
+
+__all__ = ["Invariants", "Violation"]

@@ -1,0 +1,310 @@
+"""A member's process: the production parts, put together as ``cluster/node.py`` does, on simulated media."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from cluster.archive.archive import Archive
+from cluster.archive.files import Buffer
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.node_state import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import CountersFile
+from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
+from cluster.log.frames import message_length_max
+from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.counters import MemberCounters
+from cluster.protocol.enums import ClusterComponentType
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.channel import ServiceChannel
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.links import MemberLinks
+from cluster.transport.server import ClientPort
+from tests.simulator.disk import Disk, SimulatedFiles
+from tests.simulator.network import Network, SimulatedPoller
+from tests.simulator.service import ChainService, VectorisedChainService
+from tests.simulator.world import Clock, Process, ProcessDied, World
+
+FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)  # end the process
+TURN_NS = 30_000
+LINK_PORT, CLIENT_PORT = 9002, 9001
+CLUSTER_ID = 7
+
+
+def host_of(member_id: int) -> str:
+    return f"10.0.0.{member_id + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all members of a run share."""
+
+    context: ConsensusModuleContext  # of any member; the others differ by their id alone
+    file_sync_level: int = 1
+    segment_length: int = 128 * 1024
+    checksum: str | None = None
+    tick_ns: int = 10_000_000
+
+
+class Observer:
+    """What the run wants to hear of its members; the invariants are one."""
+
+    def on_started(self, member: Member) -> None: ...
+
+    def on_turn(self, member: Member) -> None: ...
+
+    def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
+
+    def on_applied(self, member: Member, position: int, chain: int) -> None: ...
+
+    def on_event(self, member: Member, text: str) -> None: ...
+
+    def on_ended(self, member: Member, error: BaseException | None) -> None: ...
+
+
+class _ObservedLinks(MemberLinks):
+    """Production links; what they are to take is told before it is on its way."""
+
+    def __init__(self, member: Member, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._member = member
+
+    def send(self, member_id: int, *buffers: Buffer) -> int:
+        if self.is_up(member_id):
+            self._member.observer.on_sent(self._member, member_id, buffers)
+        return super().send(member_id, *buffers)
+
+    def send_again(self, member_id: int, frame: bytes) -> int:
+        """An old message comes once more."""
+        return super().send(member_id, frame)
+
+
+class Member(Process):
+    """One life of a member, from its start to its end; disk, clock and host outlive it."""
+
+    def __init__(
+        self,
+        world: World,
+        member_id: int,
+        settings: Settings,
+        disk: Disk,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        incarnation: int,
+        observer: Observer,
+    ) -> None:
+        super().__init__(world, host_of(member_id), f"member {member_id}")
+        self.member_id = member_id
+        self.settings = settings
+        self.disk = disk
+        self.network = network
+        self.clock = clock
+        self.incarnation = incarnation
+        self.observer = observer
+        self.poller = SimulatedPoller(network, self)
+        self.files = SimulatedFiles(disk, self, 1_000 + incarnation)
+        self.directory = f"/member-{member_id}"
+        self.agent: ConsensusModuleAgent | None = None
+        self.service_agent: ClusteredServiceAgent | None = None
+        self.service: ChainService | None = None
+        self.service_stalled_until_ns = 0
+        self.end: BaseException | None = None
+        self._random = random
+        self.is_up = False  # started, and taking turns
+        self.dies_by_power = False
+
+    # -- starting --
+
+    def _start(self) -> None:
+        """As ``cluster/node.py``."""
+        settings = self.settings
+        context = replace(settings.context, member_id=self.member_id)
+        epoch_ms, clock_ns = self._epoch_ms, self._clock_ns
+        cluster_dir = f"{self.directory}/cluster"
+        mark_file = ClusterMarkFile.create(
+            cluster_dir,
+            files=self.files,
+            component_type=ClusterComponentType.CONSENSUS_MODULE,
+            now_ms=epoch_ms(),
+            cluster_id=CLUSTER_ID,
+            member_id=self.member_id,
+        )
+        self.archive = Archive.open(
+            f"{self.directory}/archive",
+            files=self.files,
+            file_sync_level=settings.file_sync_level,
+            segment_length=settings.segment_length,
+            checksum=settings.checksum,
+            epoch_ms=epoch_ms,
+        )
+        for found in self.archive.recovered:
+            self.tell(f"recovered recording {found.recording_id} to {found.stop_position}: {found.witness}")
+        self.recording_log = RecordingLog.open(
+            cluster_dir, files=self.files, file_sync_level=settings.file_sync_level
+        )
+        self.node_state = NodeStateFile.open(
+            cluster_dir, files=self.files, file_sync_level=settings.file_sync_level
+        )
+        self.links = _ObservedLinks(
+            self,
+            member_id=self.member_id,
+            listen=Endpoint(Medium.TCP, self.host, LINK_PORT),
+            members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
+            incarnation=self.incarnation,
+            cluster_id=CLUSTER_ID,
+            poller=self.poller,
+            clock_ns=clock_ns,
+            on_error=self._on_error,
+        )
+        self.clients = ClientPort(
+            [Endpoint(Medium.TCP, self.host, CLIENT_PORT)],
+            poller=self.poller,  # type: ignore[arg-type]
+            member_id=self.member_id,
+            cluster_id=CLUSTER_ID,
+            incarnation=self.incarnation,
+            message_length_max=message_length_max(context.term_length),
+            clock_ns=clock_ns,
+            on_error=self._on_error,
+        )
+        channel = ServiceChannel()
+        counters = MemberCounters(CountersFile.in_memory(now_ms=epoch_ms()), context)
+        kind = VectorisedChainService if self._random.random() < 0.5 else ChainService
+        self.service = kind(self._on_applied)
+        self.service_agent = ClusteredServiceAgent(
+            self.service,
+            channel,
+            counters.commit_position.get,
+            cluster_id=CLUSTER_ID,
+            log_read_bytes=64 * 1024,
+        )
+        self.agent = ConsensusModuleAgent(
+            context,
+            archive=self.archive,
+            recording_log=self.recording_log,
+            node_state=self.node_state,
+            links=self.links,
+            clients=self.clients,
+            service_channels=[channel],
+            counters=counters,
+            random=self._random,
+            mark_file=mark_file,
+            on_event=self.tell,
+            on_error=self._on_error,
+        )
+        self.agent.on_start(clock_ns(), epoch_ms())
+        self.observer.on_started(self)
+
+    def _epoch_ms(self) -> int:
+        return self.clock.epoch_ms(self.now_ns)
+
+    def _clock_ns(self) -> int:
+        return self.clock.monotonic_ns(self.now_ns)
+
+    # -- turning --
+
+    def turn(self) -> int | None:
+        """As ``AgentRunner``: look at the sockets, read the clocks once, let each agent work."""
+        self.spend(TURN_NS)
+        try:
+            if not self.is_up:
+                self._start()
+                self.is_up = True
+                return 0
+            work_count = self._turn_agents()
+        except FATAL as error:
+            self._exit(error)
+            return None
+        except ClusterError as error:
+            if not self.is_up:
+                self._exit(error)
+                return None
+            self._on_error(error)
+            work_count = 1
+        self.observer.on_turn(self)
+        assert self.agent is not None
+        if self.agent.is_closed:
+            self._exit(None)
+            return None
+        return 0 if work_count else self.settings.tick_ns
+
+    def _turn_agents(self) -> int:
+        agent, service_agent = self.agent, self.service_agent
+        assert agent is not None and service_agent is not None
+        self.poller.wait(0)
+        now_ns, cluster_time = self._clock_ns(), self._epoch_ms()
+        work_count = agent.do_work(now_ns, cluster_time)
+        if self.world.now_ns >= self.service_stalled_until_ns:
+            work_count += service_agent.do_work(now_ns, cluster_time)
+        return work_count
+
+    # -- ending --
+
+    def _exit(self, error: BaseException | None) -> None:
+        """The process ends by itself, in disorder if there was an error."""
+        self.end = error
+        if error is None:
+            assert self.agent is not None
+            self.tell("ends in order")
+            try:
+                self.agent.close()
+                self.archive.close()
+            except ClusterError as failure:
+                self.tell(f"could not end in order: {failure}")
+        else:
+            self.tell(f"ends: {type(error).__name__}: {error}")
+        self.is_alive = False
+        self.on_killed()
+        self.observer.on_ended(self, error)
+
+    def on_killed(self) -> None:
+        if self.dies_by_power:
+            self.lose_power()
+        else:
+            self.tell("is killed" if self.end is None else "is gone")
+            self.disk.on_process_died(self)
+            self.network.on_killed(self.poller)
+
+    def lose_power(self) -> None:
+        """Process, page cache and connections are gone, and nobody is told."""
+        self.tell("loses power")
+        self.is_alive = False
+        self.network.silence(self.host)
+        self.network.on_power_cut(self.poller)
+        self.disk.power_cut()
+
+    def stop(self) -> None:
+        """End in order, as on SIGTERM, between two turns."""
+        try:
+            self._exit(None)
+        except ProcessDied:
+            self.on_killed()
+
+    # -- what is heard --
+
+    def tell(self, text: str) -> None:
+        self.world.trace.tell(self.now_ns, self.name, text)
+        self.observer.on_event(self, text)
+
+    def _on_error(self, error: Exception) -> None:
+        self.tell(f"error: {type(error).__name__}: {error}")
+
+    def _on_applied(self, position: int, chain: int) -> None:
+        self.observer.on_applied(self, position, chain)
+
+    # -- asked by the run --
+
+    @property
+    def commit_position(self) -> int:
+        return 0 if self.agent is None else self.agent.commit_position
+
+    @property
+    def is_leading(self) -> bool:
+        return self.is_alive and self.agent is not None and self.agent.leading is not None
+
+    @property
+    def is_following(self) -> bool:
+        return self.is_alive and self.agent is not None and self.agent.following is not None

@@ -1,0 +1,551 @@
+"""What goes wrong, and when: faults drawn by the seed, each undone some time later, or never.
+
+Each seed knows only some of the faults, and some of them well: a storm of everything at once hides more than
+it shows. A fault that would break what nobody promises (two wiped disks of three) is not drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cluster.protocol.enums import ClusterControlToggle
+from tests.simulator.member import Member, host_of
+from tests.simulator.world import MS, SECOND
+
+if TYPE_CHECKING:
+    from tests.simulator.history import History
+
+FOREVER_NS = 1 << 62
+
+
+class Nemesis:
+    """Draws faults for one history; ``counts`` tells how often each came."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.world = history.world
+        self.random = random = history.world.random("nemesis")
+        self.counts: dict[str, int] = {}
+        self.down_until_ns: dict[int, int] = {}  # of members that are not running: when they start
+        self.not_whole: set[int] = set()  # wiped, and not level again
+        self._undo: list[tuple[int, int, str, Callable[[], None]]] = []
+        self._sequence = 0
+        faults = self._faults()
+        known = [name for name in faults if random.random() < 0.4] or ["kill"]
+        self._weights = {name: random.choice([1, 1, 2, 5]) for name in known}
+        self._faults_by_name = faults
+        self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
+
+    def _faults(self) -> dict[str, Callable[[], str | None]]:
+        faults: dict[str, Callable[[], str | None]] = {
+            "kill": self._kill,
+            "kill the leader": self._kill_leader,
+            "kill in a turn": self._kill_in_turn,
+            "kill all": self._kill_all,
+            "stop in order": self._stop_in_order,
+            "pause": self._pause,
+            "pause the leader": self._pause_leader,
+            "partition": self._partition,
+            "isolate the leader": self._isolate_leader,
+            "one way": self._one_way,
+            "deaf": self._deaf,
+            "clog": self._clog,
+            "slow paths": self._slow_paths,
+            "lossy paths": self._lossy_paths,
+            "cut connections": self._cut_connections,
+            "partial transfers": self._partial_transfers,
+            "old messages": self._old_messages,
+            "clock jump": self._clock_jump,
+            "clock drift": self._clock_drift,
+            "clock stop": self._clock_stop,
+            "slow disk": self._slow_disk,
+            "full disk": self._full_disk,
+            "failed sync": self._failed_sync,
+            "failed writes": self._failed_writes,
+            "slow service": self._slow_service,
+            "client vanishes": self._client_vanishes,
+            "client hangs": self._client_hangs,
+            "suspend": self._suspend,
+            "terminate": self._terminate,
+        }
+        if self.history.settings.file_sync_level > 0:
+            faults["power cut"] = self._power_cut
+            faults["power cut in a turn"] = self._power_cut_in_turn
+            faults["power cut of all"] = self._power_cut_of_all
+        if len(self.history.context.member_ids) > 1:
+            faults["wipe"] = self._wipe
+        return faults
+
+    # -- phases --
+
+    def storm(self) -> None:
+        """Let faults come for some time."""
+        random, world = self.random, self.world
+        self.tell("storm: " + ", ".join(sorted(self._weights)))
+        end_ns = world.now_ns + random.choice([6, 12, 20, 35]) * SECOND
+        next_ns = world.now_ns
+        while world.now_ns < end_ns:
+            if world.now_ns >= next_ns:
+                self._strike()
+                next_ns = world.now_ns + int(random.expovariate(1 / self._pause_ns))
+            world.run_until(min(next_ns, world.now_ns + 50 * MS))
+            self.look_after()
+
+    def _strike(self) -> None:
+        names = list(self._weights)
+        name = self.random.choices(names, [self._weights[n] for n in names])[0]
+        told = self._faults_by_name[name]()
+        if told is not None:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            self.tell(f"{name}: {told}")
+
+    def look_after(self) -> None:
+        """Undo what is due, and start members whose time has come."""
+        now_ns = self.world.now_ns
+        due = [entry for entry in self._undo if entry[0] <= now_ns]
+        if due:
+            self._undo = [entry for entry in self._undo if entry[0] > now_ns]
+            for _, _, told, undo in sorted(due, key=lambda entry: entry[:2]):
+                self.tell(told)
+                undo()
+        for member_id, member in sorted(self.history.members.items()):
+            if not member.is_alive:
+                until_ns = self.down_until_ns.setdefault(
+                    member_id, now_ns + int(self.random.expovariate(1 / SECOND))
+                )
+                if now_ns >= until_ns:
+                    self._start(member_id)
+            elif member.is_following or member.is_leading:
+                self.not_whole.discard(member_id)
+
+    def _start(self, member_id: int) -> None:
+        self.down_until_ns.pop(member_id, None)
+        if self.random.random() < 0.5:
+            self.history.disks[member_id].drop_caches()
+        self.history.start(member_id)
+
+    def heal_majority(self) -> None:
+        """A majority is made whole; the rest stays as it is, or is worse."""
+        history, random = self.history, self.random
+        ids = list(history.context.member_ids)
+        whole = [i for i in ids if i not in self.not_whole]
+        core = sorted(random.sample(whole, min(history.quorum, len(whole))))
+        rest = [i for i in ids if i not in core]
+        self.tell(f"members {core} are healed; {rest} are left as they are")
+        if len(core) < history.quorum:
+            core = ids
+        self._heal(core)
+        for member_id in rest:
+            self._leave_broken(member_id, core)
+
+    def heal_all(self) -> None:
+        self.tell("everything is healed")
+        self._heal(list(self.history.context.member_ids))
+
+    def _heal(self, core: list[int]) -> None:
+        history = self.history
+        for _, _, _, undo in sorted(self._undo, key=lambda entry: entry[:2]):
+            undo()
+        self._undo.clear()
+        history.network.heal()
+        history.network.partial_chance = 0.0
+        for member_id in core:
+            disk, clock = history.disks[member_id], history.clocks[member_id]
+            disk.faults.is_full = disk.faults.writes_fail = disk.faults.syncs_fail = False
+            disk.faults.sync_failures = 0
+            disk.faults.slowness = 1
+            clock.go_on()
+            clock.set_rate(1.0)
+            member = history.members[member_id]
+            member.service_stalled_until_ns = 0
+            member.dies_at_effect = None
+            if not member.is_alive:
+                self._start(member_id)
+            elif member.is_paused:
+                member.resume()
+        for client in history.clients:
+            if client.is_paused:
+                client.resume()
+        self.down_until_ns = {i: n for i, n in self.down_until_ns.items() if i not in core}
+
+    def _leave_broken(self, member_id: int, core: list[int]) -> None:
+        """A member outside the healed majority: in the way as much as it can be."""
+        history = self.history
+        member = history.members[member_id]
+        host = host_of(member_id)
+        how = self.random.choice(["down", "deaf", "mute", "flapping", "paused", "whole"])
+        self.tell(f"member {member_id} is {how}")
+        others = [host_of(i) for i in history.context.member_ids if i != member_id]
+        if how == "down":
+            member.kill()
+            self.down_until_ns[member_id] = FOREVER_NS
+            return
+        if not member.is_alive:
+            self._start(member_id)
+            member = history.members[member_id]
+        for other in others:
+            if how == "deaf":
+                history.network.path(other, host).is_blocked = True
+            elif how == "mute":
+                history.network.path(host, other).is_blocked = True
+        if how == "paused":
+            member.pause()
+        elif how == "flapping":
+            self._flap(member_id, self.world.now_ns + 60 * SECOND)
+
+    def _flap(self, member_id: int, until_ns: int) -> None:
+        """Cut its links again and again, until everything is healed."""
+        if self.world.now_ns >= until_ns or self.history.is_calm:
+            return
+        member = self.history.members[member_id]
+        if member.is_alive:
+            for sock in member.poller.connections():
+                if sock.peer_host.startswith("10.0.0."):
+                    self.history.network.cut(sock)
+        self.world.at(
+            self.world.now_ns + self.random.randrange(50 * MS, 700 * MS), self._flap, member_id, until_ns
+        )
+
+    # -- helpers --
+
+    def tell(self, what: str) -> None:
+        self.world.tell("nemesis", what)
+
+    def _later(self, delay_ns: int, told: str, undo: Callable[[], None]) -> None:
+        self._sequence += 1
+        self._undo.append((self.world.now_ns + delay_ns, self._sequence, told, undo))
+
+    def _duration_ns(self) -> int:
+        return self.random.choice(
+            [self.random.randrange(1, 300 * MS), self.random.randrange(3 * SECOND), 3 * SECOND, 12 * SECOND]
+        )
+
+    def _down_ns(self) -> int:
+        return self.random.choice([0, self.random.randrange(300 * MS), self.random.randrange(6 * SECOND)])
+
+    def _any(self, *, running: bool = True) -> Member | None:
+        members = [m for m in self.history.members.values() if m.is_alive and not (running and m.is_paused)]
+        return self.random.choice(members) if members else None
+
+    def _bring_down(self, member: Member, down_ns: int) -> None:
+        self.down_until_ns[member.member_id] = self.world.now_ns + down_ns
+
+    # -- processes --
+
+    def _kill(self, member: Member | None = None) -> str | None:
+        member = member or self._any(running=False)
+        if member is None:
+            return None
+        down_ns = self._down_ns()
+        member.kill()
+        self._bring_down(member, down_ns)
+        return f"member {member.member_id} for {down_ns / SECOND:.3f} s"
+
+    def _kill_leader(self) -> str | None:
+        leader = self.history.leader()
+        return None if leader is None else self._kill(leader)
+
+    def _kill_in_turn(self) -> str | None:
+        member = self._any()
+        if member is None:
+            return None
+        effects = self.random.randint(1, 80)
+        member.die_soon(effects)
+        return f"member {member.member_id} at its effect {effects} from now"
+
+    def _kill_all(self) -> str:
+        for member in self.history.alive():
+            self._kill(member)
+        return "every member"
+
+    def _power_cut(self, member: Member | None = None) -> str | None:
+        member = member or self._any(running=False)
+        if member is None:
+            return None
+        down_ns = self._down_ns()
+        member.lose_power()
+        self._bring_down(member, down_ns)
+        return f"member {member.member_id} for {down_ns / SECOND:.3f} s"
+
+    def _power_cut_in_turn(self) -> str | None:
+        member = self._any()
+        if member is None:
+            return None
+        effects = self.random.randint(1, 80)
+        member.die_soon(effects)
+        member.dies_by_power = True
+        return f"member {member.member_id} at its effect {effects} from now"
+
+    def _power_cut_of_all(self) -> str:
+        for member in self.history.alive():
+            self._power_cut(member)
+        return "every member"
+
+    def _stop_in_order(self) -> str | None:
+        member = self._any()
+        if member is None or not member.is_up:
+            return None
+        member.stop()
+        self._bring_down(member, self._down_ns())
+        return f"member {member.member_id}"
+
+    def _pause(self, member: Member | None = None) -> str | None:
+        member = member or self._any()
+        if member is None:
+            return None
+        duration_ns = self._duration_ns()
+        member.pause()
+        self._later(duration_ns, f"member {member.member_id} goes on", member.resume)
+        return f"member {member.member_id} for {duration_ns / SECOND:.3f} s"
+
+    def _pause_leader(self) -> str | None:
+        leader = self.history.leader()
+        return None if leader is None else self._pause(leader)
+
+    def _wipe(self) -> str | None:
+        """Members that are not whole do not count: so many can be missing at any time."""
+        history = self.history
+        ids = [i for i in history.context.member_ids if i not in self.not_whole]
+        if len(ids) <= history.quorum or not ids:
+            return None
+        member_id = self.random.choice(ids)
+        if not history.invariants.log.end:
+            return None
+        member = history.members[member_id]
+        member.kill()
+        history.disks[member_id].wipe()
+        history.invariants.on_wiped(member_id)
+        self.not_whole.add(member_id)
+        self._bring_down(member, self._down_ns())
+        return f"member {member_id}"
+
+    # -- network --
+
+    def _block(self, pairs: list[tuple[str, str]], duration_ns: int, told: str) -> None:
+        network = self.history.network
+        for source, sink in pairs:
+            network.path(source, sink).is_blocked = True
+
+        def undo() -> None:
+            for source, sink in pairs:
+                network.path(source, sink).is_blocked = False
+
+        self._later(duration_ns, told, undo)
+
+    def _hosts(self) -> list[str]:
+        return [host_of(i) for i in self.history.context.member_ids]
+
+    def _client_hosts(self) -> list[str]:
+        return [client.host for client in self.history.clients]
+
+    def _partition(self) -> str | None:
+        hosts = self._hosts()
+        if len(hosts) < 2:
+            return None
+        self.random.shuffle(hosts)
+        cut = self.random.randint(1, len(hosts) - 1)
+        one, two = hosts[:cut], hosts[cut:]
+        for client in self._client_hosts():
+            side = self.random.choice([one, two, []])
+            side.append(client)
+        pairs = [(a, b) for a in one for b in two] + [(b, a) for a in one for b in two]
+        duration_ns = self._duration_ns()
+        self._block(pairs, duration_ns, "the partition ends")
+        return f"{' '.join(one)} | {' '.join(two)} for {duration_ns / SECOND:.3f} s"
+
+    def _isolate_leader(self) -> str | None:
+        leader = self.history.leader()
+        hosts = self._hosts()
+        if leader is None or len(hosts) < 2:
+            return None
+        others = [host for host in hosts if host != leader.host]
+        pairs = [(leader.host, other) for other in others] + [(other, leader.host) for other in others]
+        duration_ns = self._duration_ns()
+        self._block(pairs, duration_ns, "the leader is isolated no more")
+        return f"{leader.host} for {duration_ns / SECOND:.3f} s"
+
+    def _one_way(self) -> str | None:
+        hosts = self._hosts()
+        if len(hosts) < 2:
+            return None
+        source, sink = self.random.sample(hosts, 2)
+        duration_ns = self._duration_ns()
+        self._block([(source, sink)], duration_ns, f"{sink} hears {source} again")
+        return f"{sink} does not hear {source} for {duration_ns / SECOND:.3f} s"
+
+    def _deaf(self) -> str | None:
+        """Can send, cannot hear."""
+        hosts = self._hosts()
+        if len(hosts) < 2:
+            return None
+        sink = self.random.choice(hosts)
+        duration_ns = self._duration_ns()
+        self._block([(host, sink) for host in hosts if host != sink], duration_ns, f"{sink} hears again")
+        return f"{sink} for {duration_ns / SECOND:.3f} s"
+
+    def _clog(self) -> str:
+        hosts = self._hosts() + self._client_hosts()
+        source, sink = self.random.choice(hosts), self.random.choice(hosts)
+        duration_ns = self._duration_ns()
+        self.history.network.path(source, sink).clogged_until_ns = self.world.now_ns + duration_ns
+        return f"{source} to {sink} for {duration_ns / SECOND:.3f} s"
+
+    def _slow_paths(self) -> str:
+        delay_ns = self.random.choice([1, 5, 40, 300]) * MS
+        hosts = self._hosts() + self._client_hosts()
+        slow = [(a, b) for a in hosts for b in hosts if a != b and self.random.random() < 0.5]
+        network = self.history.network
+        for source, sink in slow:
+            path = network.path(source, sink)
+            path.delay_ns, path.jitter = delay_ns, self.random.choice([0.1, 1.0, 5.0])
+
+        def undo() -> None:
+            for source, sink in slow:
+                network.path(source, sink).delay_ns = network.defaults.delay_ns
+
+        self._later(self._duration_ns(), "paths are fast again", undo)
+        return f"{len(slow)} of {len(hosts) * (len(hosts) - 1)} by {delay_ns // MS} ms"
+
+    def _lossy_paths(self) -> str:
+        chance = self.random.choice([0.01, 0.05, 0.3])
+        hosts = self._hosts()
+        network = self.history.network
+        paths = [network.path(a, b) for a in hosts for b in hosts if a != b]
+        for path in paths:
+            path.stall_chance = chance
+
+        def undo() -> None:
+            for path in paths:
+                path.stall_chance = 0.0
+
+        self._later(self._duration_ns(), "paths lose nothing any more", undo)
+        return f"{chance:.0%}"
+
+    def _cut_connections(self) -> str | None:
+        member = self._any(running=False)
+        if member is None:
+            return None
+        cut = [sock for sock in member.poller.connections() if self.random.random() < 0.5]
+        for sock in cut:
+            self.history.network.cut(sock)
+        return f"{len(cut)} of member {member.member_id}"
+
+    def _partial_transfers(self) -> str:
+        chance = self.random.choice([0.05, 0.5])
+        self.history.network.partial_chance = chance
+
+        def undo() -> None:
+            self.history.network.partial_chance = 0.0
+
+        self._later(self._duration_ns(), "transfers are whole again", undo)
+        return f"{chance:.0%} of reads and writes"
+
+    def _old_messages(self) -> str | None:
+        """What a member sent long ago comes once more. Of a life before a wipe it could not."""
+        member = self._any()
+        if member is None or self.not_whole or self.counts.get("wipe"):
+            return None
+        return f"{self.history.recorder.replay(member, self.random)} of member {member.member_id}"
+
+    # -- clocks --
+
+    def _clock_jump(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        by_ns = self.random.choice([-3_600, -5, -1, 1, 5, 3_600]) * SECOND
+        self.history.clocks[member_id].jump(by_ns)
+        return f"member {member_id} by {by_ns // SECOND} s"
+
+    def _clock_drift(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        rate = self.random.choice([0.9, 0.99, 1.01, 1.1])
+        self.history.clocks[member_id].set_rate(rate)
+        return f"member {member_id} at {rate}"
+
+    def _clock_stop(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        clock = self.history.clocks[member_id]
+        clock.stop()
+        self._later(self._duration_ns(), f"the clock of member {member_id} goes on", clock.go_on)
+        return f"member {member_id}"
+
+    # -- disks --
+
+    def _slow_disk(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        faults = self.history.disks[member_id].faults
+        faults.slowness = self.random.choice([10, 100, 1_000])
+
+        def undo() -> None:
+            faults.slowness = 1
+
+        self._later(self._duration_ns(), f"the disk of member {member_id} is fast again", undo)
+        return f"member {member_id}, {faults.slowness} times"
+
+    def _full_disk(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        faults = self.history.disks[member_id].faults
+        faults.is_full = True
+
+        def undo() -> None:
+            faults.is_full = False
+
+        self._later(self._duration_ns(), f"the disk of member {member_id} has space again", undo)
+        return f"member {member_id}"
+
+    def _failed_sync(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        self.history.disks[member_id].faults.sync_failures = self.random.choice([1, 1, 3])
+        return f"member {member_id}"
+
+    def _failed_writes(self) -> str:
+        member_id = self.random.choice(list(self.history.context.member_ids))
+        faults = self.history.disks[member_id].faults
+        faults.writes_fail = True
+
+        def undo() -> None:
+            faults.writes_fail = False
+
+        self._later(self.random.randrange(SECOND), f"the disk of member {member_id} takes writes again", undo)
+        return f"member {member_id}"
+
+    # -- services, clients, operators --
+
+    def _slow_service(self) -> str | None:
+        member = self._any()
+        if member is None:
+            return None
+        duration_ns = self._duration_ns()
+        member.service_stalled_until_ns = self.world.now_ns + duration_ns
+        return f"member {member.member_id} for {duration_ns / SECOND:.3f} s"
+
+    def _client_vanishes(self) -> str:
+        client = self.random.choice(self.history.clients)
+        client.vanish()
+        return client.name
+
+    def _client_hangs(self) -> str:
+        client = self.random.choice(self.history.clients)
+        duration_ns = self._duration_ns()
+        client.pause()
+        self._later(duration_ns, f"{client.name} goes on", client.resume)
+        return f"{client.name} for {duration_ns / SECOND:.3f} s"
+
+    def _toggle(self, toggle: ClusterControlToggle) -> Member | None:
+        leader = self.history.leader()
+        if leader is None or leader.agent is None:
+            return None
+        leader.agent.counters.control_toggle.set(toggle)
+        return leader
+
+    def _suspend(self) -> str | None:
+        leader = self._toggle(ClusterControlToggle.SUSPEND)
+        if leader is None:
+            return None
+        self.history.is_suspended = True
+        self._later(self._duration_ns(), "the cluster is to resume", self.history.resume_cluster)
+        return f"by member {leader.member_id}"
+
+    def _terminate(self) -> str | None:
+        leader = self._toggle(ClusterControlToggle.ABORT)
+        return None if leader is None else f"by member {leader.member_id}"

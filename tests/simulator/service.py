@@ -1,0 +1,90 @@
+"""The service of the simulation: whatever it is given goes into a chain of hashes, which members compare.
+
+What a client asks is in the first byte of its message:
+
+    .  nothing          e  echo            t  a timer, some time later     x  a timer, and its cancellation
+    m  a message of the service to its own cluster                         c  close my session
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+from cluster.protocol.enums import CloseReason
+from cluster.protocol.log import NewLeadershipTermEvent
+from cluster.service.clustered_service import ClusteredService, SessionMessageBatch
+
+TIMER_DELAYS_MS = (0, 5, 250, 3_000)
+SERVICE_MARK = b"S"  # begins what the service itself sends
+
+
+def timer_delay_ms(correlation_id: int) -> int:
+    return TIMER_DELAYS_MS[correlation_id // 32 % len(TIMER_DELAYS_MS)]
+
+
+class ChainService(ClusteredService):
+    """State: the chain. ``on_applied(position, chain)`` hears of every entry."""
+
+    def __init__(self, on_applied: Callable[[int, int], None]) -> None:
+        self._on_applied = on_applied
+        self._cluster: Any = None
+        self.chain = 0
+        self.echoed = 0
+
+    def _apply(self, kind: bytes, *details: object) -> None:
+        position = self._cluster.log_position()
+        self._add(position, kind, *details)
+
+    def _add(self, position: int, kind: bytes, *details: object) -> None:
+        self.chain = crc32(b"%s %d %s" % (kind, position, repr(details).encode()), self.chain)
+        self._on_applied(position, self.chain)
+
+    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+        self._cluster = cluster
+
+    def on_session_open(self, session: Any, timestamp: int) -> None:
+        self._apply(b"open", session.id, timestamp, bytes(session.encoded_principal))
+
+    def on_session_close(self, session: Any, timestamp: int, close_reason: CloseReason) -> None:
+        self._apply(b"close", session.id, timestamp, close_reason.name)
+
+    def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
+        self._apply(b"timer", correlation_id, timestamp)
+
+    def on_new_leadership_term_event(self, event: NewLeadershipTermEvent) -> None:
+        self._apply(b"term", event.leadership_term_id, event.leader_member_id, event.timestamp)
+
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        self._take(session, timestamp, bytes(buffer), self._cluster.log_position())
+
+    def _take(self, session: Any, timestamp: int, payload: bytes, position: int) -> None:
+        session_id = 0 if session is None else session.id
+        self._add(position, b"message", session_id, timestamp, payload)
+        if session is None:
+            return
+        cluster = self._cluster
+        match payload[:1]:
+            case b"e":
+                session.offer(payload)
+                self.echoed += 1
+            case b"t":
+                assert cluster.schedule_timer(position, timestamp + timer_delay_ms(position))
+            case b"x":
+                assert cluster.schedule_timer(position, timestamp + timer_delay_ms(position))
+                assert cluster.cancel_timer(position)
+            case b"m":
+                assert cluster.offer(SERVICE_MARK + payload) > 0
+            case b"c":
+                assert cluster.close_client_session(session.id)
+
+
+class VectorisedChainService(ChainService):
+    """The same state machine, given runs of messages: batches are cut differently, the chain is not."""
+
+    def on_session_messages(self, batch: SessionMessageBatch) -> None:
+        rows = zip(batch.session_ids.tolist(), batch.timestamps.tolist(), batch.positions.tolist())
+        for (session_id, timestamp, position), payload in zip(rows, batch.payloads()):
+            session = self._cluster.get_client_session(session_id)
+            self._take(session, timestamp, bytes(payload), position)
