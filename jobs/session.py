@@ -91,11 +91,15 @@ def _settings(app_name: str, master: str, extra: dict[str, str]) -> dict[str, st
 
 
 def spark_session(
-    app_name: str, master: str = "local[*]", extra: dict[str, str] | None = None
+    app_name: str,
+    master: str = "local[*]",
+    extra: dict[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
     """Return the running session (under ``spark-submit``), or start one with the settings of ``conf/``.
 
-    ``extra`` wins over ``conf/spark-defaults.conf``. Workers run this very interpreter.
+    ``extra`` wins over ``conf/spark-defaults.conf``. Workers run this very interpreter. What the JVM and its
+    workers say goes to standard error, or to the file ``log``.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -111,7 +115,7 @@ def spark_session(
         os.environ["JAVA_HOME"] = found
     for key, value in _settings(app_name, master, extra or {}).items():
         builder = builder.config(key, value)
-    with _QuietStart():
+    with _QuietStart(log):
         return builder.getOrCreate()
 
 
@@ -143,16 +147,23 @@ def submitted() -> bool:
 class _QuietStart:
     """Hands the JVM that is started inside a standard error that drops its start-up noise.
 
-    The JVM keeps that stream for life; everything else it says is passed on line by line.
+    The JVM keeps that stream for life; everything else it says is passed on line by line, or goes to ``log``.
     """
+
+    def __init__(self, log: Path | None) -> None:
+        self._log = log
 
     def __enter__(self) -> None:
         sys.stderr.flush()
         self._screen = os.dup(2)
-        reading, writing = os.pipe()
+        if self._log is None:
+            reading, writing = os.pipe()
+            screen = os.dup(self._screen)
+            threading.Thread(target=self._pass_on, args=(reading, screen), daemon=True).start()
+        else:
+            writing = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(writing, 2)
         os.close(writing)
-        threading.Thread(target=self._pass_on, args=(reading, os.dup(self._screen)), daemon=True).start()
 
     def __exit__(self, *_: object) -> None:
         sys.stderr.flush()

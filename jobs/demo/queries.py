@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs import log_to_delta
 from jobs.demo import statistics
 from jobs.streaming import read_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOG_EVERY = "2 seconds"
 ANSWER_EVERY = "5 seconds"
-ANSWERS = "answers"
 MESSAGE_COLUMNS = "position BIGINT, payload BINARY"
 
 
@@ -32,33 +31,36 @@ class LiveQueries:
             .start()
         )
         messages = read_log(spark, source | {"entryTypes": "SESSION_MESSAGE"}, MESSAGE_COLUMNS)
+        self._endpoints = endpoints
+        self.answers = 0  # statistics that the sink has had acknowledged as committed
+        self.answering_sessions = 0  # that the sink opened: one for each batch that had something to say
         self._answers = (
-            statistics.as_messages(statistics.observed(statistics.statistics(messages), ANSWERS))
-            .writeStream.queryName(ANSWERS)
-            .format("cluster")
-            .option("endpoints", endpoints)
+            statistics.statistics(messages)
+            .writeStream.queryName("answers")
             .outputMode("update")
-            .option("checkpointLocation", str(checkpoints / ANSWERS))
+            .foreachBatch(self._answer)
+            .option("checkpointLocation", str(checkpoints / "answers"))
             .trigger(processingTime=ANSWER_EVERY)
             .start()
         )
         self._of_log = Batches(self._log)
-        self._of_answers = Batches(self._answers)
+
+    def _answer(self, changed: DataFrame, _: int) -> None:
+        """Send the statistics that a batch changed. Sent again, they do no harm: the newest of a key counts."""
+        messages = statistics.as_messages(changed).persist()
+        try:
+            count = messages.count()
+            if count:
+                messages.write.format("cluster").mode("append").option("endpoints", self._endpoints).save()
+                self.answers += count
+                self.answering_sessions += 1
+        finally:
+            messages.unpersist()
 
     @property
     def rows(self) -> int:
         """Entries that are in the Delta table."""
-        return sum(progress["numInputRows"] for progress in self._of_log.seen())
-
-    @property
-    def answers(self) -> int:
-        """Statistics that the sink has had acknowledged."""
-        return sum(statistics.observed_rows(progress, ANSWERS) for progress in self._of_answers.seen())
-
-    @property
-    def answering_sessions(self) -> int:
-        """Sessions that the sink opened: one for each batch that had something to say."""
-        return sum(statistics.observed_rows(progress, ANSWERS) > 0 for progress in self._of_answers.seen())
+        return self._of_log.rows()
 
     def check(self) -> None:
         """Raise what made a query fail."""
@@ -70,13 +72,12 @@ class LiveQueries:
     def finish_answers(self) -> None:
         """Answer what is in the Log by now, and stop answering."""
         self._answers.processAllAvailable()
-        self._of_answers.seen()
         self._answers.stop()
 
     def finish_log(self) -> None:
         """Bring the Delta table up to the end of the Log, and stop."""
         self._log.processAllAvailable()
-        self._of_log.seen()
+        self._of_log.rows()
         self._log.stop()
 
     def stop(self) -> None:
@@ -86,15 +87,15 @@ class LiveQueries:
 
 
 class Batches:
-    """The progress of every batch of a query, gathered before Spark forgets it."""
+    """The rows of every batch of a query, gathered before Spark forgets it."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
-        self._by_id: dict[int, Any] = {}
+        self._rows_of: dict[int, int] = {}
 
-    def seen(self) -> list[Any]:
-        """All batches that have completed with input so far; to be asked more often than every hundred."""
+    def rows(self) -> int:
+        """Rows of all batches that have completed so far; to be asked more often than every hundred."""
         for progress in self._query.recentProgress:
             if progress["numInputRows"]:
-                self._by_id[progress["batchId"]] = progress
-        return list(self._by_id.values())
+                self._rows_of[progress["batchId"]] = progress["numInputRows"]
+        return sum(self._rows_of.values())

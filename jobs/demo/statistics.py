@@ -5,7 +5,7 @@ A message of statistics is a JSON object; the newest one of a carrier and route 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.demo.flights import HEADER, MAGIC
 
@@ -66,19 +66,6 @@ def as_messages(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     return rows.select(f.to_json(f.struct("*")).alias("payload")).coalesce(1)
-
-
-def observed(rows: DataFrame, name: str) -> DataFrame:
-    """``rows``, counted on their way: the count stands in the query's progress, for ``observed_rows``."""
-    from pyspark.sql import functions as f
-
-    return rows.observe(name, f.count(f.lit(1)).alias("rows"))
-
-
-def observed_rows(progress: Any, name: str) -> int:
-    """How many rows a batch counted under ``name``."""
-    metrics = progress["observedMetrics"].get(name)
-    return 0 if metrics is None else int(metrics["rows"])
 
 
 def newest(entries: DataFrame) -> DataFrame:

@@ -54,7 +54,7 @@ def run(settings: Settings) -> bool:
             carriers = read_carriers(settings.flights)
         with screen.step("start three members, and Spark"):
             cluster = stack.enter_context(ClusterProcess(home / "cluster", SERVICE, settings.base_port))
-            spark = spark_session("demo", extra={"spark.sql.streaming.noDataProgressEventInterval": "1000"})
+            spark = spark_session("demo", log=home / "spark.log")
             stack.callback(spark.stop)
             queries = LiveQueries(spark, cluster.endpoints, home)
             stack.callback(queries.stop)
