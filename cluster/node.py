@@ -430,10 +430,8 @@ class ClusterNode:
 
     def _record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         text = self.log.error(where, error)
-        now_ms = _epoch_ms()
         try:
-            mark_file.record_error(text, now_ms)
-            self._counters_file.record_error(text, now_ms)
+            mark_file.record_error(text, _epoch_ms())
         except OSError as failure:
             self.log.error("error log", failure)
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -55,12 +55,15 @@ def up(
         raise typer.BadParameter(
             f"{base_port}: expected a port with room for all members", param_hint="--base-port"
         )
-    configs = plan_members(members, directory.absolute(), service, base_port)
+    keys = plan_members(members, directory.absolute(), service, base_port)
 
-    from cluster import member_process
+    from cluster import config, member_process
     from cluster.supervisor import Supervisor
 
+    configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
     member_process.warm_up(configs[0])
+    for loaded, keys_of_member in zip(configs, keys, strict=True):
+        config.write(loaded.path / "node.toml", keys_of_member)
     supervisor = Supervisor(configs, member_process.run)
     if not _await_leader(supervisor):
         is_orderly = supervisor.stop()
@@ -76,29 +79,22 @@ def up(
     raise typer.Exit(0 if running and not failed else 1)
 
 
-def plan_members(count: int, directory: Path, services: list[str], base_port: int) -> list[NodeConfig]:
-    """The members' configurations, also written to their directories as ``node.toml``."""
-    from cluster import config
+def plan_members(count: int, directory: Path, services: list[str], base_port: int) -> list[dict[str, Any]]:
+    """The keys of the members' configurations; ConfigurationError where another cluster lives."""
     from cluster.errors import ConfigurationError
 
-    others = sorted(path.name for path in directory.glob("member-*") if path.name[7:].isdigit())
-    if any(int(name[7:]) >= count for name in others):
+    others = [path.name for path in directory.glob("member-*") if path.name[7:].isdigit()]
+    last = max(others, key=lambda name: int(name[7:]), default="member-0")
+    if int(last[7:]) >= count:
         raise ConfigurationError(
-            f"{directory}: has {others[-1]}, so it is of a cluster of more than {count} members"
+            f"{directory}: has {last}, so it is of a cluster of more than {count} members"
         )
-    port = [base_port + PORTS_PER_MEMBER * i for i in range(count)]
-    members = [f"{i},127.0.0.1:{port[i]}" + f",127.0.0.1:{port[i] + 2}" * 4 for i in range(count)]
-    configs = []
-    for i in range(count):
-        keys = {
-            "member_id": i,
-            "members": members,
-            "dir": str(directory / f"member-{i}"),
-            "services": services,
-        }
-        configs.append(config.load(overrides=keys))
-        config.write(directory / f"member-{i}" / "node.toml", keys)
-    return configs
+    ports = [base_port + PORTS_PER_MEMBER * i for i in range(count)]
+    members = [f"{i},127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4 for i, port in enumerate(ports)]
+    return [
+        {"member_id": i, "members": members, "dir": str(directory / f"member-{i}"), "services": services}
+        for i in range(count)
+    ]
 
 
 def endpoints(configs: list[NodeConfig]) -> str:

@@ -1,0 +1,170 @@
+"""Real processes for tests: a cluster as ``cluster up`` runs it, and any other command."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+DEADLINE_S = 40.0  # far beyond what anything here takes, also on a busy machine
+
+COMMAND = [sys.executable, "-m", "cluster"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Ours, without keys of a configuration that somebody has set, and with the checkout importable."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CLUSTER_")}
+    return {**clean, "PYTHONPATH": str(ROOT), **variables}
+
+
+def run(
+    *arguments: str, text: str = "", cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=cwd,
+        env=environment(**variables),
+    )
+
+
+def free_base_port(ports: int = 70) -> int:
+    """A port from which on ``ports`` of them are free; below those that the system gives away itself."""
+    for _ in range(100):
+        base = random.randrange(11_000, 30_000, 100)
+        if all(_is_free(base + offset) for offset in range(ports) if offset % 10 < 3):
+            return base
+    raise AssertionError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def await_that(condition: Callable[[], Any], what: str) -> Any:
+    """Ask again and again until the answer is true, and return it."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.02)
+    return answer
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Process:
+    """A command that goes on; its first line is waited for."""
+
+    def __init__(self, *arguments: str, cwd: Path | None = None, **variables: str) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env=environment(**variables),
+        )
+        assert self.process.stdout is not None
+        self.first_line = self.process.stdout.readline()
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end: status, what it printed after the first line, and its errors."""
+        out, err = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, out, err
+
+    def stop(self) -> tuple[int, str, str]:
+        self.signal()
+        return self.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+class Up(Process):
+    """``cluster up --json`` in a directory; there is a leader when the constructor returns."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        members: int = 3,
+        base_port: int = 0,
+        cwd: Path | None = None,
+        **variables: str,
+    ) -> None:
+        self.directory = directory
+        self.base_port = base_port or free_base_port()
+        super().__init__(
+            "up", "--json", "--dir", str(directory), "--members", str(members),
+            "--base-port", str(self.base_port), *options, cwd=cwd, **variables,
+        )  # fmt: skip
+        if not self.first_line:
+            status, _, err = self.end()
+            raise AssertionError(f"cluster up ended with {status}: {err}")
+        self.described = json.loads(self.first_line)
+
+    @property
+    def endpoints(self) -> str:
+        return str(self.described["endpoints"])
+
+    @property
+    def tcp(self) -> str:
+        return str(self.described["tcpEndpoints"])
+
+    @property
+    def ipc(self) -> str:
+        return str(self.described["ipcEndpoints"])
+
+    @property
+    def leader(self) -> int:
+        return int(self.described["leaderMemberId"])
+
+    def pid(self, member_id: int) -> int:
+        return int(self.described["members"][member_id]["pid"])
+
+    def member_dir(self, member_id: int) -> Path:
+        return Path(self.described["members"][member_id]["dir"])
+
+    def top(self) -> list[dict[str, Any]]:
+        """How the members stand, by their counters."""
+        result = run("top", "--dir", str(self.directory), "--once", "--json")
+        return list(json.loads(result.stdout)["members"])
+
+
+def dump(member_dir: Path) -> list[dict[str, Any]]:
+    """The log of a member that does not run any more, payloads as text."""
+    result = run("log", "dump", "--dir", str(member_dir), "--json", "--payload", "utf8")
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]

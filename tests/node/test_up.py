@@ -1,0 +1,261 @@
+"""A cluster of real processes on this machine: started, used, broken, stopped, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+
+import pytest
+
+from cluster import ClusterClient
+from tests.node.processes import Process, Up, await_that, dump, free_base_port, is_alive, run
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1, text
+    assert "Traceback" not in text
+    return text
+
+
+def test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories(tmp_path):
+    with Up(tmp_path / "c") as up:
+        assert set(up.described) == {"endpoints", "tcpEndpoints", "ipcEndpoints", "leaderMemberId", "members"}
+        assert [set(member) for member in up.described["members"]] == [
+            {"memberId", "pid", "dir", "endpoints"}
+        ] * 3
+        assert up.endpoints == ",".join(f"{i}=127.0.0.1:{up.base_port + 10 * i}" for i in range(3))
+        assert len({up.pid(i) for i in range(3)}) == 3
+        for endpoints in (up.endpoints, up.tcp, up.ipc):
+            sent = run("send", "--endpoints", endpoints, "--linger", "200", text="a\nb\n")
+            assert (sent.returncode, sent.stdout) == (0, "a\nb\n"), sent.stderr
+        top = up.top()
+        assert sorted(member["role"] for member in top) == ["FOLLOWER", "FOLLOWER", "LEADER"]
+        assert {member["electionState"] for member in top} == {"CLOSED"}
+        assert up.stop() == (0, "", "")
+        assert not any(is_alive(up.pid(i)) for i in range(3))
+
+    logs = [dump(up.directory / f"member-{i}") for i in range(3)]
+    assert logs[0] == logs[1] == logs[2]
+    assert [entry.get("payload") for entry in logs[0] if entry["entryType"] == "SESSION_MESSAGE"] == [
+        "a",
+        "b",
+    ] * 3
+
+    with Up(up.directory, base_port=up.base_port) as again:
+        sent = run("send", "--endpoints", again.tcp, "--linger", "200", text="c\n")
+        assert (sent.returncode, sent.stdout) == (0, "c\n")
+        assert again.stop() == (0, "", "")
+    longer = dump(up.directory / "member-1")
+    assert longer[: len(logs[0])] == logs[0]
+    assert [entry["entryType"] for entry in longer].count("NEW_LEADERSHIP_TERM") == 2
+
+
+def test_the_first_line_names_the_endpoints(tmp_path):
+    port = free_base_port()
+    with Process("up", "--members", "1", "--dir", str(tmp_path), "--base-port", str(port)) as up:
+        assert up.first_line == f"endpoints: 0=127.0.0.1:{port}\n"
+        up.signal(signal.SIGINT)
+        assert up.end() == (0, "", "")
+
+
+@pytest.mark.faults
+def test_a_client_follows_when_its_leader_is_killed_and_each_message_is_in_the_log_once(tmp_path):
+    count = 3_000
+    with Up(tmp_path / "c") as up:
+        answers = []
+        with ClusterClient.connect(
+            up.tcp, lambda session_id, time, payload: answers.append(bytes(payload))
+        ) as client:
+            killed = client.leader_member_id
+            for i in range(count):
+                if i == count // 3:
+                    os.kill(up.pid(killed), signal.SIGKILL)
+                while client.offer(b"%d" % i) < 0:
+                    client.poll_egress()
+                client.poll_egress()
+            client.await_committed(30)
+            assert client.leader_member_id != killed
+            session_id = client.cluster_session_id
+
+        status, out, err = up.stop()
+        assert (status, out) == (0, "")
+        assert one_line(err) == (
+            f"member {killed} (pid {up.pid(killed)}) was ended by signal 9; 2 of 3 members go on\n"
+        )
+    survivors = [dump(up.directory / f"member-{i}") for i in range(3) if i != killed]
+    assert survivors[0] == survivors[1]
+    sent = [
+        entry["payload"]
+        for entry in survivors[0]
+        if entry.get("payload") and entry["clusterSessionId"] == session_id
+    ]
+    assert sent == [str(i) for i in range(count)]
+    assert {int(answer) for answer in answers} <= set(range(count))
+
+    # The one that was killed comes back with what it had, and is brought level.
+    with Up(up.directory, base_port=up.base_port) as again:
+        await_that(
+            lambda: len({member["commitPosition"] for member in again.top()}) == 1, "all at the same position"
+        )
+        assert again.stop()[0] == 0
+    assert dump(up.directory / f"member-{killed}") == dump(up.directory / f"member-{(killed + 1) % 3}")
+
+
+@pytest.mark.faults
+def test_a_member_that_died_is_started_again_by_its_own_file(tmp_path):
+    with Up(tmp_path / "c") as up:
+        follower = (up.leader + 1) % 3
+        os.kill(up.pid(follower), signal.SIGKILL)
+        sent = run("send", "--endpoints", up.tcp, "--linger", "100", text="while one is away\n")
+        assert sent.returncode == 0
+        with Process("node", "--config", str(up.member_dir(follower) / "node.toml"), "--json") as node:
+            described = json.loads(node.first_line)
+            assert described["memberId"] == follower
+            assert described["endpoint"] == f"127.0.0.1:{up.base_port + 10 * follower}"
+            await_that(
+                lambda: (
+                    len({m["commitPosition"] for m in up.top() if m["electionState"] == "CLOSED"}) == 1
+                    and all(m["electionState"] == "CLOSED" for m in up.top())
+                ),
+                "the member has caught up",
+            )
+            assert node.stop() == (0, "", "")
+        assert up.stop()[0] == 0
+    assert dump(up.member_dir(follower))[:4] == dump(up.member_dir(up.leader))[:4]
+
+
+@pytest.mark.faults
+def test_members_end_with_their_parent(tmp_path):
+    with Up(tmp_path / "c") as up:
+        up.process.kill()
+        await_that(lambda: not any(is_alive(up.pid(i)) for i in range(3)), "no member is left")
+    with Up(up.directory, base_port=up.base_port) as again:
+        assert again.stop() == (0, "", "")
+
+
+@pytest.mark.faults
+def test_when_no_member_is_left_the_command_ends_with_status_1(tmp_path):
+    with Up(tmp_path / "c", members=1) as up:
+        os.kill(up.pid(0), signal.SIGKILL)
+        status, out, err = up.end()
+    assert (status, out) == (1, "")
+    assert "member 0" in one_line(err)
+
+
+def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path):
+    port = free_base_port()
+    for taken in (port + 10, port + 11, port + 12):
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", taken))
+            other.listen()
+            result = run("up", "--dir", str(tmp_path / "c"), "--base-port", str(port))
+        assert (result.returncode, result.stdout) == (1, "")
+        assert f"127.0.0.1:{taken}" in one_line(result.stderr)
+        assert "in use" in result.stderr
+    with Up(tmp_path / "c", base_port=port) as up:
+        assert up.stop()[0] == 0
+
+
+def test_a_second_process_on_the_same_directory_is_refused(tmp_path):
+    with Up(tmp_path / "c", members=1) as up:
+        before = dump_of_running(up)
+        other = run("up", "--members", "1", "--dir", str(up.directory), "--base-port", str(free_base_port()))
+        assert (other.returncode, other.stdout) == (1, "")
+        assert f"in use by process {up.pid(0)}" in one_line(other.stderr)
+        node = run("node", "--config", str(up.member_dir(0) / "node.toml"))
+        assert node.returncode == 1
+        assert f"in use by process {up.pid(0)}" in one_line(node.stderr)
+        assert dump_of_running(up) == before
+        assert up.stop() == (0, "", "")
+
+
+def dump_of_running(up: Up) -> str:
+    return run("log", "dump", "--dir", str(up.member_dir(0)), "--json").stdout
+
+
+def test_a_directory_of_a_bigger_cluster_is_refused(tmp_path):
+    (tmp_path / "member-2").mkdir()
+    result = run("up", "--members", "1", "--dir", str(tmp_path))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "member-2, so it is of a cluster of more than 1 members" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["up", "--members", "2"], "--members: 2: expected 1, 3, 5 or 7"),
+        (["up", "--base-port", "65530"], "--base-port: 65530: expected a port with room for all members"),
+        (["up", "--service", "nowhere:Service"], 'service "nowhere:Service": no module nowhere'),
+        (["up", "--service", "echo:"], 'service "echo:": expected "echo" or "module:ClassName"'),
+        (["up", "--service", "json:Service"], 'service "json:Service": json has no Service'),
+        (["node", "--config", "missing.toml"], "missing.toml: no such file"),
+        (["node"], "Missing option '--config'"),
+        (["top"], "give one of --dir and --endpoints"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(tmp_path, arguments, expected):
+    result = run(*arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert expected in one_line(result.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_and_wrong_keys_are_refused_before_anything_is_made(tmp_path):
+    config = tmp_path / "node.toml"
+    config.write_text(f'dir = "{tmp_path}/m"\nmax_sesions = 3\nsession_timeout = "soon"\n')
+    result = run("node", "--config", str(config))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert 'unknown key "max_sesions"; did you mean max_sessions?' in one_line(result.stderr)
+    assert 'session_timeout = "soon": expected a duration' in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+SERVICE = """
+from cluster import ClusteredService
+
+class Moody(ClusteredService):
+    def on_start(self, cluster, snapshot_image):
+        self.cluster = cluster
+
+    def on_session_message(self, session, timestamp, buffer):
+        if bytes(buffer) == b"fail":
+            raise ValueError("I do not like it")
+        self.cluster.schedule_timer(1, timestamp + 200)
+        session.offer(b"got ", buffer)
+
+    def on_timer_event(self, correlation_id, timestamp):
+        for session in self.cluster.client_sessions():
+            session.offer(b"timer %d" % correlation_id)
+
+class Broken(ClusteredService):
+    def on_start(self, cluster, snapshot_image):
+        raise RuntimeError("no way")
+"""
+
+
+@pytest.mark.conformance("S-88", "S-111")
+def test_a_service_is_found_in_the_working_directory_and_its_errors_are_counted_while_it_goes_on(tmp_path):
+    (tmp_path / "moody.py").write_text(SERVICE)
+    with Up(tmp_path / "c", "--service", "moody:Moody", members=1, cwd=tmp_path) as up:
+        sent = run("send", "--endpoints", up.ipc, "--linger", "1000", text="one\nfail\ntwo\n")
+        assert (sent.returncode, sent.stdout) == (0, "got one\ngot two\ntimer 1\n")
+        assert [member["errors"] for member in up.top()] == [1]
+        assert up.stop() == (0, "", "")
+    log = [json.loads(line) for line in (up.member_dir(0) / "node.log").read_text().splitlines()]
+    assert [line["event"] for line in log if line["level"] == "error"] == ["I do not like it"]
+    errors = run("tool", "errors", "--dir", str(up.member_dir(0)))
+    assert "ValueError: I do not like it" in errors.stdout
+
+
+@pytest.mark.conformance("S-100")
+def test_a_service_that_cannot_start_ends_its_member_with_one_line(tmp_path):
+    (tmp_path / "moody.py").write_text(SERVICE)
+    result = run(
+        "up", "--members", "1", "--dir", str(tmp_path / "c"), "--service", "moody:Broken",
+        "--base-port", str(free_base_port()), cwd=tmp_path,
+    )  # fmt: skip
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "member 0: service 0 failed to start: no way" in one_line(result.stderr)
