@@ -70,6 +70,7 @@ class DirectoryLock:
             file = files.open(path, write=True)
             try:
                 file.pwrite(str(files.process_id()).encode().ljust(_PID_LENGTH_MAX), 0)
+                file.datasync()  # before a mark file of this process: after a power cut they must fit
             finally:
                 file.close()
         except BaseException:

@@ -67,8 +67,14 @@ class MarkFile:
         return path
 
     def update_activity(self, now_ms: int) -> None:
-        """Say that the owner lives; due every second, with the duty cycle and never apart from it."""
-        self._file.pwrite(_I64.pack(now_ms), ACTIVITY_TIMESTAMP_OFFSET)
+        """Say that the owner lives; due every second, with the duty cycle and never apart from it.
+
+        Raises StorageError.
+        """
+        try:
+            self._file.pwrite(_I64.pack(now_ms), ACTIVITY_TIMESTAMP_OFFSET)
+        except OSError as error:
+            raise StorageError(self.path, error.errno, "writing the mark file failed") from error
 
     def record_error(self, text: str, now_ms: int) -> None:
         """Count an error in the file's log; one that finds no room is dropped."""
