@@ -507,8 +507,13 @@ class Election:
         replication = self._replication
         assert replication is not None
         is_ended = self.append_position >= replication.stop_position
-        # C-140; where no byte was fetched there is nothing to be covered.
-        is_covered = not replication.has_fetched or self.notified_commit_position >= replication.stop_position
+        # C-140; where no byte was fetched there is nothing to be covered. Neither is there at the leader's
+        # own base: no commit can reach it before a majority has recorded it, which we have not yet.
+        is_covered = (
+            not replication.has_fetched
+            or replication.stop_position >= self._term_base
+            or self.notified_commit_position >= replication.stop_position
+        )
         if is_ended and is_covered:
             if replication.has_fetched:
                 self._do(StopReplication())
@@ -521,7 +526,8 @@ class Election:
             self._restart(now_ns, "the leader did not cover the replicated log in time")
         elif not is_ended and now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns:
             self._restart(now_ns, "replication does not progress")
-        else:
+        elif self.append_position < self._term_base:
+            # At the base it would say that (term, base) is recorded (rule 1.2).
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
     # ---- FOLLOWER_REPLAY: process what is recorded and committed -----------------------------------------

@@ -348,8 +348,6 @@ class ConsensusModuleAgent:
         self.leadership_term_id = action.leadership_term_id
         self.counters.leadership_term_id.set(action.leadership_term_id)
         if action.leader_member_id == self.context.member_id:
-            # What the log says of time, no clock takes back (rule 1.6).
-            self.cluster_time = max(self.cluster_time, self.sessions.table.last_timestamp)
             self.leading = Leading(self, action, election)
             self.sessions.prepare_for_new_term(self.cluster_time, is_startup=action.is_leader_startup)
             self.sessions.table.take_touched()
@@ -408,10 +406,10 @@ class ConsensusModuleAgent:
             return 0
         moved = self.log_adapter.poll(recording, limit)
         for tracker in self.trackers:
-            if len(tracker):
-                seen = int(self.sessions.table.service_message_ids[tracker.service_id])
-                if seen:
-                    tracker.sweep_follower(seen)
+            # Told even if nothing is pending: a service that replays behind us sends its messages again.
+            seen = int(self.sessions.table.service_message_ids[tracker.service_id])
+            if seen:
+                tracker.sweep_follower(seen)
         self.set_commit_position(self.log_adapter.position)
         if self.election is not None:
             self.election.on_log_position(self.commit_position, self.now_ns)

@@ -138,6 +138,8 @@ class ElectionActions:
         agent = self._agent
         publication, election = agent.publication, agent.election
         assert publication is not None and election is not None
+        # The whole log is processed: what it says of time, no clock takes back (rule 1.6).
+        agent.cluster_time = max(agent.cluster_time, agent.sessions.table.last_timestamp)
         event = NewLeadershipTermEvent(
             leadership_term_id=action.leadership_term_id,
             log_position=0,
