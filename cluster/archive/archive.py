@@ -119,7 +119,9 @@ class Archive:
         return archive
 
     def _recover(self) -> None:
-        for descriptor in self._catalog.descriptors():
+        for entry in [entry for entry in self._catalog.entries if entry.is_valid]:
+            self._catalog.check_positions(entry)
+            descriptor = entry.descriptor
             if descriptor.stop_position != NULL_POSITION:
                 continue
             recording_id = descriptor.recording_id
@@ -201,10 +203,7 @@ class Archive:
             original_channel=channel,
             source_identity=source_identity,
         )
-        try:
-            descriptor = self._catalog.add(descriptor)
-        except OSError as error:
-            raise StorageError(self._catalog.path, error.errno, "adding a recording failed") from error
+        descriptor = self._catalog.add(descriptor)
         recording = Recording(
             self._files,
             self.directory,

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 
 from cluster.archive.files import File, Files
-from cluster.errors import LogDamaged, NotAClusterDirectory
+from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import (
     CATALOG_CAPACITY_DEFAULT,
     CATALOG_FILE_NAME,
@@ -29,6 +29,7 @@ from cluster.protocol.catalog import (
     new_catalog_header,
 )
 from cluster.protocol.enums import RecordingState
+from cluster.protocol.frame import FRAME_ALIGNMENT
 
 _I32 = struct.Struct("<i")
 _I64 = struct.Struct("<q")
@@ -38,7 +39,8 @@ RecordChecksum = Callable[[bytes], int]
 class CatalogFile:
     """Entries of every state, in the file's order; the VALID ones by recording id.
 
-    ``sync_level`` 0 leaves changes to the kernel; 1 and 2 make each durable before the call returns.
+    ``sync_level`` 0 leaves changes to the kernel; 1 and 2 make each durable before the call returns. A change
+    that the disk refuses raises StorageError.
     ``damage`` says where the readable part ends when a catalog is opened with ``readable_part``.
     """
 
@@ -139,6 +141,16 @@ class CatalogFile:
         """Of the VALID recordings."""
         return [entry.descriptor for entry in self.entries if entry.is_valid]
 
+    def check_positions(self, entry: CatalogEntry) -> None:
+        """Raise LogDamaged for a start or stop that no recording can have."""
+        start, stop = entry.descriptor.start_position, entry.descriptor.stop_position
+        if start < 0 or start % FRAME_ALIGNMENT:
+            what = f"start position {start} cannot be"
+            raise LogDamaged(self.path, entry.field_offset("start_position"), what)
+        if stop != NULL_POSITION and (stop < start or stop % FRAME_ALIGNMENT):
+            what = f"stop position {stop} cannot be, the recording starts at {start}"
+            raise LogDamaged(self.path, entry.field_offset("stop_position"), what)
+
     # ---- changing
 
     def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
@@ -147,14 +159,13 @@ class CatalogFile:
         descriptor = descriptor.replace(recording_id=recording_id)
         data = encode_entry(descriptor, alignment=self.header.alignment, checksum=self._checksum)
         offset = self._end
-        while offset + len(data) > self.capacity:
-            self.capacity += self.capacity // 2
-            self._file.resize(self.capacity)
-        self._file.pwrite(data[HEADER_LENGTH:], offset + HEADER_LENGTH)
-        self._sync()  # the length in the header makes the entry exist
-        self._file.pwrite(data[:HEADER_LENGTH], offset)
-        self._file.pwrite(_I64.pack(recording_id + 1), NEXT_RECORDING_ID_OFFSET)
+        self._grow(offset + len(data))
+        # The length in its header makes the entry exist: then the rest of it is there, and its id is taken.
+        self._write(data[HEADER_LENGTH:], offset + HEADER_LENGTH)
+        self._write(_I64.pack(recording_id + 1), NEXT_RECORDING_ID_OFFSET)
         self._sync(metadata=True)
+        self._write(data[:HEADER_LENGTH], offset)
+        self._sync()
         self.header = self.header.replace(next_recording_id=recording_id + 1)
         header = RecordingDescriptorHeader.decode_record(data)
         self.entries.append(CatalogEntry(offset, header, descriptor))
@@ -189,7 +200,7 @@ class CatalogFile:
         """Change the state field and nothing else."""
         index = self._index(recording_id)
         entry = self.entries[index]
-        self._file.pwrite(_I32.pack(state), entry.offset + STATE_OFFSET)
+        self._write(_I32.pack(state), entry.offset + STATE_OFFSET)
         self._sync()
         self.entries[index] = entry._replace(header=entry.header.replace(state=state))
 
@@ -197,7 +208,7 @@ class CatalogFile:
         """Store the descriptor's checksum, as the checksum tool does."""
         index = self._index(recording_id)
         entry = self.entries[index]
-        self._file.pwrite(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
+        self._write(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
         self._sync()
         self.entries[index] = entry._replace(header=entry.header.replace(checksum=checksum))
 
@@ -213,11 +224,11 @@ class CatalogFile:
         dtype = RecordingDescriptor.DTYPE
         for name, value in changes.items():
             code = _I64 if dtype[name].itemsize == 8 else _I32
-            self._file.pwrite(code.pack(value), entry.field_offset(name))
+            self._write(code.pack(value), entry.field_offset(name))
         entry = entry._replace(descriptor=descriptor)
         if self._checksum is not None:
             checksum = self._checksum(self.descriptor_bytes(entry))
-            self._file.pwrite(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
+            self._write(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
             entry = entry._replace(header=entry.header.replace(checksum=checksum))
         self._sync()
         self.entries[index] = entry
@@ -228,8 +239,25 @@ class CatalogFile:
             index for index, entry in enumerate(self.entries) if entry.descriptor.recording_id == recording_id
         )
 
+    def _grow(self, length: int) -> None:
+        while length > self.capacity:
+            self.capacity += self.capacity // 2
+            try:
+                self._file.resize(self.capacity)
+            except OSError as error:
+                raise StorageError(self.path, error.errno, "growing failed") from error
+
+    def _write(self, data: bytes, offset: int) -> None:
+        try:
+            self._file.pwrite(data, offset)
+        except OSError as error:
+            raise StorageError(self.path, error.errno, "writing failed") from error
+
     def _sync(self, *, metadata: bool = False) -> None:
-        if self._sync_level == 2 or (metadata and self._sync_level > 0):
-            self._file.fullsync()
-        elif self._sync_level > 0:
-            self._file.datasync()
+        try:
+            if self._sync_level == 2 or (metadata and self._sync_level > 0):
+                self._file.fullsync()
+            elif self._sync_level > 0:
+                self._file.datasync()
+        except OSError as error:
+            raise StorageError(self.path, error.errno, "syncing failed") from error

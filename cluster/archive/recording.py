@@ -259,15 +259,17 @@ class Recording:
         if self.position_counter is not None:
             self.position_counter.set(self.synced_position)
 
-    def _fail(self, error: OSError, path: str | None = None) -> StorageError:
+    def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
         """Stop trusting the recording; the catalog is told the end of what was synced, if it still can be."""
-        if path is None:
-            path = error.filename or self._segments.path(self._base)
-        self._failure = StorageError(path, error.errno, "writing the recording failed")
+        if isinstance(error, StorageError):
+            self._failure = error
+        else:
+            path = path or error.filename or self._segments.path(self._base)
+            self._failure = StorageError(path, error.errno, "writing the recording failed")
         if self._sync_level > 0:
             try:
                 self._catalog.stop(self.recording_id, self.synced_position)
-            except OSError:
+            except StorageError:
                 pass  # the proof file says the same to the next start
         return self._failure
 
@@ -284,11 +286,12 @@ class Recording:
             if self._failure is None:
                 self.sync()
                 self.descriptor = self._catalog.stop(self.recording_id, self.append_position, timestamp)
+                remove_proof(self._files, self._directory, self.recording_id)
+                self._remove_next()
+        except OSError as error:
+            raise self._fail(error) from error
         finally:
             self._release()
-        if self._failure is None:
-            remove_proof(self._files, self._directory, self.recording_id)
-            self._remove_next()
 
     def _remove_next(self) -> None:
         """Remove a segment that was prepared and not needed, in this life of the recording or before."""
@@ -323,16 +326,15 @@ class Recording:
         was_active = self.is_active
         self._release()
         try:
-            self._catalog.stop(self.recording_id, position)
+            self.descriptor = self._catalog.stop(self.recording_id, position)
             self.append_position = self.synced_position = position
             self.cut_tail()
             remove_proof(self._files, self._directory, self.recording_id)
+            self._remove_next()
             if was_active:
-                self._catalog.extend(self.recording_id, self.session_id)
-                self.descriptor = self._catalog.descriptor(self.recording_id)
-        except OSError as error:
+                self.descriptor = self._catalog.extend(self.recording_id, self.session_id)
+        except (OSError, StorageError) as error:
             raise self._fail(error) from error
-        self.descriptor = self._catalog.descriptor(self.recording_id)
         if was_active:
             self.activate(is_new=False)
 
@@ -375,8 +377,7 @@ class Recording:
         try:
             if self.start_position < self.term_length:
                 keep_first_frame(self._files, self._directory, self.recording_id, first.tobytes())
-            self._catalog.set_start_position(self.recording_id, base)
-            self.descriptor = self._catalog.descriptor(self.recording_id)
+            self.descriptor = self._catalog.set_start_position(self.recording_id, base)
             for other in self._segments.bases():
                 if other < base:
                     self._segments.unlink(other)

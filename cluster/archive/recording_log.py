@@ -34,6 +34,8 @@ from cluster.protocol.recording_log import (
     sort_entries,
 )
 
+_REMOVED = REMOVED.to_bytes(4, "little", signed=True)
+
 
 class Log(NamedTuple):
     """Extent of the log's recording, and the term it ends in; of a recovery plan."""
@@ -113,23 +115,28 @@ class RecordingLog:
         if recording_log.damage is not None and not readable_part:
             file.close()
             raise recording_log.damage
+        if write and recording_log._unwritten:
+            for entry in recording_log._unwritten:
+                recording_log._write(_REMOVED, entry.offset + ENTRY_TYPE_OFFSET)
+            recording_log._sync()
         return recording_log
 
     def reload(self) -> None:
         """Read the file again."""
         self.damage = None
+        self._unwritten: list[RecordingLogEntry] = []
         found: list[RecordingLogEntry] = []
         data = self._file.pread(self._file.size(), 0)
         try:
             for entry in decode_recording_log(data):
-                found.append(entry)
+                (self._unwritten if _is_unwritten(entry) else found).append(entry)
         except LogDamaged as damage:
             self.damage = damage.at(self._file.path)
         self.entries = sort_entries(found)
-        self._index_end = 1 + max((entry.entry_index for entry in found), default=-1)
-        if found and self.damage is None:  # removed entries behind the last one count too
-            last = max(found, key=lambda entry: entry.entry_index)
-            self._index_end += (len(data) - last.offset - last.length) // ENTRY_ALIGNMENT
+        # Removed entries count for the index, those behind the last one too.
+        last = max((*found, *self._unwritten), key=lambda entry: entry.entry_index, default=None)
+        end = 0 if last is None else last.offset + last.length
+        self._index_end = (0 if last is None else last.entry_index + 1) + (len(data) - end) // ENTRY_ALIGNMENT
 
     def close(self) -> None:
         self._file.close()
@@ -352,7 +359,7 @@ class RecordingLog:
 
     def remove(self, entry: RecordingLogEntry) -> None:
         """Take an entry out for good; its place in the file stays."""
-        self._write(REMOVED.to_bytes(4, "little", signed=True), entry.offset + ENTRY_TYPE_OFFSET)
+        self._write(_REMOVED, entry.offset + ENTRY_TYPE_OFFSET)
         self._sync()
         self.entries.remove(entry)
 
@@ -438,6 +445,14 @@ class RecordingLog:
                 self._file.fullsync()
         except OSError as error:
             raise StorageError(self.path, error.errno, "syncing failed") from error
+
+
+def _is_unwritten(entry: RecordingLogEntry) -> bool:
+    """Whether a power cut kept the length that the file got with an entry, but not the entry: zeros.
+
+    They would read as term 0 of recording 0, but the service id of a term is -1.
+    """
+    return entry[:7] == (0, 0, 0, 0, 0, 0, TERM)
 
 
 def _place(entry: RecordingLogEntry) -> tuple[int, int, int]:

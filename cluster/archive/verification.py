@@ -23,7 +23,6 @@ from cluster.protocol.catalog import (
     RecordingDescriptor,
 )
 from cluster.protocol.enums import RecordingState
-from cluster.protocol.frame import FRAME_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def verify_recording(
     stop = descriptor.stop_position
     damage: LogDamaged | None = None
     try:
-        _check_positions(catalog, entry)
+        catalog.check_positions(entry)
         if checksum is not None:
             expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:
@@ -93,20 +92,6 @@ def open_segments(files: Files, directory: str, descriptor: RecordingDescriptor)
         term_length=descriptor.term_buffer_length,
         segment_length=descriptor.segment_file_length,
     )
-
-
-def _check_positions(catalog: CatalogFile, entry: CatalogEntry) -> None:
-    start, stop = entry.descriptor.start_position, entry.descriptor.stop_position
-    if start < 0 or start % FRAME_ALIGNMENT:
-        raise LogDamaged(
-            catalog.path, entry.field_offset("start_position"), f"start position {start} cannot be"
-        )
-    if stop != NULL_POSITION and (stop < start or stop % FRAME_ALIGNMENT):
-        raise LogDamaged(
-            catalog.path,
-            entry.field_offset("stop_position"),
-            f"stop position {stop} cannot be, the recording starts at {start}",
-        )
 
 
 def _find_end(files: Files, directory: str, segments: Segments, entry: CatalogEntry) -> int:

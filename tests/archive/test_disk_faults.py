@@ -1,0 +1,259 @@
+"""Whatever the disk does, what was promised is there afterwards, and nothing that was never written.
+
+A history (append and sync, roll over, truncate, go on, stop) meets a fault at its first operation, then at
+its second, and so on until a run meets none, as SQLite's tests do.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from cluster.archive import Archive, NodeStateFile, RecordingLog
+from cluster.archive.recording import Recording
+from cluster.errors import LogDamaged, StorageError
+from cluster.log.checksum import restore_session_ids
+from tests.archive.faulty_files import FaultyDisk, PowerCut, io_error
+from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, LogWriter, a_log
+
+DIRECTORY = "/member/archive"
+LOG = a_log(420)
+
+
+@dataclass
+class Promises:
+    """What the caller was told, as it goes."""
+
+    synced: int = 0
+    appended: int = 0
+    cut_to: int | None = None  # a truncation that may or may not have happened
+    log: LogWriter = field(default_factory=lambda: LOG)
+    after_cut: LogWriter | None = None
+
+    def bytes_to(self, end: int) -> np.ndarray:
+        """The log as it should read up to ``end``."""
+        if self.after_cut is None or end <= self.after_cut.start:
+            return self.log.frames(0, end)
+        head = self.log.frames(0, self.after_cut.start)
+        return np.concatenate([head, self.after_cut.frames(end=min(end, self.after_cut.position))])
+
+
+def open_archive(disk: FaultyDisk, level: int = 1, checksum: str | None = None) -> Archive:
+    return Archive.open(
+        DIRECTORY,
+        files=disk,
+        file_sync_level=level,
+        segment_length=SEGMENT_LENGTH,
+        checksum=checksum,
+        epoch_ms=Clock(),
+    )
+
+
+def live(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) -> None:
+    """One member's life."""
+    archive = open_archive(disk, level, checksum)
+    log = told.log
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    ends = [end for _, end in log.entries]
+    for end in [*ends[10:400:90], ends[-1]]:
+        append(recording, told, log.frames(recording.append_position, end))
+    cut = log.entries[180][0]
+    assert cut < SEGMENT_LENGTH < log.position
+    told.cut_to = cut
+    told.synced = min(told.synced, cut)
+    recording.truncate(cut)
+    other = LogWriter(log.params, start=cut)
+    other.term(9)
+    other.walk(3, 20)
+    told.after_cut, told.cut_to = other, None
+    append(recording, told, other.frames())
+    archive.close()
+
+
+def append(recording: Recording, told: Promises, run: np.ndarray) -> None:
+    told.appended = recording.append_position + len(run)
+    recording.append(recording.append_position, run)
+    told.synced = recording.sync()
+
+
+def check(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) -> None:
+    """Open again: whole frames of the log that was written, up to the promise at least."""
+    archive = open_archive(disk, level, checksum)
+    if not archive.recordings():
+        assert told.appended == 0
+        archive.close()
+        return
+    recording = archive.recording(0)
+    end = recording.append_position
+    assert end >= told.synced, "what was synced is lost"
+    read = recording.read(0, 1 << 22) if end else np.zeros(0, np.uint8)
+    if checksum is not None:
+        restore_session_ids(read, 0, len(read), SESSION_ID)
+    if told.cut_to is not None and end > told.cut_to:
+        assert np.array_equal(read, told.log.frames(0, end))
+    else:
+        assert np.array_equal(read, told.bytes_to(end)), "the recording holds what nobody appended"
+    extended = archive.extend(0, SESSION_ID + 1)
+    other = LogWriter(told.log.params, start=end)
+    other.term(11)
+    extended.append(end, other.frames())
+    extended.sync()
+    archive.abandon()
+    disk.restart()
+    archive = open_archive(disk, level, checksum)
+    assert archive.recordings()[0].stop_position == other.position, "stale frames joined on"
+    archive.close()
+
+
+@pytest.mark.parametrize(("level", "checksum"), [(1, None), (2, None), (1, "crc32c")])
+def test_a_power_cut_at_any_moment_loses_nothing_that_was_synced(level, checksum):
+    for at in range(1, 10_000):
+        for seed in range(3):
+            disk, told = FaultyDisk(seed), Promises()
+            disk.fail(at, PowerCut())
+            try:
+                live(disk, told, level, checksum)
+                is_over = True
+            except PowerCut:
+                is_over = False
+            disk.lose_power()
+            check(disk, told, level, checksum)
+        if is_over:
+            assert at > 50, "the history is too short to prove anything"
+            return
+    raise AssertionError("the history does not end")
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_process_killed_at_any_moment_loses_nothing_that_it_was_told(level):
+    for at in range(1, 10_000):
+        disk, told = FaultyDisk(), Promises()
+        disk.fail(at, PowerCut())
+        try:
+            live(disk, told, level, None)
+            is_over = True
+        except PowerCut:
+            is_over = False
+        disk.restart()
+        check(disk, told, level, None)
+        if is_over:
+            return
+    raise AssertionError("the history does not end")
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_failed_operation_is_told_with_its_file_and_never_becomes_a_promise(number):
+    for at in range(1, 10_000):
+        disk, told = FaultyDisk(), Promises()
+        disk.fail(at, io_error(number))
+        try:
+            live(disk, told, 1, None)
+            return
+        except StorageError as error:
+            assert error.errno == number
+            assert error.path is not None and DIRECTORY in error.path, str(error)
+        disk.lose_power()
+        check(disk, told, 1, None)
+    raise AssertionError("the history does not end")
+
+
+def test_after_a_failed_sync_the_recording_is_not_trusted_again():
+    disk = FaultyDisk()
+    archive = open_archive(disk)
+    log = a_log(50)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    half = log.entries[25][1]
+    recording.append(0, log.frames(0, half))
+    recording.sync()
+    recording.append(half, log.frames(half))
+    disk.fail(3, io_error())  # the proof's slot, its push, the segment's sync
+    with pytest.raises(StorageError, match=r"0-0\.rec"):
+        recording.sync()
+    assert disk.history[2] == f"sync {DIRECTORY}/0-0.rec"
+    for again in (recording.sync, lambda: recording.append(log.position, log.frames(0, 96))):
+        with pytest.raises(StorageError, match="writing the recording failed"):
+            again()
+    assert recording.synced_position == half
+    archive.close()
+    disk.restart()
+
+    archive = open_archive(disk)
+    assert archive.recording(0).append_position == half, "the cache reads back as good, and is not"
+    archive.close()
+
+
+def test_a_full_disk_keeps_a_recording_from_beginning_and_says_so():
+    disk = FaultyDisk()
+    archive = open_archive(disk)
+    allocation = 1 + next(i for i, what in enumerate(_history_of_creation()) if what.startswith("allocate"))
+    disk.fail(allocation, io_error(errno.ENOSPC))
+    with pytest.raises(StorageError, match=r"0-0\.rec.*No space left on device"):
+        archive.create_recording(
+            stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+        )
+
+
+def _history_of_creation() -> list[str]:
+    disk = FaultyDisk()
+    archive = open_archive(disk)
+    disk.fail(10_000, io_error())
+    archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    return disk.history
+
+
+def test_the_candidate_term_is_durable_when_it_is_spoken_of():
+    for at in range(1, 100):
+        for seed in range(4):
+            disk = FaultyDisk(seed)
+            told = -1
+            disk.fail(at, PowerCut())
+            try:
+                state = NodeStateFile.open("/member/cluster", files=disk)
+                for term in (0, 3, 4, 9):
+                    told = state.propose(term, 64 * term, 1000)
+                is_over = True
+            except PowerCut:
+                is_over = False
+            disk.lose_power()
+            found = NodeStateFile.open("/member/cluster", files=disk).candidate_term_id
+            assert found >= told
+        if is_over:
+            return
+    raise AssertionError("the history does not end")
+
+
+def test_a_term_entry_is_durable_when_it_was_appended():
+    for at in range(1, 100):
+        for seed in range(4):
+            disk = FaultyDisk(seed)
+            told: list[int] = []
+            disk.fail(at, PowerCut())
+            try:
+                log = RecordingLog.open("/member/cluster", files=disk)
+                for term in range(4):
+                    log.append_term(0, term, 96 * term, 1000)
+                    told.append(term)
+                is_over = True
+            except PowerCut:
+                is_over = False
+            disk.lose_power()
+            try:
+                found = RecordingLog.open("/member/cluster", files=disk)
+            except LogDamaged:
+                raise AssertionError("half an entry is left") from None
+            terms = [entry.leadership_term_id for entry in found.entries]
+            assert terms[: len(told)] == told
+            for before, after in zip(found.entries[: len(told)], found.entries[1 : len(told)]):
+                assert before.log_position == after.term_base_log_position
+        if is_over:
+            return
+    raise AssertionError("the history does not end")
