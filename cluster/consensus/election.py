@@ -632,12 +632,13 @@ class Election:
     # ---- FOLLOWER_LOG_AWAIT: until it comes --------------------------------------------------------------
 
     def _work_follower_log_await(self, now_ns: int) -> None:
-        # Repeated, because a leader that is not there yet needs a report that its link has not lost.
-        self._send_append_position(now_ns, AppendPositionFlags.NONE)
         if self._is_log_joined:
             self._change_state(ElectionState.FOLLOWER_READY, now_ns, "log joined")
         elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
             self._restart(now_ns, "the live log did not come in time")
+        else:
+            # Repeated, because a leader that is not there yet needs a report that its link has not lost.
+            self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
     # ---- FOLLOWER_READY: say so --------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Run seeded histories: ``python -m tests.simulation --seeds 100 --from 1``; one again: ``--seed 91 --story``."""
+"""Run seeded histories: ``python -m tests.simulation --seeds 100 --from 1``; one: ``--seed 91 --story``."""
 
 from __future__ import annotations
 

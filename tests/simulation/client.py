@@ -1,7 +1,7 @@
 """A client of the simulated cluster: sends numbered messages, and holds the cluster to its promises.
 
-It speaks the session protocol by itself, so that the cluster is judged by what is on the wire: a message that a
-CommitAck covers must be in every log, once, and in order; so must be what it answers.
+It speaks the session protocol by itself, so that the cluster is judged by what is on the wire: a message that
+a CommitAck covers must be in every log, once, and in order; so must be what it answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``SimulatedCluster``: members and clients in one world, faults on demand, and what must always hold.
 
-Checked after every turn of a member: one leader a term, a commit position that never falls, services that apply
-the same at the same position. Checked by ``check``: committed bytes equal on all members, and everything that
-was acknowledged in every log, once and in order.
+Checked after every turn of a member: one leader a term, services that apply the same at the same position.
+Checked by ``check``: committed bytes equal on all members. Checked by ``check_promises``: everything that was
+acknowledged is in every log, once and in order.
 """
 
 from __future__ import annotations

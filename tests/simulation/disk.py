@@ -1,8 +1,8 @@
 """A disk in memory behind ``cluster.archive.files.Files``.
 
 What is written can be read at once (the page cache); what is synced survives a power cut; of the rest each
-4 KiB page survives or not, as chance has it. A process that is killed loses nothing that it wrote. Names made,
-changed or removed survive a power cut once their directory is synced.
+4 KiB page survives or not, as chance has it. A process that is killed loses nothing that it wrote. Names that
+are made, changed or removed survive a power cut once their directory is synced.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import AgentTermination, ClusterError
+from cluster.errors import ClusterError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
 from cluster.service.agent import ClusteredServiceAgent

@@ -2,8 +2,8 @@
 
 A link is an ordered stream of frames each way: nothing is lost or reordered while it stands. What can happen
 is delay, silence (a partition: frames wait), and a break, which loses what is on its way and is told to both
-ends. Links are brought up again after a break as ``MemberLinks`` does: every 50 ms; three refusals, or another
-incarnation, mean that the process behind it is gone.
+ends. Links are brought up again after a break as ``MemberLinks`` does: every 50 ms; three refusals, or
+another incarnation, mean that the process behind it is gone.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Network:
     def heal(self) -> None:
         """What waited arrives now."""
         blocked, self._blocked = self._blocked, set()
-        for from_id, to_id in sorted(blocked):
+        for _, to_id in sorted(blocked):
             end = self._ends.get(to_id)
             if end is not None:
                 end.wake()
