@@ -120,7 +120,7 @@ class Archive:
 
     def _recover(self) -> None:
         for entry in [entry for entry in self._catalog.entries if entry.is_valid]:
-            self._catalog.check_positions(entry)
+            self._catalog.check_entry(entry)
             descriptor = entry.descriptor
             if descriptor.stop_position != NULL_POSITION:
                 continue

@@ -29,8 +29,9 @@ from cluster.protocol.catalog import (
     new_catalog_header,
 )
 from cluster.protocol.enums import RecordingState
-from cluster.protocol.frame import FRAME_ALIGNMENT
+from cluster.protocol.frame import FRAME_ALIGNMENT, is_mtu, is_term_length
 
+MTU_MIN = 64  # a session message's header has to fit
 _I32 = struct.Struct("<i")
 _I64 = struct.Struct("<q")
 RecordChecksum = Callable[[bytes], int]
@@ -141,15 +142,24 @@ class CatalogFile:
         """Of the VALID recordings."""
         return [entry.descriptor for entry in self.entries if entry.is_valid]
 
-    def check_positions(self, entry: CatalogEntry) -> None:
-        """Raise LogDamaged for a start or stop that no recording can have."""
-        start, stop = entry.descriptor.start_position, entry.descriptor.stop_position
-        if start < 0 or start % FRAME_ALIGNMENT:
-            what = f"start position {start} cannot be"
-            raise LogDamaged(self.path, entry.field_offset("start_position"), what)
-        if stop != NULL_POSITION and (stop < start or stop % FRAME_ALIGNMENT):
-            what = f"stop position {stop} cannot be, the recording starts at {start}"
-            raise LogDamaged(self.path, entry.field_offset("stop_position"), what)
+    def check_entry(self, entry: CatalogEntry) -> None:
+        """Raise LogDamaged for positions or a geometry that no recording can have."""
+        descriptor = entry.descriptor
+        start, stop = descriptor.start_position, descriptor.stop_position
+        term_length, segment_length = descriptor.term_buffer_length, descriptor.segment_file_length
+        wrong = None
+        if not is_term_length(term_length):
+            wrong = "term_buffer_length", f"term length {term_length} cannot be"
+        elif not is_term_length(segment_length) or segment_length < term_length:
+            wrong = "segment_file_length", f"segment length {segment_length} cannot be"
+        elif not is_mtu(descriptor.mtu_length) or descriptor.mtu_length < MTU_MIN:
+            wrong = "mtu_length", f"MTU {descriptor.mtu_length} cannot be"
+        elif start < 0 or start % FRAME_ALIGNMENT:
+            wrong = "start_position", f"start position {start} cannot be"
+        elif stop != NULL_POSITION and (stop < start or stop % FRAME_ALIGNMENT):
+            wrong = "stop_position", f"stop position {stop} cannot be, the recording starts at {start}"
+        if wrong is not None:
+            raise LogDamaged(self.path, entry.field_offset(wrong[0]), wrong[1])
 
     # ---- changing
 

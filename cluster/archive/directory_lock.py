@@ -2,8 +2,8 @@
 
 The lock is the kernel's, on a file beside the mark file, so it is free the moment its process is gone,
 however it went. A real Aeron component does not take it; that one lives as long as its mark file is fresh.
-The lock file keeps the pid of its last owner: a fresh mark file of that pid was left by a process of ours
-that is gone, and is no reason to wait.
+The lock file keeps the pids of its last owner and of the owner of the mark file that it found: a fresh mark
+file of one of those was left by a process of ours that is gone, and is no reason to wait.
 """
 
 from cluster.archive.files import Files, Lock
@@ -18,7 +18,7 @@ from cluster.protocol.mark_file import (
     decode_cluster_mark_file,
 )
 
-_PID_LENGTH_MAX = 20
+_PIDS_LENGTH_MAX = 32
 
 
 def read_mark_header(files: Files, path: str) -> MarkFileHeader:
@@ -57,19 +57,22 @@ class DirectoryLock:
         path = f"{directory}/{mark_file_name.removesuffix('.dat')}.lock"
         lock = files.lock(path)
         if lock is None:
-            raise DirectoryInUse(f"{directory}: in use by process {_last_owner(files, path) or 'unknown'}")
+            owner = next(iter(_last_owners(files, path)), "unknown")
+            raise DirectoryInUse(f"{directory}: in use by process {owner}")
         try:
             mark_path = f"{directory}/{mark_file_name}"
+            owners = [files.process_id()]
             if files.exists(mark_path):
                 header = read_mark_header(files, mark_path)
-                if is_active(header, now_ms) and header.pid != _last_owner(files, path):
+                owners.append(header.pid)  # it stays in the mark file if this start fails before writing it
+                if is_active(header, now_ms) and header.pid not in _last_owners(files, path):
                     raise DirectoryInUse(
                         f"{directory}: {mark_file_name} is active, in use by process {header.pid} of Aeron "
                         f"(or free {LIVENESS_TIMEOUT_MS // 1000} s after that process is gone)"
                     )
             file = files.open(path, write=True)
             try:
-                file.pwrite(str(files.process_id()).encode().ljust(_PID_LENGTH_MAX), 0)
+                file.pwrite(" ".join(map(str, owners)).encode().ljust(_PIDS_LENGTH_MAX), 0)
                 file.datasync()  # before a mark file of this process: after a power cut they must fit
             finally:
                 file.close()
@@ -82,10 +85,11 @@ class DirectoryLock:
         self._lock.release()
 
 
-def _last_owner(files: Files, path: str) -> int | None:
+def _last_owners(files: Files, path: str) -> list[int]:
+    """The pids in the lock file, its last owner's first."""
     file = files.open(path)
     try:
-        text = file.pread(_PID_LENGTH_MAX, 0).strip()
+        words = file.pread(_PIDS_LENGTH_MAX, 0).split()
     finally:
         file.close()
-    return int(text) if text.isdigit() else None
+    return [int(word) for word in words if word.isdigit()]

@@ -18,6 +18,7 @@ from cluster.protocol.node_state import (
 
 _REST = struct.Struct("<qq")
 _TERM = struct.Struct("<q")
+_CANDIDATE_LENGTH = _TERM.size + _REST.size
 
 
 class NodeStateFile:
@@ -45,10 +46,15 @@ class NodeStateFile:
                 cls._create(files, directory, path)
             file = files.open(path, write=write)
             try:
-                state = decode_node_state(file.pread(file.size(), 0))
+                data = file.pread(file.size(), 0)
+                state = decode_node_state(data)
             except LogDamaged as damage:
                 file.close()
                 raise damage.at(path) from None
+            if write and file_sync_level > 0:
+                # What reads back well may never have reached the disk, if a sync failed in an earlier life.
+                file.pwrite(data[state.offset : state.offset + _CANDIDATE_LENGTH], state.offset)
+                file.datasync()
         except OSError as error:
             raise StorageError(path, error.errno, "opening failed") from error
         return cls(file, state.candidate_term, state.offset, file_sync_level)

@@ -119,6 +119,8 @@ class RecordingLog:
             for entry in recording_log._unwritten:
                 recording_log._write(_REMOVED, entry.offset + ENTRY_TYPE_OFFSET)
             recording_log._sync()
+        if write and file_sync_level > 0 and recording_log.damage is None:
+            recording_log._write_again()
         return recording_log
 
     def reload(self) -> None:
@@ -436,6 +438,13 @@ class RecordingLog:
             self._file.pwrite(data, offset)
         except OSError as error:
             raise StorageError(self.path, error.errno, "writing failed") from error
+
+    def _write_again(self) -> None:
+        """Make durable what was read: if a sync failed in an earlier life, the cache alone has it."""
+        data = self._file.pread(self._file.size(), 0)
+        if data:
+            self._write(data, 0)
+            self._sync()
 
     def _sync(self) -> None:
         try:

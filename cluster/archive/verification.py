@@ -47,11 +47,14 @@ def verify_recording(
 ) -> Verified:
     """Look at one recording; nothing is changed. ``end_position`` is that of one that is being written."""
     descriptor = entry.descriptor
-    segments = open_segments(files, directory, descriptor)
     stop = descriptor.stop_position
     damage: LogDamaged | None = None
     try:
-        catalog.check_positions(entry)
+        catalog.check_entry(entry)
+    except LogDamaged as found:
+        return Verified(descriptor.recording_id, entry.header.state, stop, found)
+    segments = open_segments(files, directory, descriptor)
+    try:
         if checksum is not None:
             expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:

@@ -260,19 +260,19 @@ class MemberState:
         catalog.close()
         if catalog.damage is not None:
             self._keep(catalog.damage)
-        valid = {}
-        for entry in catalog.entries:
-            if entry.header.state is not RecordingState.DELETED:
-                valid[entry.descriptor.recording_id] = entry.descriptor
+        entries = {
+            entry.descriptor.recording_id: entry
+            for entry in catalog.entries
+            if entry.header.state is not RecordingState.DELETED
+        }
         terms = [entry for entry in self.log_entries if entry.entry_type is TERM]
-        if terms and terms[-1].recording_id in valid:
-            found = catalog.entry(terms[-1].recording_id)
-            if found is not None and not found.is_valid:
-                self.warn(f"recording {terms[-1].recording_id} is marked invalid in the catalog")
-            return valid[terms[-1].recording_id]
-        logs = [descriptor for descriptor in valid.values() if descriptor.stream_id == LOG]
-        if logs and not terms:
-            return logs[-1]
+        logs = [entry for entry in entries.values() if entry.descriptor.stream_id == LOG]
+        found = entries.get(terms[-1].recording_id) if terms else (logs[-1] if logs else None)
+        if found is not None:
+            catalog.check_entry(found)
+            if not found.is_valid:
+                self.warn(f"recording {found.descriptor.recording_id} is marked invalid in the catalog")
+            return found.descriptor
         if catalog.damage is not None:
             raise catalog.damage
         if terms:

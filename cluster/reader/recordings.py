@@ -15,9 +15,10 @@ def find_recording(files: Files, archive_dir: str, recording_id: int) -> Recordi
     """The catalog's entry of a VALID recording. Raises NotAClusterDirectory when there is none."""
     catalog = CatalogFile.open(files, archive_dir, readable_part=True)
     catalog.close()
-    for descriptor in catalog.descriptors():
-        if descriptor.recording_id == recording_id:
-            return descriptor
+    entry = catalog.entry(recording_id)
+    if entry is not None and entry.is_valid:
+        catalog.check_entry(entry)
+        return entry.descriptor
     raise NotAClusterDirectory(f"{archive_dir}: recording {recording_id} is not in the catalog")
 
 
