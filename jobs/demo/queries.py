@@ -46,7 +46,7 @@ class LiveQueries:
         self._of_log = Batches(self._log)
 
     def _answer(self, changed: DataFrame, _: int) -> None:
-        """Send the statistics that a batch changed. Sent again, they do no harm: the newest of a key counts."""
+        """Send the statistics that a batch changed. Sent again, they do no harm: the newest counts."""
         messages = statistics.as_messages(changed).persist()
         try:
             count = messages.count()

@@ -79,7 +79,9 @@ def agrees(found: Found, sent: Counter[str], log: Counter[str]) -> bool:
 def _delays(carriers: list[dict[str, Any]]) -> Table:
     table = Table(title="Delays by carrier, as Spark wrote them back into the Log", title_justify="left")
     for column in ("carrier", "flights", "cancelled", "mean delay", "late", "worst", "worst route"):
-        table.add_column(column, justify="left" if column in ("carrier", "worst route") else "right")
+        table.add_column(
+            column, justify="left" if column in ("carrier", "worst route") else "right", no_wrap=True
+        )
     for row in carriers:
         table.add_row(
             row["name"],
