@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import select
 import signal
@@ -12,20 +13,42 @@ from collections.abc import Callable
 
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError
+from cluster.log.append import message_end_position
+from cluster.log.frames import LogParams
 from cluster.node import ClusterNode, load_service
 from cluster.supervisor import tell
 
+GATEWAY_MODULES = (
+    "cluster.transport.grpc_gateway",
+    "cluster.reader.serving",
+    "grpc_health.v1.health",
+    "grpc_reflection.v1alpha.reflection",
+)
+
 # Allocations between two looks for reference cycles: the duty cycle makes next to none.
 GC_THRESHOLDS = (100_000, 50, 100)
+
+# How long a thread may keep the interpreter lock from another: a turn is shorter.
+SWITCH_INTERVAL_S = 0.0005
 
 
 def warm_up(config: NodeConfig) -> None:
     """Load what every member needs, before they are forked; ConfigurationError for unknown services."""
     for name in config.services:
         load_service(name)
+    # The first call of any kernel makes numba look at numpy's array types, which takes a tenth of a second.
+    message_end_position(0, 64, LogParams(config.log_term_length, config.log_mtu, 0, 0))
     if config.grpc_gateway == "thread":
-        import cluster.reader.serving
-        import cluster.transport.grpc_gateway  # noqa: F401
+        for name in GATEWAY_MODULES:
+            importlib.import_module(name)
+    settle_memory()
+
+
+def settle_memory() -> None:
+    """What is there now stays: the collector need not look at it again, nor often at the rest."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def run(
@@ -48,7 +71,8 @@ def run(
         tell(link, event="listening")
         if on_listening is not None:
             on_listening()
-        _settle_memory()
+        gc.freeze()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         node.run()
     except ClusterError as error:
         if link is None:
@@ -56,15 +80,6 @@ def run(
         tell(link, event="failed", error=f"member {config.member_id}: {error}")
         return error.exit_status
     return 0
-
-
-def _settle_memory() -> None:
-    """What is there now stays: the collector need not look at it again, nor often at the rest."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    # The interpreter lock changes hands between the duty cycle and the gRPC gateway.
-    sys.setswitchinterval(0.0005)
 
 
 class _Commands:

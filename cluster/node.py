@@ -369,7 +369,8 @@ class ClusterNode:
         self.close()
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
-        """The node's own part of a turn: say how the member stands, see whether it is to end."""
+        """The node's own part, behind the services: send their answers, say how the member stands."""
+        work_count = self._consensus_module.publish_egress()
         counters = self._counters
         is_leader = (
             counters.node_role.get() == Role.LEADER and counters.election_state.get() == ElectionState.CLOSED
@@ -388,7 +389,7 @@ class ClusterNode:
         self._counters_file.drain_commands()
         if self._consensus_module.is_closed:
             self.stop()
-        return 0
+        return work_count
 
     def _close_all(self) -> None:
         """Agents first, then what they used, in the reverse order of opening."""

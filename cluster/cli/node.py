@@ -61,4 +61,5 @@ def node(
         line = json.dumps(described) if as_json else f"member {loaded.member_id}: {described['endpoint']}"
         print(line, flush=True)
 
+    member_process.warm_up(loaded)
     member_process.run(loaded, on_listening=on_listening)

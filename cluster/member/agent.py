@@ -200,7 +200,7 @@ class ConsensusModuleAgent:
             self._slow_tick_ns = now_ns + (1 if done else self.context.slow_tick_interval_ns)
             work_count += done
         work_count += self.links.poll(self._consensus_adapter)
-        work_count += self.egress.poll(self.leadership_term_id, is_leader=self.leading is not None)
+        work_count += self.publish_egress()
         if self.election is not None:
             work_count += self._election_work()
         elif self.leading is not None:
@@ -208,6 +208,10 @@ class ConsensusModuleAgent:
         elif self.following is not None:
             work_count += self.following.do_work()
         return work_count + self.services.poll()
+
+    def publish_egress(self) -> int:
+        """Send what services have answered; a runner that calls it behind the services spares them a turn."""
+        return self.egress.poll(self.leadership_term_id, is_leader=self.leading is not None)
 
     def hasten_slow_tick(self) -> None:
         """Something waits for the slow tick: let the next turn take it."""
