@@ -291,7 +291,9 @@ class SimulatedFile:
         inode, faults = self._inode, self._disk.faults
         view = memoryview(data)
         if faults.writes_fail:
-            inode.write(view[: len(view) // 2], offset)
+            whole = (offset + len(view) // 2) // PAGE * PAGE - offset  # a page is copied or it is not
+            if whole > 0:
+                inode.write(view[:whole], offset)
             raise self._error(errno.EIO)
         if faults.is_full and offset + len(view) > inode.allocated:
             fits = max(inode.allocated - offset, 0)
