@@ -1,0 +1,584 @@
+"""Clients' sessions, from the connect request to the close, and through elections (seed *Clients*, §4)."""
+
+import pytest
+
+from cluster.consensus.authentication import AllowAll, AllowBackupAndStandby, DenyAll
+from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.sessions import SessionManager
+from cluster.errors import LocalProtocolError
+from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
+from tests.consensus.elections import SECOND
+
+TERM = 5
+LEADER = 0
+ENDPOINTS = "0=a:1,1=b:1,2=c:1"
+VERSION = 3 << 8
+
+
+class Outside:
+    """Log and connections: what was appended and sent; both can be told to refuse."""
+
+    def __init__(self):
+        self.log = []
+        self.egress = []
+        self.takes_log = True
+        self.connected = {1, 2, 3, 4, 5, 6}
+        self.takes_egress = True
+        self.position = 1000
+
+    def append_session_open(self, session):
+        return self._append(("open", session.id))
+
+    def append_session_close(self, session, reason):
+        return self._append(("close", session.id, reason))
+
+    def _append(self, entry):
+        if not self.takes_log:
+            return -2
+        self.log.append(entry)
+        self.position += 96
+        return self.position
+
+    def is_connected(self, connection_id):
+        return connection_id in self.connected
+
+    def send_egress(self, connection_id, message):
+        if not self.takes_egress or connection_id not in self.connected:
+            return False
+        self.egress.append((connection_id, message))
+        return True
+
+    def events(self, connection_id=None):
+        return [
+            (message.code, message.detail)
+            for to, message in self.egress
+            if isinstance(message, SessionEvent) and connection_id in (None, to)
+        ]
+
+
+class Sessions:
+    """A member's sessions and the time; a leader unless told otherwise."""
+
+    def __init__(self, authenticator=None, **settings):
+        self.outside = Outside()
+        settings.setdefault("max_sessions", 10)
+        self.context = ConsensusModuleContext(ingress_endpoints=ENDPOINTS, **settings)
+        self.manager = SessionManager(self.context, self.outside, authenticator)
+        self.now_ns = 0
+
+    @property
+    def cluster_time(self):
+        return self.now_ns // 1_000_000
+
+    def connects(self, connection_id, *, version=VERSION, is_leader=True, correlation_id=77):
+        request = SessionConnectRequest(correlation_id, 102, version, f"channel-{connection_id}", b"secret")
+        self.manager.on_connect_request(
+            connection_id, request, is_leader=is_leader, now_ns=self.now_ns, now_ms=self.cluster_time
+        )
+
+    def tick(self, at=None):
+        if at is not None:
+            self.now_ns = at
+        manager = self.manager
+        manager.send_redirects(TERM, LEADER, self.now_ns)
+        manager.send_rejections(TERM, LEADER, self.now_ns)
+        manager.process_pending(TERM, LEADER, self.cluster_time, self.now_ns, self.cluster_time)
+        manager.check_sessions(TERM, LEADER, self.cluster_time)
+
+    def opens(self, connection_id=1):
+        self.connects(connection_id)
+        self.tick()
+        return max(self.manager.sessions)
+
+    def replays_open(self, session_id, position=2000):
+        event = SessionOpenEvent(TERM - 1, 9, session_id, 0, 102, "channel", b"who")
+        self.manager.on_replay_session_open(event, position)
+
+
+# ---- a follower
+
+
+@pytest.mark.conformance("C-171", "C-172", "C-173", "C-174", "C-175")
+def test_a_follower_redirects_to_the_leader_and_forgets():
+    sessions = Sessions()
+    sessions.connects(1, is_leader=False)
+    sessions.tick()
+
+    ((connection, event),) = sessions.outside.egress
+    assert connection == 1
+    assert (event.code, event.detail) == (EventCode.REDIRECT, ENDPOINTS)
+    assert (event.leader_member_id, event.cluster_session_id, event.correlation_id) == (LEADER, -1, 77)
+    assert sessions.outside.log == []
+    assert sessions.manager.sessions == {}
+    assert sessions.manager.next_session_id == 1
+    assert not sessions.manager.has_pending_work
+
+
+@pytest.mark.conformance("C-176")
+def test_a_redirect_waits_for_the_connection_but_not_for_ever():
+    sessions = Sessions()
+    sessions.connects(9, is_leader=False)
+    sessions.tick()
+    assert sessions.outside.egress == []
+    sessions.outside.connected.add(9)
+    sessions.tick()
+    assert len(sessions.outside.egress) == 1
+
+    sessions.connects(8, is_leader=False)
+    sessions.tick(at=sessions.now_ns + 11 * SECOND)
+    assert not sessions.manager.has_pending_work
+
+
+# ---- opening
+
+
+@pytest.mark.conformance("C-177", "C-184", "C-185", "C-186", "C-187", "C-189", "C-190")
+def test_the_leader_opens_a_session_in_the_log_and_tells_its_client():
+    sessions = Sessions()
+    session_id = sessions.opens()
+
+    assert sessions.outside.log == [("open", session_id)]
+    ((connection, event),) = sessions.outside.egress
+    assert (connection, event.code) == (1, EventCode.OK)
+    assert (event.cluster_session_id, event.leadership_term_id, event.correlation_id) == (
+        session_id,
+        TERM,
+        77,
+    )
+    session = sessions.manager.sessions[session_id]
+    assert (session.state, session.action) == (SessionState.OPEN, SessionAction.CLIENT)
+    assert session.opened_log_position == sessions.outside.position
+    assert sessions.manager.pending_count == 0
+
+
+@pytest.mark.conformance("C-178")
+def test_ids_count_from_1_and_a_refused_request_uses_one_up():
+    sessions = Sessions()
+    assert sessions.opens(1) == 1
+    sessions.connects(2, version=1 << 16)
+    sessions.tick()
+    assert sessions.opens(3) == 3
+
+
+@pytest.mark.conformance("C-179", "C-180")
+def test_a_client_of_another_major_version_is_refused():
+    sessions = Sessions()
+    sessions.connects(1, version=2 << 16 | 1 << 8)
+    sessions.tick()
+
+    assert sessions.outside.events() == [(EventCode.ERROR, "invalid client version 2.1.0, cluster is 0.3.0")]
+    assert sessions.outside.log == []
+
+
+def test_a_client_without_a_version_is_taken_for_a_compatible_one():
+    sessions = Sessions()
+    sessions.connects(1, version=0)
+    sessions.tick()
+
+    assert sessions.outside.events() == [(EventCode.OK, "")]
+
+
+@pytest.mark.conformance("C-181", "C-182")
+def test_pending_and_open_sessions_together_are_limited():
+    sessions = Sessions(max_sessions=2)
+    sessions.opens(1)
+    sessions.connects(2)
+    sessions.connects(3)
+    sessions.tick()
+    sessions.tick()
+
+    assert sessions.outside.events(3) == [(EventCode.ERROR, "concurrent session limit")]
+    assert len(sessions.manager.sessions) == 2
+
+
+class Watching:
+    """An authenticator that notes what it is asked, and decides as it is told."""
+
+    def __init__(self, decide):
+        self.decide = decide
+        self.asked = []
+
+    def on_connect_request(self, session_id, encoded_credentials, now_ms):
+        self.asked.append(("connect", session_id, encoded_credentials))
+
+    def on_challenge_response(self, session_id, encoded_credentials, now_ms):
+        self.asked.append(("response", session_id, encoded_credentials))
+
+    def on_connected_session(self, session, now_ms):
+        self.asked.append(("connected", session.session_id))
+        self.decide(session)
+
+    def on_challenged_session(self, session, now_ms):
+        self.asked.append(("challenged", session.session_id))
+
+    def may_resume(self, encoded_principal, encoded_credentials, now_ms):
+        return encoded_credentials == b"secret"
+
+
+@pytest.mark.conformance("C-183")
+def test_the_authenticator_hears_of_accepted_requests_only():
+    watching = Watching(lambda session: session.authenticate(b"me"))
+    sessions = Sessions(watching)
+    sessions.connects(1)
+    sessions.connects(2, version=1 << 16)
+    sessions.tick()
+
+    assert watching.asked == [("connect", 1, b"secret"), ("connected", 1)]
+    assert sessions.manager.sessions[1].encoded_principal == b"me"
+
+
+@pytest.mark.conformance("C-193")
+def test_a_challenged_session_is_looked_after_until_its_response_is_decided():
+    watching = Watching(lambda session: session.challenge(b"who?"))
+    sessions = Sessions(watching)
+    sessions.connects(1)
+    sessions.tick()
+    sessions.tick()
+    sessions.tick()
+
+    assert [type(message) for _, message in sessions.outside.egress] == [Challenge]
+    assert watching.asked[-2:] == [("challenged", 1), ("challenged", 1)]
+    sessions.manager.on_challenge_response(1, 78, b"me", sessions.now_ns, 0)
+    assert watching.asked[-1] == ("response", 1, b"me")
+
+
+@pytest.mark.conformance("C-195")
+def test_a_rejected_client_is_told_and_leaves_nothing_in_the_log():
+    sessions = Sessions(Watching(lambda session: session.reject()))
+    sessions.connects(1)
+    sessions.tick()
+    sessions.tick()
+
+    assert sessions.outside.events() == [(EventCode.AUTHENTICATION_REJECTED, "session failed authentication")]
+    assert sessions.outside.log == []
+
+
+@pytest.mark.conformance("C-196")
+def test_a_principal_has_4096_bytes_at_most():
+    session = ClusterSession(1, correlation_id=1, response_stream_id=102, response_channel="")
+    session.authenticate(bytes(4096))
+    with pytest.raises(LocalProtocolError, match="4097 bytes"):
+        session.authenticate(bytes(4097))
+
+
+@pytest.mark.conformance("C-188")
+def test_the_ok_event_is_sent_again_until_it_is_taken():
+    sessions = Sessions()
+    sessions.outside.takes_egress = False
+    session_id = sessions.opens()
+    assert sessions.manager.sessions[session_id].has_open_event_pending
+    sessions.outside.takes_egress = True
+    sessions.tick()
+
+    assert sessions.outside.events() == [(EventCode.OK, "")]
+    sessions.tick()
+    assert len(sessions.outside.egress) == 1
+
+
+@pytest.mark.conformance("C-191")
+def test_nothing_is_logged_for_a_client_that_is_not_there():
+    sessions = Sessions()
+    sessions.connects(1)
+    sessions.outside.connected.clear()
+    sessions.tick()
+
+    assert sessions.outside.log == []
+    assert sessions.manager.pending_count == 1
+
+
+def test_a_log_that_takes_nothing_now_is_tried_again():
+    sessions = Sessions()
+    sessions.outside.takes_log = False
+    sessions.connects(1)
+    sessions.tick()
+    assert sessions.manager.pending_count == 1
+    sessions.outside.takes_log = True
+    sessions.tick()
+
+    assert sessions.outside.log == [("open", 1)]
+
+
+@pytest.mark.conformance("C-192")
+def test_a_pending_session_times_out():
+    sessions = Sessions()
+    sessions.connects(9)
+    sessions.tick(at=10 * SECOND)
+    assert sessions.manager.pending_count == 1
+    sessions.tick(at=10 * SECOND + 1)
+
+    assert sessions.manager.pending_count == 0
+    assert sessions.manager.timed_out_count == 1
+
+
+@pytest.mark.conformance("C-197")
+def test_two_requests_with_one_correlation_id_are_two_sessions():
+    sessions = Sessions()
+    sessions.connects(1)
+    sessions.connects(1)
+    sessions.tick()
+
+    assert sorted(sessions.manager.sessions) == [1, 2]
+
+
+@pytest.mark.conformance("C-198", "C-199")
+def test_states_and_actions_are_in_the_documented_order():
+    assert [state.name for state in SessionState] == [
+        "INIT",
+        "CONNECTING",
+        "CONNECTED",
+        "CHALLENGED",
+        "AUTHENTICATED",
+        "REJECTED",
+        "OPEN",
+        "CLOSING",
+        "INVALID",
+        "CLOSED",
+    ]
+    assert [action.name for action in SessionAction] == ["CLIENT", "BACKUP", "HEARTBEAT", "STANDBY_SNAPSHOT"]
+
+
+# ---- closing
+
+
+@pytest.mark.conformance("C-204", "C-205")
+def test_a_session_without_activity_is_closed_logged_told_and_counted():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.tick(at=10 * SECOND)
+    assert session_id in sessions.manager.sessions
+
+    sessions.tick(at=10 * SECOND + 1_000_000)
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.TIMEOUT)
+    assert sessions.outside.events()[-1] == (EventCode.CLOSED, "TIMEOUT")
+    assert sessions.manager.timed_out_count == 1
+    assert sessions.manager.sessions == {}
+
+
+@pytest.mark.conformance("C-206", "C-207")
+def test_a_session_that_its_client_closes_is_logged_and_told_nothing():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.CLIENT_ACTION)
+    assert sessions.outside.events() == [(EventCode.OK, "")]
+
+
+@pytest.mark.conformance("C-208")
+def test_a_session_that_a_service_closes_is_logged_and_told():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, TERM, LEADER)
+
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.SERVICE_ACTION)
+    assert sessions.outside.events()[-1] == (EventCode.CLOSED, "SERVICE_ACTION")
+
+
+@pytest.mark.conformance("C-209")
+def test_a_close_that_the_log_refuses_is_tried_again_in_each_tick():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.outside.takes_log = False
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.tick()
+    assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
+    sessions.outside.takes_log = True
+    sessions.tick()
+
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.CLIENT_ACTION)
+    assert sessions.manager.sessions == {}
+
+
+@pytest.mark.conformance("C-210")
+def test_a_session_whose_connection_is_lost_waits_for_its_client_until_the_time_out():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.manager.on_disconnect(1)
+    sessions.tick(at=9 * SECOND)
+    assert sessions.manager.on_resume(2, session_id, b"", sessions.cluster_time, 0) is not None
+    sessions.manager.on_disconnect(2)
+    sessions.tick(at=20 * SECOND)
+
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.TIMEOUT)
+
+
+def test_a_session_goes_on_only_with_the_right_credentials():
+    sessions = Sessions(Watching(lambda session: session.authenticate(b"me")))
+    session_id = sessions.opens()
+
+    assert sessions.manager.on_resume(2, session_id, b"wrong", 0, 0) is None
+    assert sessions.manager.on_resume(2, session_id, b"secret", 0, 0).connection_id == 2
+    assert sessions.manager.on_resume(2, 99, b"secret", 0, 0) is None
+
+
+def test_a_connection_that_is_lost_takes_its_pending_requests_along():
+    sessions = Sessions()
+    sessions.outside.connected.clear()
+    sessions.connects(1)
+    sessions.connects(1, is_leader=False)
+    sessions.connects(1, version=1 << 16)
+    sessions.manager.on_disconnect(1)
+
+    assert not sessions.manager.has_pending_work
+
+
+# ---- what the log says, on the others
+
+
+@pytest.mark.conformance("C-222", "C-223")
+def test_a_follower_holds_what_the_log_opened_without_a_connection():
+    sessions = Sessions()
+    sessions.replays_open(4)
+    session = sessions.manager.sessions[4]
+
+    assert (session.response_stream_id, session.response_channel) == (102, "channel")
+    assert (session.state, session.connection_id, session.encoded_principal) == (
+        SessionState.OPEN,
+        -1,
+        b"who",
+    )
+
+
+@pytest.mark.conformance("C-224")
+def test_a_follower_forgets_what_the_log_closed():
+    sessions = Sessions()
+    sessions.replays_open(4)
+    sessions.manager.on_replay_session_close(SessionCloseEvent(TERM, 4, 0, CloseReason.TIMEOUT))
+    sessions.manager.on_replay_session_close(SessionCloseEvent(TERM, 4, 0, CloseReason.TIMEOUT))
+
+    assert sessions.manager.sessions == {}
+    assert len(sessions.manager.table) == 0
+
+
+@pytest.mark.conformance("C-236")
+def test_ids_of_a_new_leader_are_above_all_in_the_log():
+    sessions = Sessions()
+    sessions.replays_open(41)
+
+    assert sessions.opens(1) == 42
+
+
+@pytest.mark.conformance("C-235")
+def test_what_a_service_closed_on_a_follower_is_logged_when_it_leads():
+    sessions = Sessions()
+    sessions.replays_open(4)
+    sessions.manager.mark_closing(4, CloseReason.SERVICE_ACTION)
+    sessions.manager.prepare_for_new_term(0, is_startup=False)
+    sessions.tick()
+
+    assert sessions.outside.log == [("close", 4, CloseReason.SERVICE_ACTION)]
+
+
+# ---- a new leader
+
+
+@pytest.mark.conformance("C-226", "C-228", "C-229")
+def test_a_session_that_comes_to_its_new_leader_hears_who_leads():
+    sessions = Sessions()
+    sessions.replays_open(4)
+    sessions.manager.prepare_for_new_term(0, is_startup=False)
+    sessions.manager.link(sessions.manager.sessions[4], 1, 0)
+    sessions.tick()
+    sessions.tick()
+
+    first, second = [message for _, message in sessions.outside.egress]
+    assert (type(first), first.code) == (SessionEvent, EventCode.OK)
+    assert second == NewLeaderEvent(TERM, 4, LEADER, ENDPOINTS)
+
+
+@pytest.mark.conformance("C-227")
+def test_the_new_leader_event_is_sent_again_until_it_is_taken():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.manager.prepare_for_new_term(0, is_startup=False)
+    sessions.outside.takes_egress = False
+    sessions.tick()
+    sessions.outside.takes_egress = True
+    sessions.tick()
+
+    assert [m for _, m in sessions.outside.egress][-1] == NewLeaderEvent(TERM, session_id, LEADER, ENDPOINTS)
+
+
+@pytest.mark.conformance("C-230")
+def test_time_outs_begin_anew_with_a_new_leader():
+    sessions = Sessions()
+    sessions.replays_open(4)
+    sessions.now_ns = 60 * SECOND
+    sessions.manager.prepare_for_new_term(sessions.cluster_time, is_startup=False)
+    sessions.tick(at=70 * SECOND)
+    assert 4 in sessions.manager.sessions
+    sessions.tick(at=70 * SECOND + 1_000_000)
+
+    assert sessions.outside.log == [("close", 4, CloseReason.TIMEOUT)]
+
+
+@pytest.mark.conformance("C-231")
+def test_a_leader_that_has_just_started_closes_what_it_found():
+    sessions = Sessions()
+    sessions.replays_open(4)
+    sessions.replays_open(5, 2096)
+    sessions.manager.prepare_for_new_term(0, is_startup=True)
+    sessions.tick()
+
+    assert sessions.outside.log == [("close", 4, CloseReason.TIMEOUT), ("close", 5, CloseReason.TIMEOUT)]
+    assert sessions.outside.egress == []
+
+
+@pytest.mark.conformance("C-232", "C-234")
+def test_what_is_not_committed_or_not_open_is_gone_with_the_leadership():
+    sessions = Sessions()
+    committed = sessions.opens(1)
+    commit_position = sessions.outside.position
+    sessions.opens(2)
+    sessions.connects(3)
+    connections = sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+
+    assert sorted(sessions.manager.sessions) == [committed]
+    assert sessions.manager.pending_count == 0
+    assert connections == [1, 2, 3]
+    assert sessions.outside.events(2)[-1] == (EventCode.CLOSED, "election")
+    assert sessions.outside.events(3)[-1] == (EventCode.CLOSED, "election")
+    assert sessions.manager.next_committed_session_id == committed + 1
+    assert sessions.manager.next_session_id == 4
+    assert sessions.manager.sessions[committed].connection_id == -1
+
+
+@pytest.mark.conformance("C-233")
+def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_leads_again():
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+    commit_position = sessions.outside.position
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+    assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
+
+    sessions.outside.log.clear()
+    sessions.manager.prepare_for_new_term(0, is_startup=False)
+    sessions.tick()
+    assert sessions.outside.log == [("close", session_id, CloseReason.CLIENT_ACTION)]
+
+
+@pytest.mark.conformance("C-32")
+def test_a_commit_forgets_what_it_covers():
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.sweep(sessions.outside.position)
+    sessions.manager.prepare_for_new_election(sessions.outside.position, TERM, LEADER)
+
+    assert sessions.manager.sessions == {}
+    assert len(sessions.manager.table) == 0
+    assert sessions.manager.next_committed_session_id == session_id + 1
+
+
+@pytest.mark.conformance("C-214")
+def test_by_default_only_backups_and_standbys_are_authorised():
+    default = AllowBackupAndStandby()
+
+    assert [action for action in range(120) if default.is_authorised(111, action, None, b"")] == [77, 79, 81]
+    assert not default.is_authorised(112, 77, None, b"")
+    assert AllowAll().is_authorised(111, 26, 0, b"")
+    assert not DenyAll().is_authorised(111, 77, None, b"")
