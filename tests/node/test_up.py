@@ -33,6 +33,10 @@ def test_three_members_take_messages_over_every_medium_and_start_again_over_thei
         top = up.top()
         assert sorted(member["role"] for member in top) == ["FOLLOWER", "FOLLOWER", "LEADER"]
         assert {member["electionState"] for member in top} == {"CLOSED"}
+        asked = json.loads(run("top", "--endpoints", up.endpoints, "--once", "--json").stdout)["members"]
+        assert [member["role"] for member in asked] == [member["role"] for member in top]
+        table = run("top", "--dir", str(up.member_dir(up.leader)), "--once", "--counters").stdout
+        assert "LEADER" in table and "Cluster commit-pos" in table
         assert up.stop() == (0, "", "")
         assert not any(is_alive(up.pid(i)) for i in range(3))
 

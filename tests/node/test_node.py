@@ -1,0 +1,274 @@
+"""A member embedded in another program, its event loop, and what it writes down."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import pytest
+
+from cluster import (
+    AgentTermination,
+    ClusterClient,
+    ClusteredService,
+    ClusterError,
+    ClusterNode,
+    ConfigurationError,
+    DirectoryInUse,
+    NodeConfig,
+    PortInUse,
+)
+from cluster.counters import CountersReader
+from cluster.node import load_service
+from cluster.node_log import NodeLog
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
+from cluster.transport.poller import Poller
+from tests.node.processes import await_that, free_base_port
+
+
+def keys_of(tmp_path, **more):
+    port = free_base_port(ports=10)
+    return {
+        "members": [f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4],
+        "dir": str(tmp_path / "member-{member_id}"),
+        **more,
+    }
+
+
+class Counting(ClusteredService):
+    """Answers with the number of messages so far; keeps how it was treated."""
+
+    made: list[Counting] = []
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.was_terminated = False
+        self.thread_names: set[str] = set()
+        Counting.made.append(self)
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += 1
+        session.offer(b"%d" % self.count)
+
+    def on_terminate(self, cluster):
+        self.was_terminated = True
+
+
+SERVICE = f"{__name__}:Counting"
+
+
+def ask(endpoints: str, count: int) -> list[bytes]:
+    answers: list[bytes] = []
+    with ClusterClient.connect(
+        endpoints, lambda session_id, time, payload: answers.append(bytes(payload))
+    ) as client:
+        for _ in range(count):
+            while client.offer(b"?") < 0:
+                client.poll_egress()
+
+        def is_answered() -> bool:
+            client.poll_egress()
+            return len(answers) >= count
+
+        await_that(is_answered, f"{count} answers")
+    return answers
+
+
+def test_a_member_can_be_embedded_and_replays_its_log_when_it_is_launched_again(tmp_path):
+    keys = keys_of(tmp_path, services=[SERVICE])
+    with ClusterNode.launch(**keys) as node:
+        ipc = f"0=ipc:{node.config.ipc_path}"
+        assert ask(ipc, 3) == [b"1", b"2", b"3"]
+        assert node.is_leader and node.is_running
+        assert ask(f"0={node.config.member.ingress_endpoint}", 1) == [b"4"]
+    assert not node.is_running
+    assert Counting.made[-1].was_terminated
+
+    with ClusterNode.launch(**keys) as node:
+        assert ask(ipc, 1) == [b"5"], "the four before were replayed"
+    assert Counting.made[-1] is not Counting.made[-2]
+
+
+def test_what_is_embedded_leaves_no_thread_and_no_socket_behind(tmp_path):
+    import threading
+
+    keys = keys_of(tmp_path)
+    before = threading.active_count()
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+    assert threading.active_count() == before
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", int(node.config.member.ingress_endpoint.rpartition(":")[2])))
+
+
+@pytest.mark.conformance("S-174")
+def test_a_directory_that_is_in_use_and_a_port_that_is_taken_are_refused_and_nothing_is_held(tmp_path):
+    keys = keys_of(tmp_path)
+    with ClusterNode.launch(**keys):
+        with pytest.raises(DirectoryInUse):
+            ClusterNode.launch(**{**keys_of(tmp_path)})
+        with pytest.raises(PortInUse, match="in use"):
+            ClusterNode.launch(**{**keys, "dir": str(tmp_path / "other")})
+    ClusterNode.launch(**keys).close()
+    ClusterNode.launch(**{**keys, "dir": str(tmp_path / "other")}).close()
+
+
+@pytest.mark.conformance("S-166", "S-173")
+def test_counters_of_module_and_container_are_there_and_the_heartbeats_end_with_the_member(tmp_path):
+    keys = keys_of(tmp_path)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        with CountersReader(str(node.config.driver_path / "cnc.dat")) as counters:
+            present = {record.type_id for record in counters.counters() if record.is_allocated}
+            assert counters.is_live(time.time_ns() // 1_000_000)
+    expected = {
+        CounterTypeId.CONSENSUS_MODULE_STATE,
+        CounterTypeId.NODE_ROLE,
+        CounterTypeId.CONTROL_TOGGLE,
+        CounterTypeId.COMMIT_POSITION,
+        CounterTypeId.ELECTION_STATE,
+        CounterTypeId.CONSENSUS_MODULE_ERRORS,
+        CounterTypeId.CLIENT_TIMEOUTS,
+        CounterTypeId.MAX_CYCLE_TIME,
+        CounterTypeId.CYCLE_TIME_EXCEEDED,
+        CounterTypeId.ELECTION_COUNT,
+        CounterTypeId.LEADERSHIP_TERM_ID,
+        CounterTypeId.CONTAINER_ERRORS,
+        CounterTypeId.CONTAINER_MAX_CYCLE_TIME,
+        CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED,
+        CounterTypeId.RECORDING_POSITION,
+    }
+    assert expected <= present
+    with CountersReader(str(node.config.driver_path / "cnc.dat")) as counters:
+        assert counters.heartbeat_ms == -1
+
+
+def test_a_config_object_is_taken_as_it_is(tmp_path):
+    config = NodeConfig(**keys_of(tmp_path, grpc_gateway="none"))
+    with ClusterNode.launch(config) as node:
+        await_that(lambda: node.is_leader, "it leads without a gateway too")
+    with pytest.raises(ConfigurationError, match="give max_sessions within"):
+        ClusterNode.launch(config, max_sessions=3)
+
+
+class Failing(ClusteredService):
+    def on_start(self, cluster, snapshot_image):
+        raise RuntimeError("no")
+
+
+def test_a_member_that_ended_by_itself_says_why_when_it_is_closed(tmp_path):
+    node = ClusterNode.launch(**keys_of(tmp_path, services=[f"{__name__}:Failing"]))
+    await_that(lambda: not node.is_running, "it has ended")
+    with pytest.raises(AgentTermination, match="service 0 failed to start: no"):
+        node.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ecko", 'expected "echo" or "module:ClassName"'),
+        (":Class", 'expected "echo"'),
+        ("nowhere.at_all:Service", "no module nowhere.at_all, neither installed nor in"),
+        ("json:Nothing", "json has no Nothing"),
+        ("fractions:Fraction.nothing", "fractions has no Fraction.nothing"),
+        ("datetime:date", r"date\(\) failed: TypeError"),
+    ],
+)
+def test_a_service_that_is_not_there_is_named(name, message):
+    with pytest.raises(ConfigurationError, match=message):
+        load_service(name)
+
+
+class Agent:
+    """Works as often as told, then has nothing to do."""
+
+    def __init__(self, *results: int | Exception) -> None:
+        self.results = list(results)
+        self.runner: AgentRunner | None = None
+        self.turns = 0
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int:
+        self.turns += 1
+        if not self.results:
+            assert self.runner is not None
+            self.runner.stop()
+            return 0
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def run_agents(*agents: Agent, spin_ns: int = 0) -> list[Exception]:
+    errors: list[Exception] = []
+    poller = Poller()
+    runner = AgentRunner(
+        agents,
+        poller,
+        cluster_clock("ms"),
+        spin_ns=spin_ns,
+        on_error=lambda agent, error: errors.append(error),
+    )
+    for agent in agents:
+        agent.runner = runner
+    try:
+        runner.run()
+    finally:
+        poller.close()
+    return errors
+
+
+def test_an_agent_that_fails_is_called_again_and_the_others_have_their_turn():
+    failing, other = Agent(ValueError("once"), ClusterError("twice"), 1), Agent(0, 0, 0, 0)
+    errors = run_agents(failing, other)
+    assert [str(error) for error in errors] == ["once", "twice"]
+    assert other.turns == failing.turns == 4
+
+
+def test_an_agent_that_ends_ends_the_runner():
+    with pytest.raises(AgentTermination):
+        run_agents(Agent(1, AgentTermination("over")))
+
+
+def test_a_runner_does_not_sleep_while_there_is_work():
+    begin = time.monotonic()
+    run_agents(Agent(*[1] * 2_000))
+    assert time.monotonic() - begin < 2_000 * SLEEP_MAX_S / 4
+
+
+def test_a_sleeping_runner_can_be_stopped_from_elsewhere():
+    import threading
+
+    poller = Poller()
+    runner = AgentRunner([], poller, cluster_clock("ms"), spin_ns=0, on_error=lambda *_: None)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    runner.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    poller.close()
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_cluster_time_is_time_since_the_epoch_in_its_unit(unit, per_second):
+    assert abs(cluster_clock(unit)() / per_second - time.time()) < 5
+
+
+@pytest.mark.conformance("S-176")
+def test_an_error_that_repeats_is_written_at_each_doubling_of_its_count(tmp_path):
+    log = NodeLog(tmp_path / "m" / "node.log", "info", member=3)
+    for _ in range(100):
+        try:
+            raise ValueError("again")
+        except ValueError as error:
+            text = log.error("somewhere", error)
+    log.debug("not written")
+    log.info("written", answer=42)
+    log.close()
+
+    lines = [json.loads(line) for line in (tmp_path / "m" / "node.log").read_text().splitlines()]
+    assert [line.get("count") for line in lines] == [1, 2, 4, 8, 16, 32, 64, None]
+    assert lines[0]["event"] == "again" and lines[0]["trace"] == text and lines[0]["member"] == 3
+    assert (lines[-1]["event"], lines[-1]["answer"]) == ("written", 42)
