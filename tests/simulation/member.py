@@ -36,6 +36,7 @@ class HashingEcho:
         self.chain = hashlib.blake2b(digest_size=8).digest()
         self.chain_at: dict[int, bytes] = {}
         self.applied: list[bytes] = []
+        self.timers: list[int] = []
         self.cluster = None
 
     def _apply(self, what: bytes) -> None:
@@ -66,6 +67,7 @@ class HashingEcho:
             session.offer(payload)
 
     def on_timer_event(self, correlation_id, timestamp) -> None:  # type: ignore[no-untyped-def]
+        self.timers.append(correlation_id)
         self._apply(b"timer %d %d" % (correlation_id, timestamp))
 
     def on_new_leadership_term_event(self, event) -> None:  # type: ignore[no-untyped-def]
