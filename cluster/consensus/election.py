@@ -77,28 +77,63 @@ from cluster.protocol.consensus import (
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
 from cluster.protocol.sbe import Message
 
-LEADER_STATES = frozenset(
-    {
-        ElectionState.LEADER_LOG_REPLICATION,
-        ElectionState.LEADER_REPLAY,
-        ElectionState.LEADER_INIT,
-        ElectionState.LEADER_READY,
-    }
-)
-FOLLOWING_STATES = frozenset(
-    {
-        ElectionState.FOLLOWER_LOG_REPLICATION,
-        ElectionState.FOLLOWER_REPLAY,
-        ElectionState.FOLLOWER_CATCHUP_INIT,
-        ElectionState.FOLLOWER_CATCHUP_AWAIT,
-        ElectionState.FOLLOWER_CATCHUP,
-        ElectionState.FOLLOWER_LOG_INIT,
-        ElectionState.FOLLOWER_LOG_AWAIT,
-        ElectionState.FOLLOWER_READY,
-    }
-)
+LEADER_STATES = frozenset(state for state in ElectionState if state.name.startswith("LEADER_"))
+FOLLOWING_STATES = frozenset(state for state in ElectionState if state.name.startswith("FOLLOWER_")) - {
+    ElectionState.FOLLOWER_BALLOT
+}
 BALLOT_STATES = frozenset({ElectionState.CANDIDATE_BALLOT, ElectionState.FOLLOWER_BALLOT})
 VOTING_STATES = BALLOT_STATES | {ElectionState.CANVASS, ElectionState.NOMINATE}
+
+# Every change of state that there is, and why. Besides these: from any state but CLOSED to INIT.
+TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
+    ElectionState.INIT: {
+        ElectionState.CANVASS: "several members",
+        ElectionState.LEADER_LOG_REPLICATION: "the only member",
+    },
+    ElectionState.CANVASS: {
+        ElectionState.NOMINATE: "no better log among all, or in a majority at the deadline",
+        ElectionState.FOLLOWER_BALLOT: "voted",
+        ElectionState.FOLLOWER_LOG_REPLICATION: "a leader, log ends below its base",
+        ElectionState.FOLLOWER_REPLAY: "a leader, log reaches its base",
+    },
+    ElectionState.NOMINATE: {
+        ElectionState.CANDIDATE_BALLOT: "nomination deadline",
+        ElectionState.CANVASS: "nomination deadline, a leader was heard",
+        ElectionState.FOLLOWER_BALLOT: "voted",
+    },
+    ElectionState.CANDIDATE_BALLOT: {
+        ElectionState.LEADER_LOG_REPLICATION: "votes of all, or of a majority at the timeout",
+        ElectionState.CANVASS: "timeout, a later term, or a leader of another log term",
+        ElectionState.FOLLOWER_BALLOT: "voted in a later term",
+        ElectionState.FOLLOWER_LOG_REPLICATION: "a leader, log ends below its base",
+        ElectionState.FOLLOWER_REPLAY: "a leader, log reaches its base",
+    },
+    ElectionState.FOLLOWER_BALLOT: {
+        ElectionState.CANVASS: "timeout, or a leader of another log term",
+        ElectionState.FOLLOWER_LOG_REPLICATION: "a leader, log ends below its base",
+        ElectionState.FOLLOWER_REPLAY: "a leader, log reaches its base",
+    },
+    ElectionState.LEADER_LOG_REPLICATION: {ElectionState.LEADER_REPLAY: "a majority holds the log"},
+    ElectionState.LEADER_REPLAY: {ElectionState.LEADER_INIT: "log processed"},
+    ElectionState.LEADER_INIT: {ElectionState.LEADER_READY: "log joined"},
+    ElectionState.LEADER_READY: {ElectionState.CLOSED: "a majority follows, first entry written"},
+    ElectionState.FOLLOWER_LOG_REPLICATION: {ElectionState.CANVASS: "term replicated"},
+    ElectionState.FOLLOWER_REPLAY: {
+        ElectionState.CANVASS: "all that is committed is processed",
+        ElectionState.FOLLOWER_CATCHUP_INIT: "log processed, the leader is ahead",
+        ElectionState.FOLLOWER_LOG_INIT: "log processed, level with the leader",
+    },
+    ElectionState.FOLLOWER_CATCHUP_INIT: {ElectionState.FOLLOWER_CATCHUP_AWAIT: "position sent"},
+    ElectionState.FOLLOWER_CATCHUP_AWAIT: {ElectionState.FOLLOWER_CATCHUP: "log joined"},
+    ElectionState.FOLLOWER_CATCHUP: {ElectionState.FOLLOWER_LOG_INIT: "level, and told to stop"},
+    ElectionState.FOLLOWER_LOG_INIT: {
+        ElectionState.FOLLOWER_LOG_AWAIT: "live log requested",
+        ElectionState.FOLLOWER_READY: "subscribed by the catch-up",
+    },
+    ElectionState.FOLLOWER_LOG_AWAIT: {ElectionState.FOLLOWER_READY: "log joined"},
+    ElectionState.FOLLOWER_READY: {ElectionState.CLOSED: "append position sent"},
+    ElectionState.CLOSED: {},
+}
 
 EMPTY_LOG = LogEnd(NULL_VALUE, 0)
 
@@ -772,24 +807,17 @@ class Election:
         proof = self._proof
         if proof is None or not proof.is_about(message):
             proof = self._proof = _Proof(message, self.terms.last_term_id)
+            self._offered_term = None
         if message.log_leadership_term_id == self.terms.last_term_id:
             self._offered_term = message
         elif proof.is_done or message.log_leadership_term_id != proof.term_in_question - 1:
             # Neither our term nor an answer: our next canvass earns a direct one (C-73, C-75).
             self._change_state(ElectionState.CANVASS, now_ns, "the leader told of another log term")
         if self._prove(proof, message, now_ns):
-            offer = self._offered_term
-            if offer is not None and self._is_of_same_leader(offer, message):
-                self._follow(offer, now_ns)
+            if self._offered_term is not None:
+                self._follow(self._offered_term, now_ns)
             else:
                 self._ask(message.leader_member_id, self.terms.last_term_id)
-
-    def _is_of_same_leader(self, offer: NewLeadershipTerm, message: NewLeadershipTerm) -> bool:
-        return (
-            offer.leader_member_id == message.leader_member_id
-            and offer.leadership_term_id == message.leadership_term_id
-            and offer.log_leadership_term_id == self.terms.last_term_id
-        )
 
     def _prove(self, proof: _Proof, message: NewLeadershipTerm, now_ns: int) -> bool:
         """Whether our log is known to be the begin of the leader's; else ask, or cut off what is not.
@@ -1058,16 +1086,12 @@ class Election:
 
     def _new_leadership_term(self, log_term_id: int, commit_position: int | None = None) -> NewLeadershipTerm:
         """What is told to a member whose log ends in ``log_term_id`` (§2.8)."""
-        next_term = self.terms.find(log_term_id + 1)
+        next_term = self.terms.after(log_term_id, self.append_position)
         return NewLeadershipTerm(
             log_leadership_term_id=log_term_id,
-            next_leadership_term_id=NULL_VALUE if next_term is None else next_term.leadership_term_id,
-            next_term_base_log_position=NULL_POSITION
-            if next_term is None
-            else next_term.term_base_log_position,
-            next_log_position=(
-                NULL_POSITION if next_term is None else self.terms.end_of(next_term, self.append_position)
-            ),
+            next_leadership_term_id=next_term.leadership_term_id,
+            next_term_base_log_position=next_term.term_base_log_position,
+            next_log_position=next_term.log_position,
             leadership_term_id=self.leadership_term_id,
             term_base_log_position=self._term_base,
             log_position=self.append_position,
@@ -1116,6 +1140,7 @@ class Election:
         if state is old:
             return
         assert old is not ElectionState.CLOSED
+        assert state is ElectionState.INIT or state in TRANSITIONS[old], f"{old.name} -> {state.name}"
         if old is ElectionState.CANVASS:
             self._is_extended_canvass = False  # only the first canvass of a node waits a minute (C-60)
         self.state = state

@@ -11,7 +11,7 @@ term, and that the leader obeys.
 from collections.abc import Mapping
 
 from cluster.consensus.cluster_member import ClusterMember, LogEnd, has_active_quorum, quorum_position
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.protocol.consensus import (
     CanvassPosition,
@@ -63,9 +63,7 @@ class Leader:
         """A follower's log is safe up to ``log_position``; of another term it proves nothing."""
         member = self._members.get(member_id)
         if member is not None and leadership_term_id <= self.leadership_term_id:
-            member.report_term_id = leadership_term_id
-            member.report_position = log_position
-            member.time_of_last_activity_ns = now_ns
+            member.report(leadership_term_id, log_position, now_ns)
             self.has_news = True
 
     def on_link_down(self, member_id: int) -> None:
@@ -154,14 +152,12 @@ class Leader:
         member.clear_report()
         self.has_news = True
         log_term_id = message.log_leadership_term_id
-        next_term = self._terms.find(log_term_id + 1)
+        next_term = self._terms.after(log_term_id)
         return NewLeadershipTerm(
             log_leadership_term_id=log_term_id,
-            next_leadership_term_id=NULL_VALUE if next_term is None else next_term.leadership_term_id,
-            next_term_base_log_position=(
-                NULL_POSITION if next_term is None else next_term.term_base_log_position
-            ),
-            next_log_position=NULL_POSITION if next_term is None else next_term.log_position,
+            next_leadership_term_id=next_term.leadership_term_id,
+            next_term_base_log_position=next_term.term_base_log_position,
+            next_log_position=next_term.log_position,
             leadership_term_id=self.leadership_term_id,
             term_base_log_position=self.term_base,
             log_position=append_position,

@@ -59,6 +59,13 @@ class LeadershipTerms:
         index = leadership_term_id - self._terms[0].leadership_term_id
         return self._terms[index] if 0 <= index < len(self._terms) else None
 
+    def after(self, leadership_term_id: int, open_end: int = NULL_POSITION) -> LeadershipTerm:
+        """The entry of the next term as a leader tells it: nulls without one, ``open_end`` for no end."""
+        term = self.find(leadership_term_id + 1)
+        if term is None:
+            return LeadershipTerm(NULL_VALUE, NULL_POSITION, NULL_POSITION)
+        return term._replace(log_position=open_end) if term.log_position == NULL_POSITION else term
+
     def end_of(self, term: LeadershipTerm, append_position: int) -> int:
         """Where the bytes of ``term`` end in a log that ends at ``append_position``."""
         return append_position if term.log_position == NULL_POSITION else term.log_position
