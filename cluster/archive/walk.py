@@ -43,7 +43,7 @@ class FrameWalk:
         self._segments = segments
         self._params = params
         self._end = end
-        self._chunk_length = chunk_length
+        self._chunk_length = max(chunk_length, HEADER_LENGTH)
 
     def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
         wanted = self._chunk_length

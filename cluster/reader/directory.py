@@ -127,7 +127,7 @@ class DirectoryLogReader(LogReader):
         limit = extent.written if is_committed and to_position is not None else extent.end
         end = limit if to_position is None else min(to_position, limit)
         self._check_start(position)
-        wanted = max_bytes
+        wanted, tried = max_bytes, 0
         while position < end:
             run, damage = self._read_run(position, limit, wanted)
             if run is None:
@@ -142,13 +142,14 @@ class DirectoryLogReader(LogReader):
             if cut > 0:
                 yield position, run[:cut]
                 position += cut
-                wanted = max_bytes
+                wanted, tried = max_bytes, 0
             elif position + len(run) == limit:
                 return  # the rest of the message is not there yet
-            elif len(run) < min(wanted, self._segment_rest(position, limit)):
-                position += len(run)  # fragments whose message is cut off by damage
+            elif len(run) == tried:
+                position += len(run)  # more room gave no more: damage cuts the message off
             else:
-                wanted *= 2
+                tried = len(run)
+                wanted = 2 * max(wanted, tried)
 
     # ---- reading
 
@@ -182,10 +183,6 @@ class DirectoryLogReader(LogReader):
         if good == 0:
             return None, self.locate(LogDamaged(None, None, "checksum mismatch"), position)
         return run[:good], None
-
-    def _segment_rest(self, position: int, limit: int) -> int:
-        base = self._segments.base_of(position)
-        return min(limit, base + self._segments.segment_length) - position
 
     def _damage_of(self, walk: FrameWalk) -> LogDamaged:
         base = self._segments.base_of(walk.position)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.reader import LogReader
+from tests.archive.members import CLUSTER_ID
 from tests.interop.aeron import cluster_tool, entries_as_told, real_node, told_by
-from tests.interop.our_directory import CLUSTER_ID, write_member
+from tests.interop.our_directory import write_our_member
 
 pytestmark = pytest.mark.interop
 PORT = "24100"
@@ -15,7 +16,7 @@ PORT = "24100"
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_real_node_replays_every_entry_and_elects_itself_for_the_next_term(tmp_path, is_clean):
     directory = tmp_path / "member-0"
-    log = write_member(directory, is_clean=is_clean)
+    log = write_our_member(directory, is_clean=is_clean)
     with LogReader.open(dir=str(directory)) as reader:
         ours = entries_as_told(reader.entries())
         assert reader.end_position() == log.position

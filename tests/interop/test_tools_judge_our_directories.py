@@ -10,8 +10,9 @@ import pytest
 
 from cluster.protocol.frame import align
 from tests.archive.logs import LogWriter
+from tests.archive.members import CLUSTER_ID, live_counters
 from tests.interop.aeron import archive_tool, cluster_tool
-from tests.interop.our_directory import CLUSTER_ID, SEGMENT_LENGTH, live_counters, write_member
+from tests.interop.our_directory import SEGMENT_LENGTH, write_our_member
 
 pytestmark = pytest.mark.interop
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.interop
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LogWriter]:
     directory = tmp_path_factory.mktemp("ours")
-    return directory, write_member(directory)
+    return directory, write_our_member(directory)
 
 
 def test_recording_log_lists_both_terms(ours):
@@ -80,14 +81,14 @@ def test_archive_dump_walks_all_frames(ours):
 
 @pytest.mark.parametrize("checksum", ["crc32", "crc32c"])
 def test_archive_verify_agrees_with_our_checksums(tmp_path, checksum):
-    write_member(tmp_path, checksum=checksum)
+    write_our_member(tmp_path, checksum=checksum)
     name = {"crc32": "org.agrona.checksum.Crc32", "crc32c": "org.agrona.checksum.Crc32c"}[checksum]
     said = archive_tool(tmp_path / "archive", "verify", "-a", "-checksum", name)
     assert (said.status, said.out.strip()) == (0, "(recordingId=0) OK"), said.err
 
 
 def test_archive_verify_finds_the_end_that_a_kill_left_open(tmp_path):
-    log = write_member(tmp_path, is_clean=False)
+    log = write_our_member(tmp_path, is_clean=False)
     said = archive_tool(tmp_path / "archive", "verify", "-a")
     assert (said.status, said.out.strip()) == (0, "(recordingId=0) OK"), said.err
     said = archive_tool(tmp_path / "archive", "describe")
