@@ -1,0 +1,498 @@
+"""The order of a turn, and what happens in it by role and state (seed *Duty Cycle*, §1)."""
+
+import pytest
+
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import StorageError
+from cluster.log.frames import HEADER_LENGTH
+from cluster.protocol import decode
+from cluster.protocol.enums import (
+    ClusterControlToggle,
+    ConsensusModuleState,
+    ElectionState,
+    NodeControlToggle,
+    Role,
+)
+from cluster.protocol.frame import align
+from cluster.protocol.log import NewLeadershipTermEvent, SessionOpenEvent, TimerEvent
+from cluster.protocol.session import SessionMessageHeader
+from tests.simulation.cluster import MS, SECOND, US, SimulatedCluster
+from tests.simulation.member import log_bytes
+
+
+def a_cluster(members=3, seed=1, **settings):
+    cluster = SimulatedCluster(members, seed, **settings)
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster.await_level()
+    return cluster
+
+
+def entries(member):
+    """The committed log of a member, decoded, padding left out."""
+    data = log_bytes(member, 0, member.agent.commit_position)
+    found, offset = [], 0
+    while offset < len(data):
+        length = int.from_bytes(data[offset : offset + 4], "little")
+        if data[offset + 6]:
+            found.append(decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH))
+        offset += align(length)
+    return found
+
+
+class Spy:
+    """Notes the order in which methods are called."""
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch = monkeypatch
+        self.calls = []
+
+    def on(self, target, method, name=None):
+        original = getattr(type(target), method)
+
+        def called(called_on, *arguments, **keywords):
+            if called_on is target:
+                self.calls.append(name or method)
+            return original(called_on, *arguments, **keywords)
+
+        self.monkeypatch.setattr(type(target), method, called)
+
+    def turn(self, member, at_ns=None):
+        self.calls.clear()
+        agent = member.agent
+        now_ns = member.world.now_ns if at_ns is None else at_ns
+        agent.do_work(now_ns, member.cluster_time)
+        return list(self.calls)
+
+
+@pytest.fixture
+def spy(monkeypatch):
+    return Spy(monkeypatch)
+
+
+@pytest.mark.conformance("C-1", "C-7", "C-9", "C-40")
+def test_a_turn_of_an_established_member_goes_in_the_seeds_order(spy):
+    cluster = a_cluster()
+    for member in (cluster.leader, cluster.followers[0]):
+        agent = member.agent
+        work = agent.leading or agent.following
+        spy.on(agent._tracker, "measure_and_update")
+        spy.on(agent.slow_tick, "do_work", "slow tick")
+        spy.on(agent.links, "poll", "consensus")
+        spy.on(work, "do_work", "consensus work")
+        spy.on(agent.services, "poll", "services")
+
+        assert spy.turn(member, cluster.world.now_ns + SECOND) == [
+            "measure_and_update",
+            "slow tick",
+            "consensus",
+            "consensus work",
+            "services",
+        ]
+
+
+@pytest.mark.conformance("C-8", "C-26")
+def test_a_turn_with_an_election_has_its_cycle_and_no_consensus_work(spy):
+    cluster = SimulatedCluster(3, 1)
+    cluster.run(1 * MS)
+    member = cluster.members[0]
+    agent = member.agent
+    spy.on(agent.election, "do_work", "election")
+    spy.on(agent.clients, "poll", "ingress")
+    spy.on(agent.sessions, "process_pending")
+    spy.on(agent.sessions, "check_sessions")
+    calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
+
+    assert calls == ["election"]
+
+
+@pytest.mark.conformance("C-5")
+def test_slow_ticks_without_work_are_10_ms_apart(spy):
+    cluster = a_cluster()
+    leader = cluster.leader
+    cluster.run(50 * MS)
+    now_ns = cluster.world.now_ns
+    spy.on(leader.agent.slow_tick, "do_work", "slow tick")
+    spy.turn(leader, now_ns + 20 * MS)
+
+    assert spy.turn(leader, now_ns + 30 * MS - 1) == []
+    assert spy.turn(leader, now_ns + 30 * MS) == ["slow tick"]
+
+
+@pytest.mark.conformance("C-6")
+def test_a_slow_tick_with_work_is_followed_by_another_in_the_next_turn(spy):
+    cluster = a_cluster()
+    leader = cluster.leader
+    now_ns = cluster.world.now_ns + 20 * MS
+    leader.agent.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
+    spy.on(leader.agent.slow_tick, "do_work", "slow tick")
+
+    assert spy.turn(leader, now_ns) == ["slow tick"]
+    assert spy.turn(leader, now_ns + 1) == ["slow tick"]
+
+
+@pytest.mark.conformance("C-11")
+def test_the_mark_file_is_refreshed_once_a_second():
+    class MarkFile:
+        times = []
+
+        def update_activity(self, now_ms):
+            self.times.append(now_ms)
+
+    cluster = a_cluster(1)
+    member = cluster.members[0]
+    member.agent.mark_file = MarkFile()
+    cluster.run(5 * SECOND)
+
+    gaps = [b - a for a, b in zip(MarkFile.times, MarkFile.times[1:], strict=False)]
+    assert len(gaps) >= 3
+    assert min(gaps) >= 1000
+
+
+@pytest.mark.conformance("C-13", "C-14", "C-15", "C-16")
+def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
+    cluster = a_cluster()
+    leader = cluster.leader
+    agent = leader.agent
+    cluster.add_client()
+    cluster.run(100 * US)
+    spy.on(agent.sessions, "send_redirects")
+    spy.on(agent.sessions, "send_rejections")
+    spy.on(agent.slow_tick, "_check_control_toggle", "toggle")
+    spy.on(agent.sessions, "process_pending")
+    spy.on(agent.sessions, "check_sessions")
+    spy.on(agent.leading.leader, "has_active_quorum")
+    # A request that is pending: the loop below finds the tick in which it is.
+    for _ in range(2000):
+        cluster.step()
+        if "process_pending" in spy.calls:
+            break
+        spy.calls.clear()
+    spy.calls = spy.calls[spy.calls.index("send_redirects") :]
+
+    assert spy.calls == [
+        "send_redirects",
+        "send_rejections",
+        "toggle",
+        "process_pending",
+        "check_sessions",
+        "has_active_quorum",
+    ]
+
+
+@pytest.mark.conformance("C-17")
+def test_a_leader_whose_followers_are_silent_for_10_s_enters_an_election():
+    cluster = a_cluster()
+    leader = cluster.leader
+    for follower in cluster.followers:
+        follower.pause()
+    cluster.run(9 * SECOND)
+    assert leader.agent.leading is not None
+    cluster.run(2 * SECOND)
+
+    assert leader.agent.leading is None
+    assert any("inactive follower quorum" in line for line in cluster.world.events)
+
+
+@pytest.mark.conformance("C-22")
+def test_a_follower_whose_leader_is_silent_for_10_s_enters_an_election():
+    cluster = a_cluster()
+    cluster.leader.pause()
+    cluster.run(9 * SECOND)
+    assert len(cluster.followers) == 2
+    cluster.run(2 * SECOND)
+
+    assert any("leader heartbeat timeout" in line for line in cluster.world.events)
+
+
+@pytest.mark.conformance("C-24")
+def test_a_follower_that_is_to_terminate_waits_for_its_leader():
+    cluster = a_cluster()
+    follower = cluster.followers[0]
+    follower.agent.termination.position = 1 << 40
+    cluster.leader.pause()
+    cluster.run(15 * SECOND)
+
+    assert follower.agent.following is not None
+
+
+@pytest.mark.conformance("C-25")
+def test_the_node_toggle_is_looked_at_on_every_member():
+    cluster = a_cluster()
+    for member in cluster.members:
+        member.agent.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
+    cluster.run(100 * MS)
+
+    for member in cluster.members:
+        assert member.agent.counters.node_control_toggle.get() == NodeControlToggle.NEUTRAL
+
+
+@pytest.mark.conformance("C-27", "C-28", "C-41")
+def test_timers_come_before_service_messages_and_those_before_ingress_then_the_position(spy):
+    cluster = a_cluster()
+    leader = cluster.leader
+    agent = leader.agent
+    agent.timers.schedule(1, 0)
+    agent.trackers[0].enqueue(SessionMessageHeader(0, 0, 0).encode() + b"offered")
+    spy.on(agent.timers, "poll", "timers")
+    spy.on(agent.trackers[0], "poll", "service messages")
+    spy.on(agent.clients, "poll", "ingress")
+    spy.on(agent.leading.leader, "update", "position")
+    spy.on(agent.services, "poll", "services")
+
+    assert spy.turn(leader) == ["timers", "service messages", "ingress", "position", "services"]
+
+
+@pytest.mark.conformance("C-29")
+def test_the_leaders_own_position_is_that_of_its_recording_after_each_turn():
+    cluster = a_cluster()
+    leader = cluster.leader
+    client = cluster.add_client()
+    for _ in range(20):
+        client.send(b"x" * 100)
+        cluster.run(1 * MS)
+        own = leader.agent.members[leader.member_id]
+        assert own.report_position == leader.agent.recording.synced_position
+
+
+@pytest.mark.conformance("C-33", "C-34", "C-35", "C-242")
+def test_a_follower_processes_no_more_than_is_committed_and_recorded():
+    cluster = a_cluster()
+    follower = cluster.followers[0]
+    client = cluster.add_client()
+    seen = 0
+    for number in range(300):
+        client.send(b"%d" % number + bytes(200))
+        cluster.run(20 * US)
+        agent = follower.agent
+        notified = agent.following.follower.notified_commit_position
+        assert agent.commit_position <= min(notified, agent.recording.append_position)
+        assert agent.counters.commit_position.get() == agent.log_adapter.position
+        assert follower.service_agent.joined_position <= agent.commit_position
+        seen += agent.recording.append_position > agent.commit_position
+    assert seen, "the follower never had anything uncommitted: this proves nothing"
+
+
+@pytest.mark.conformance("C-36")
+def test_a_follower_looks_at_the_log_before_ingress(spy):
+    cluster = a_cluster()
+    follower = cluster.followers[0]
+    agent = follower.agent
+    client = cluster.add_client()
+    cluster.await_settled()
+    client.send(b"x")
+    spy.on(agent, "process_log", "log")
+    spy.on(agent.clients, "poll", "ingress")
+    while "log" not in spy.calls or "ingress" not in spy.calls[spy.calls.index("log") :]:
+        cluster.step()
+
+    after_log = spy.calls[spy.calls.index("log") :]
+    assert after_log[:2] == ["log", "ingress"]
+
+
+@pytest.mark.conformance("C-37")
+def test_what_clients_send_to_a_follower_has_no_effect():
+    cluster = a_cluster()
+    follower = cluster.followers[0]
+    client = cluster.add_client()
+    cluster.await_settled()
+    cluster.await_level()
+    before = [m.agent.recording.append_position for m in cluster.members]
+    connection = follower.clients.connect(lambda frames: None, lambda: None)
+    from cluster.protocol import streams
+    from cluster.protocol.frame import frame
+    from cluster.protocol.session import SessionCloseRequest, SessionKeepAlive
+
+    term_id = cluster.leader.agent.leadership_term_id
+    for message in (
+        SessionMessageHeader(term_id, client.session_id, 0).encode() + b"x",
+        SessionKeepAlive(term_id, client.session_id).encode(),
+        SessionCloseRequest(term_id, client.session_id).encode(),
+    ):
+        connection.send(frame(message, session_id=0, stream_id=streams.INGRESS))
+    cluster.run(50 * MS)
+
+    assert [m.agent.recording.append_position for m in cluster.members] == before
+    assert client.session_id in cluster.leader.agent.sessions.sessions
+
+
+@pytest.mark.conformance("C-42", "C-272", "C-286", "C-287", "C-288", "C-254")
+def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
+    cluster = a_cluster()
+    leader = cluster.leader
+    client = cluster.add_client()
+    cluster.await_settled()
+    toggle = leader.agent.counters.control_toggle
+    assert toggle.get() == ClusterControlToggle.NEUTRAL
+    toggle.set(ClusterControlToggle.SUSPEND)
+    cluster.run(100 * MS)
+    assert [m.agent.module.state for m in cluster.members] == 3 * [ConsensusModuleState.SUSPENDED]
+    assert toggle.get() == ClusterControlToggle.SUSPEND
+
+    end = leader.agent.publication.position
+    leader.agent.timers.schedule(9, 0)
+    client.send(b"wait")
+    cluster.run(15 * SECOND)
+    assert leader.agent.publication.position == end == leader.agent.commit_position
+    assert len(cluster.followers) == 2, "commit positions went on"
+
+    toggle.set(ClusterControlToggle.RESUME)
+    cluster.run(100 * MS)
+    assert toggle.get() == ClusterControlToggle.NEUTRAL
+    cluster.await_settled()
+    assert client.acknowledged == 1
+    assert [m.agent.module.state for m in cluster.members] == 3 * [ConsensusModuleState.ACTIVE]
+    assert [e.correlation_id for e in entries(leader) if isinstance(e, TimerEvent)] == [9]
+
+
+@pytest.mark.conformance("C-43")
+def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting():
+    cluster = a_cluster()
+    client = cluster.add_client()
+    cluster.await_settled()
+    follower = cluster.followers[0]
+    follower.agent.module.change(ConsensusModuleState.SNAPSHOT)
+    before = follower.agent.commit_position
+    client.send(b"x")
+    cluster.await_settled()
+    cluster.run(1 * SECOND)
+
+    assert follower.agent.commit_position == before
+    leader = cluster.leader.agent
+    assert leader.members[follower.member_id].report_position == leader.recording.append_position
+
+
+@pytest.mark.conformance("C-309")
+def test_a_suspension_that_is_not_committed_is_undone_with_the_leadership():
+    cluster = a_cluster()
+    leader = cluster.leader
+    for follower in cluster.followers:
+        follower.pause()
+    leader.agent.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
+    cluster.run(100 * MS)
+    assert leader.agent.module.state is ConsensusModuleState.SUSPENDED
+    leader.agent.enter_election("test")
+
+    assert leader.agent.module.state is ConsensusModuleState.ACTIVE
+
+
+@pytest.mark.conformance("C-45")
+def test_a_disk_that_fails_ends_the_member(monkeypatch):
+    cluster = a_cluster()
+    leader = cluster.leader
+    client = cluster.add_client()
+    cluster.await_settled()
+
+    def fails(*_):
+        raise StorageError("recording", 28)
+
+    monkeypatch.setattr(leader.agent.recording, "append", fails)
+    client.send(b"x")
+    cluster.run(10 * MS)
+
+    assert not leader.is_running
+    assert "No space left" in leader.death
+
+
+@pytest.mark.conformance("C-97")
+def test_each_election_is_counted():
+    cluster = a_cluster()
+    follower = cluster.followers[0]
+    assert follower.agent.counters.election_count.get() == 1
+    follower.agent.enter_election("test")
+    cluster.await_level()
+
+    assert follower.agent.counters.election_count.get() == 2
+    assert follower.agent.counters.election_state.get() == ElectionState.CLOSED
+
+
+@pytest.mark.conformance("C-134", "C-135")
+def test_the_toggle_is_neutral_on_the_leader_and_inactive_on_followers():
+    cluster = a_cluster()
+
+    for member in cluster.members:
+        is_leader = member is cluster.leader
+        toggle = member.agent.counters.control_toggle.get()
+        assert toggle == (ClusterControlToggle.NEUTRAL if is_leader else ClusterControlToggle.INACTIVE)
+        assert member.agent.counters.node_role.get() == (Role.LEADER if is_leader else Role.FOLLOWER)
+
+
+# ---- log messages (seed *Log Messages*)
+
+
+@pytest.mark.conformance("C-130", "C-251", "C-257", "C-258")
+def test_each_term_begins_with_its_event():
+    cluster = a_cluster()
+    first = cluster.leader
+    first.kill()
+    cluster.await_leader()
+    first.start()
+    cluster.await_level()
+    events = [e for e in entries(cluster.members[0]) if isinstance(e, NewLeadershipTermEvent)]
+
+    assert [event.leadership_term_id for event in events] == [0, 1]
+    assert [event.leader_member_id for event in events] == [cluster.leader_of_term[t] for t in (0, 1)]
+    assert [event.term_base_log_position for event in events] == [0, 96]
+    assert [event.log_position for event in events] == [96, 192]
+    for member in cluster.members:
+        assert member.agent.leadership_term_id == 1
+        assert member.agent.counters.leadership_term_id.get() == 1
+
+
+@pytest.mark.conformance("C-215", "C-225", "C-239", "C-241", "C-245", "C-275")
+def test_all_members_record_and_apply_the_same_log():
+    cluster = a_cluster()
+    client = cluster.add_client()
+    client.send(b"one")
+    client.send(b"again two")
+    client.send(b"timer 7")
+    cluster.await_settled()
+    cluster.run(1 * SECOND)
+    cluster.await_level()
+    cluster.check()
+
+    kinds = [type(entry) for entry in entries(cluster.members[0])]
+    assert kinds == [
+        NewLeadershipTermEvent,
+        SessionOpenEvent,
+        SessionMessageHeader,
+        SessionMessageHeader,
+        SessionMessageHeader,
+        SessionMessageHeader,
+        TimerEvent,
+    ]
+    for member in cluster.members:
+        assert member.service.applied == [b"one", b"again two", b"timer 7", b"two"]
+        assert member.service.timers == [7]
+        assert client.session_id in member.agent.sessions.sessions
+
+
+@pytest.mark.conformance("C-238")
+def test_two_clients_that_send_at_once_are_both_served():
+    cluster = a_cluster()
+    clients = [cluster.add_client() for _ in range(2)]
+    for client in clients:
+        for number in range(200):
+            client.send(b"%d:%d" % (client.client_id, number))
+    cluster.await_settled()
+    cluster.await_level()
+    cluster.check_promises()
+
+
+@pytest.mark.conformance("C-259")
+@pytest.mark.parametrize("what", ["time unit", "app version"])
+def test_a_log_of_another_kind_ends_the_member(what):
+    from cluster.protocol.enums import ClusterTimeUnit
+
+    cluster = a_cluster(1)
+    member = cluster.members[0]
+    member.kill()
+    other = {"time_unit": ClusterTimeUnit.NANOS} if what == "time unit" else {"app_version": 1 << 16}
+    context = cluster.context_of(0)
+    cluster.context_of = lambda member_id: ConsensusModuleContext(  # type: ignore[method-assign]
+        member_ids=context.member_ids, term_length=context.term_length, **other
+    )
+    member.start()
+    cluster.run(1 * SECOND)
+
+    assert not member.is_running
+    assert "AgentTermination" in member.death
