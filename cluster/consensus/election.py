@@ -369,7 +369,6 @@ class Election:
             member.reset()
         self._this.standing = self._standing
         self.leader_member_id = NULL_VALUE
-        self._is_leader_heard = False
 
     def _work_canvass(self, now_ns: int) -> None:
         self._send_canvass_position(now_ns)
@@ -389,6 +388,7 @@ class Election:
         """A delay below half of the election timeout lets one of several candidates come first (C-64)."""
         delay_ns = self._random.randrange(self._context.election_timeout_ns // 2)
         self._nomination_deadline_ns = now_ns + delay_ns
+        self._is_leader_heard = False
         self._change_state(ElectionState.NOMINATE, now_ns, reason)
 
     @property
@@ -788,18 +788,16 @@ class Election:
         if leadership_term_id < self.candidate_term_id:
             self._send_vote(leader.id, self.candidate_term_id, False)
             return self._take()
-        self._time_of_last_leader_message_ns = now_ns
+        self._hear_leader(now_ns)
 
         if self.state is ElectionState.NOMINATE:
-            self._is_leader_heard = True
+            pass  # looked at again when its deadline is over (C-76)
         elif self.state in VOTING_STATES:
             self._consider_leader(message, now_ns)
         elif leadership_term_id > self.leadership_term_id:
             self._restart(now_ns, f"member {leader.id} leads term {leadership_term_id}")
         elif leader.id == self.leader_member_id and self.state in FOLLOWING_STATES:
-            self._notify_commit(message.commit_position)
-            if self._replication is not None:
-                self._replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
+            self._notify_commit(message.commit_position, now_ns)
         return self._take()
 
     def _consider_leader(self, message: NewLeadershipTerm, now_ns: int) -> None:
@@ -886,7 +884,7 @@ class Election:
         self._offered_term = None
         is_behind = self.append_position < message.log_position
         self._catchup_join_position = message.log_position if is_behind else NULL_POSITION
-        self._notify_commit(message.commit_position)
+        self._notify_commit(message.commit_position, now_ns)
 
         if self.append_position >= message.term_base_log_position:
             self._record_term(message.leadership_term_id, message.term_base_log_position)
@@ -914,22 +912,18 @@ class Election:
         """The leader's log is held by a majority up to this position."""
         if self.state is ElectionState.INIT or self._other(message.leader_member_id) is None:
             return []
-        if (
-            message.leadership_term_id > self.leadership_term_id
-            and self.state in LEADER_STATES | FOLLOWING_STATES
-        ):
-            self._restart(
-                now_ns, f"member {message.leader_member_id} leads term {message.leadership_term_id}"
-            )
+        leadership_term_id = message.leadership_term_id
+        if self.state in VOTING_STATES:
+            if leadership_term_id >= self.candidate_term_id:
+                self._hear_leader(now_ns)
+        elif leadership_term_id > self.leadership_term_id:
+            self._restart(now_ns, f"member {message.leader_member_id} leads term {leadership_term_id}")
         elif (
-            message.leader_member_id == self.leader_member_id
-            and message.leadership_term_id == self.leadership_term_id
-            and message.leadership_term_id >= self.candidate_term_id
+            leadership_term_id == self.leadership_term_id
+            and message.leader_member_id == self.leader_member_id
         ):
-            self._time_of_last_leader_message_ns = now_ns
-            self._notify_commit(message.log_position)
-            if self._replication is not None:
-                self._replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
+            self._hear_leader(now_ns)
+            self._notify_commit(message.log_position, now_ns)
         return self._take()
 
     def on_stop_catchup(self, message: StopCatchup, now_ns: int) -> list[Action]:
@@ -975,8 +969,15 @@ class Election:
         last_ns = max(self._time_of_last_leader_message_ns, self._time_of_state_change_ns)
         return now_ns - last_ns >= self._context.leader_heartbeat_timeout_ns
 
-    def _notify_commit(self, commit_position: int | None) -> None:
+    def _hear_leader(self, now_ns: int) -> None:
+        """A leader of a term that we may follow is there: nobody needs another one now."""
+        self._time_of_last_leader_message_ns = now_ns
+        self._is_leader_heard = True
+
+    def _notify_commit(self, commit_position: int | None, now_ns: int) -> None:
         self.notified_commit_position = max(self.notified_commit_position, commit_position or 0)
+        if self._replication is not None:
+            self._replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
 
     def _propose(self, candidate_term_id: int) -> None:
         """Adopt a candidate term, durably, before anything of it is spoken of."""
