@@ -251,7 +251,7 @@ def _text(report: dict[str, Any]) -> str:
     times = "  ".join(f"{name} {latency[name]:,.1f}" for name in ("p50", "p90", "p99", "p99.9", "max"))
     return (
         f"{report['messagesPerSecond']:,.0f} messages/s of {report['size']} bytes "
-        f"over {report['transport']}, window {report['window']:,}, batch {report['batch']:,} ({report['messages']:,} messages committed, "
-        f"echoed and received in {report['durationS']:.1f} s)\n"
+        f"over {report['transport']}, window {report['window']:,}, batch {report['batch']:,} "
+        f"({report['messages']:,} committed, echoed and received in {report['durationS']:.1f} s)\n"
         f"latency us: {times}"
     )

@@ -27,6 +27,7 @@ class Leading:
         self._publication = publication
         self._recording = recording
         self._commit_frame = CommitPositionFrame(agent.context.member_id)
+        self._is_commit_untold = False  # of a risen commit position, to the followers
         self.leader = Leader(
             agent.context,
             agent.members,
@@ -45,6 +46,8 @@ class Leading:
         agent = self._agent
         context = agent.context
         work_count = 0
+        if self._is_commit_untold:
+            self._tell_commit()
         if agent.module.is_active:
             if len(agent.timers):
                 work_count += agent.timers.poll(
@@ -69,17 +72,20 @@ class Leading:
         return work_count
 
     def _on_update(self) -> int:
-        """Tell the followers where the commit is; if it rose, everyone here too."""
+        """Tell where the commit is: everyone here if it rose, and the followers.
+
+        They hear of a rise with the next turn: woken now, they would take the processors from the service
+        and the clients that wait for it.
+        """
         agent, leader = self._agent, self.leader
-        frame = self._commit_frame.of(leader.leadership_term_id, leader.quorum_position)
-        for member_id in agent.other_ids:
-            agent.links.send(member_id, frame)
         if leader.regression is not None:
             agent.tell(leader.regression)
             leader.regression = None
         commit_position = leader.commit_position
         if commit_position == agent.commit_position:
+            self._tell_commit()
             return 0
+        self._is_commit_untold = True
         adapter = agent.log_adapter
         while adapter.position < commit_position:
             adapter.poll(self._publication, commit_position, is_applied=False)
@@ -90,6 +96,13 @@ class Leading:
         for tracker in agent.trackers:
             tracker.sweep_leader(commit_position)
         return 1
+
+    def _tell_commit(self) -> None:
+        self._is_commit_untold = False
+        agent, leader = self._agent, self.leader
+        frame = self._commit_frame.of(leader.leadership_term_id, leader.quorum_position)
+        for member_id in agent.other_ids:
+            agent.links.send(member_id, frame)
 
     # ---- into the log
 
