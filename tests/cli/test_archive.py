@@ -1,0 +1,262 @@
+"""``cluster archive`` says what Aeron's ArchiveTool says, and does what it does."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.archive import Archive
+from cluster.cli.main import main
+from tests.archive.logs import SEGMENT_LENGTH, Clock, LogWriter, a_log
+from tests.archive.members import Member, live_counters, write_member
+from tests.cli.test_tool import said
+from tests.reader.real import a_copy, members, remove_unpacked
+
+Run = Callable[..., tuple[int, str, str]]
+ALL_WELL = "(recordingId=0) OK\n(recordingId=1) OK\n(recordingId=2) OK\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unpacked() -> Iterator[None]:
+    yield
+    remove_unpacked()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command; return its exit status, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = main(["archive", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def states(run: Run, directory: Path) -> list[str]:
+    _, out, _ = run("describe-all", "--dir", directory, "--json")
+    return [recording["state"] for recording in json.loads(out)["recordings"]]
+
+
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_describe_prints_the_real_tool_s_lines(run, member):
+    real = said(member, "ArchiveTool describe").splitlines()
+    status, out, err = run("describe", "--dir", members() / f"member-{member}")
+    assert (status, err) == (0, "")
+    ours = out.splitlines()
+    assert ours[2:] == real[3:], "catalog capacity and descriptors"
+    assert ours[1].partition("|aeronDirectory")[0] == real[2].partition("|aeronDirectory")[0]
+    assert ours[0].split(" (")[1] == real[1].split(" (")[1]
+
+
+def test_describe_of_one_recording_and_of_none(run):
+    _, out, _ = run("describe", 1, "--dir", members() / "member-0", "--json")
+    (recording,) = json.loads(out)["recordings"]
+    assert (recording["recordingId"], recording["streamId"], recording["state"]) == (1, 106, "VALID")
+    status, _, err = run("describe", 9, "--dir", members() / "member-0")
+    assert (status, "archive.catalog: no recording 9" in err) == (1, True)
+
+
+@pytest.mark.conformance("S-146")
+def test_describe_lists_valid_recordings_and_describe_all_all_with_their_state(run, tmp_path):
+    copy = a_copy(tmp_path)
+    assert run("mark-invalid", 1, "--dir", copy) == (0, "(recordingId=1) INVALID\n", "")
+    _, out, _ = run("describe", "--dir", copy)
+    assert [f"recordingId={i}|" in out for i in range(3)] == [True, False, True]
+    _, out, _ = run("describe-all", "--dir", copy)
+    assert out.count("|VALID\n") == 2
+    assert out.count("|INVALID\n") == 1
+    assert run("count-entries", "--dir", copy)[1] == "2\n"
+
+
+@pytest.mark.conformance("S-147")
+@pytest.mark.parametrize("arguments", [[], ["--all"]])
+def test_verify_of_intact_recordings_changes_nothing(run, tmp_path, arguments):
+    copy = a_copy(tmp_path)
+    before = (copy / "archive" / "archive.catalog").read_bytes()
+    assert run("verify", *arguments, "--dir", copy) == (0, ALL_WELL, "")
+    assert (copy / "archive" / "archive.catalog").read_bytes() == before
+
+
+@pytest.mark.conformance("S-148")
+def test_verify_of_a_corrupted_frame_header_marks_the_recording(run, tmp_path):
+    copy = a_copy(tmp_path)
+    segment = copy / "archive" / "0-131072.rec"
+    data = bytearray(segment.read_bytes())
+    data[65536 + 8] ^= 1
+    segment.write_bytes(data)
+    status, out, _ = run("verify", "--dir", copy)
+    assert status == 1
+    assert out.splitlines()[0] == (
+        f"(recordingId=0) ERR: {segment} at offset 65536: term offset 1 at log position 196608"
+    )
+    assert states(run, copy) == ["INVALID", "VALID", "VALID"]
+    data[65536 + 8] ^= 1
+    segment.write_bytes(data)
+    assert run("verify", "--dir", copy)[:2] == (0, ALL_WELL)
+    assert states(run, copy) == ["VALID", "VALID", "VALID"]
+
+
+@pytest.mark.conformance("S-149")
+def test_verify_writes_down_the_end_that_a_crash_left_open(run, tmp_path):
+    log = a_log(100)
+    write_member(tmp_path, log, is_clean=False)
+    assert run("verify", "--dir", tmp_path) == (0, "(recordingId=0) OK\n", "")
+    _, out, _ = run("describe", "--dir", tmp_path, "--json")
+    assert json.loads(out)["recordings"][0]["stopPosition"] == log.position
+
+
+@pytest.mark.conformance("S-150")
+@pytest.mark.parametrize("name", ["crc32", "crc32c", "org.agrona.checksum.Crc32c"])
+def test_verify_finds_a_flipped_payload_byte_once_there_are_checksums(run, tmp_path, name):
+    copy = a_copy(tmp_path)
+    status, out, _ = run("checksum", name, "--all", "--dir", copy)
+    assert (status, out.splitlines()[0]) == (0, "(recordingId=0) 250144 bytes")
+    assert run("verify", "--all", "--checksum", name, "--dir", copy)[:2] == (0, ALL_WELL)
+    segment = copy / "archive" / "0-0.rec"
+    data = bytearray(segment.read_bytes())
+    data[5300] ^= 0x80
+    segment.write_bytes(data)
+    status, out, _ = run("verify", "--all", "--checksum", name, "--dir", copy)
+    assert status == 1
+    assert f"(recordingId=0) ERR: {segment} at offset 5184: checksum mismatch" in out
+
+
+@pytest.mark.conformance("S-151")
+def test_marks_only_switch_between_valid_and_invalid(run, tmp_path):
+    copy = a_copy(tmp_path)
+    before = (copy / "archive" / "archive.catalog").read_bytes()
+    assert run("mark-valid", 2, "--dir", copy)[0] == 1
+    assert run("mark-invalid", 2, "--dir", copy)[0] == 0
+    assert run("mark-invalid", 2, "--dir", copy)[0] == 1
+    assert run("mark-valid", 2, "--dir", copy)[0] == 0
+    assert (copy / "archive" / "archive.catalog").read_bytes() == before
+    assert run("mark-valid", 7, "--dir", copy)[0] == 1
+
+
+@pytest.mark.conformance("S-152")
+def test_compact_drops_what_is_not_valid_with_its_files_and_keeps_ids(run, tmp_path):
+    copy = a_copy(tmp_path)
+    run("mark-invalid", 1, "--dir", copy)
+    status, out, _ = run("compact", "--yes", "--dir", copy)
+    assert (status, out) == (0, "deleted 1 records (256 bytes), 1 segments\n")
+    _, out, _ = run("describe-all", "--dir", copy, "--json")
+    assert [recording["recordingId"] for recording in json.loads(out)["recordings"]] == [0, 2]
+    assert not (copy / "archive" / "1-0.rec").exists()
+    assert run("verify", "--dir", copy)[1] == "(recordingId=0) OK\n(recordingId=2) OK\n"
+    archive = Archive.open(str(copy / "archive"), epoch_ms=Clock())
+    log = LogWriter()
+    recording = archive.create_recording(
+        stream_id=100, session_id=1, initial_term_id=0, term_length=65536, mtu=1408, segment_length=65536
+    )
+    assert recording.recording_id == 3, "an id came back"
+    recording.append(0, log.frames())
+    archive.close()
+
+
+@pytest.mark.conformance("S-153")
+def test_orphaned_segments_are_those_outside_the_recorded_range(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    log = a_log(1000)
+    member = Member(tmp_path)
+    member.write(log)
+    member.recording.purge_to(SEGMENT_LENGTH)
+    member.stop()
+    archive = tmp_path / "archive"
+    kept = sorted(path.name for path in archive.iterdir())
+    orphans = ["0-0.rec", f"0-{100 * SEGMENT_LENGTH}.rec", "7-0.rec", "0-12.rec", "x.rec", "0-5.rec.del"]
+    for name in orphans:
+        (archive / name).write_bytes(b"x")
+    status, out, err = run("delete-orphaned-segments", "--dir", tmp_path)
+    assert status == 1, "nobody said yes"
+    assert sorted(path.name for path in archive.iterdir()) == sorted([*kept, *orphans])
+    assert "not confirmed" in err
+    status, out, _ = run("delete-orphaned-segments", "--yes", "--dir", tmp_path)
+    assert (status, sorted(out.splitlines())) == (0, sorted(orphans))
+    assert sorted(path.name for path in archive.iterdir()) == kept
+
+
+@pytest.mark.conformance("S-154")
+def test_dump_goes_on_behind_an_invalid_entry(run, tmp_path):
+    copy = a_copy(tmp_path)
+    run("mark-invalid", 0, "--dir", copy)
+    status, out, _ = run("dump", "--limit", 2, "--dir", copy)
+    assert status == 0
+    assert out.count("[RecordingDescriptor]") == 3
+    assert out.count("position=") >= 6
+    assert "position=0 frameLength=88 version=0 flags=11000000 type=DATA termOffset=0" in out
+
+
+def test_dump_shows_each_frame_as_an_object_on_demand(run):
+    _, out, _ = run("dump", 2, "--limit", 0, "--json", "--dir", members() / "member-0")
+    descriptor, *frames = [json.loads(line) for line in out.splitlines()]
+    assert descriptor["stopPosition"] == 576
+    assert [frame["position"] for frame in frames] == [0, 96, 192, 352, 416, 480]
+    assert bytes.fromhex(frames[0]["payload"])[2:4] == (100).to_bytes(2, "little")
+
+
+def test_an_archive_that_runs_is_looked_at_and_not_changed(run, tmp_path):
+    log = a_log(200)
+    member = Member(tmp_path)
+    member.write(log)
+    with live_counters(tmp_path) as counters:
+        recording = member.recording
+        recording.position_counter = counters.allocate_recording_position(
+            0, recording.session_id, 100, position=recording.append_position
+        )
+        before = (tmp_path / "archive" / "archive.catalog").read_bytes()
+        status, out, err = run("verify", "--all", "--dir", tmp_path)
+        assert (status, out) == (0, "(recordingId=0) OK\n")
+        assert err.startswith("warning: nothing will be changed: ")
+        assert (tmp_path / "archive" / "archive.catalog").read_bytes() == before
+        for command in (["compact", "--yes"], ["checksum", "crc32"], ["mark-invalid", 0]):
+            status, _, err = run(*command, "--dir", tmp_path)
+            assert (status, "in use by process" in err) == (1, True)
+        status, out, _ = run("dump", "--limit", 1, "--dir", tmp_path)
+        assert (status, out.count("position=0 ")) == (0, 1)
+    member.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "what"),
+    [
+        (["describe"], 2, "--dir"),
+        (["describe", "--dir", "{tmp}/nowhere"], 1, "no such directory"),
+        (["verify", "--dir", "{tmp}"], 1, "no archive.catalog is in it"),
+        (
+            ["verify", "--dir", "{tmp}", "--checksum", "md5"],
+            2,
+            "checksum 'md5': expected none, crc32 or crc32c",
+        ),
+        (["checksum", "none", "--dir", "{tmp}"], 2, "expected crc32 or crc32c"),
+        (["repair", "--dir", "{tmp}"], 2, "repair"),
+    ],
+)
+def test_what_goes_wrong_is_one_plain_line_and_a_status(run, tmp_path, arguments, status, what):
+    found, _, err = run(*(argument.replace("{tmp}", str(tmp_path)) for argument in arguments))
+    assert (found, what in err, len(err.splitlines())) == (status, True, 1), err
+
+
+def test_a_garbled_catalog_is_named_and_its_readable_part_described(run, tmp_path):
+    copy = a_copy(tmp_path)
+    path = copy / "archive" / "archive.catalog"
+    data = bytearray(path.read_bytes())
+    second = 64 + int.from_bytes(data[32:36], "little")
+    data[second : second + 4] = b"\xff\xff\xff\x7f"
+    path.write_bytes(data)
+    status, out, err = run("describe", "--dir", copy)
+    assert (status, out.count("[RecordingDescriptor]")) == (1, 1)
+    assert err.startswith(f"{path} at offset {second}: catalog entry of 2147483647 bytes")
+    status, out, _ = run("verify", "--dir", copy)
+    assert (status, out) == (1, "(recordingId=0) OK\n")
+
+
+@pytest.mark.parametrize("command", ["describe", "dump", "verify", "checksum", "compact", "mark-valid"])
+def test_help_has_an_example(run, command):
+    status, out, _ = run(command, "--help")
+    assert (status, f"cluster archive {command}" in out) == (0, True)

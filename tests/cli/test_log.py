@@ -1,0 +1,199 @@
+"""``cluster log``: what it prints and writes, and how it fails."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cluster.cli.main import main
+from cluster.log.columns import ROW_SCHEMA
+from tests.archive.logs import LogWriter, a_log
+from tests.archive.members import write_member
+from tests.reader.real import as_read, expected, members, remove_unpacked
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unpacked() -> Iterator[None]:
+    yield
+    remove_unpacked()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command; return its exit status, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = main(["log", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_dump_prints_every_entry_as_an_object(run, member):
+    status, out, err = run("dump", "--dir", members() / f"member-{member}", "--json", "--payload", "sha256")
+    assert (status, err) == (0, "")
+    entries = [json.loads(line) for line in out.splitlines()]
+    for entry in entries:
+        moment = datetime.fromisoformat(entry.pop("timestamp"))
+        assert moment.timestamp() == entry["clusterTime"] / 1000
+        assert moment.utcoffset().total_seconds() == 0
+        if "encodedPrincipal" in entry:
+            assert entry["encodedPrincipal"] == ""
+    assert tuple(entries) == expected()
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        ("base64", lambda payload: {"payload": base64.b64encode(payload).decode()}),
+        ("hex", lambda payload: {"payload": payload.hex()}),
+        ("utf8", lambda payload: {"payload": payload.decode("utf-8", "replace")}),
+        ("none", lambda payload: {}),
+        (
+            "sha256",
+            lambda payload: {
+                "payloadLength": len(payload),
+                "payloadSha256": hashlib.sha256(payload).hexdigest(),
+            },
+        ),
+    ],
+)
+def test_payloads_are_shown_as_asked_for(run, tmp_path, form, shown):
+    payloads = [b"plain", "größer".encode(), b"", b"\xff\x00\n", b"x" * 5000]
+    log = LogWriter()
+    log.term(0)
+    for payload in payloads:
+        log.message(payload)
+    write_member(tmp_path, log)
+    default = () if form == "base64" else ("--payload", form)
+    _, out, _ = run("dump", "--dir", tmp_path, "--json", *default)
+    found = [json.loads(line) for line in out.splitlines()][1:]
+    names = {"payload", "payloadLength", "payloadSha256"}
+    assert [{k: v for k, v in entry.items() if k in names} for entry in found] == [
+        shown(payload) for payload in payloads
+    ]
+
+
+def test_from_and_to_are_positions_of_first_frames(run):
+    entries = [entry["position"] for entry in expected()]
+    for begin, end in ((139_424, 140_000), (139_425, 139_872), (0, 96), (250_048, 10**9), (250_144, 300_000)):
+        _, out, _ = run("dump", "--dir", members() / "member-0", "--json", "--from", begin, "--to", end)
+        assert [json.loads(line)["position"] for line in out.splitlines()] == [
+            position for position in entries if begin <= position < end
+        ]
+
+
+def test_text_has_one_line_an_entry_whatever_a_payload_holds(run, tmp_path):
+    log = LogWriter()
+    log.term(0)
+    log.message(b"two\nlines and a \x1b[31m colour")
+    write_member(tmp_path, log)
+    _, out, _ = run("dump", "--dir", tmp_path, "--payload", "utf8")
+    first, second = out.splitlines()
+    assert first.split()[:4] == ["0", "96", "term", "0"]
+    assert second.endswith(
+        'SESSION_MESSAGE clusterSessionId=1 payload="two\\nlines and a \\u001b[31m colour"'
+    )
+
+
+def test_tail_shows_the_last_entries_over_terms_and_segments(run, tmp_path):
+    log = a_log(1000)
+    write_member(tmp_path, log)
+    for count in (0, 1, 10, 700, 10_000):
+        _, out, _ = run("tail", "--dir", tmp_path, "-n", count, "--json")
+        shown = [json.loads(line)["position"] for line in out.splitlines()]
+        assert shown == [begin for begin, _ in log.entries][max(len(log.entries) - count, 0) :]
+
+
+@pytest.mark.parametrize("format", ["arrow", "parquet"])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_export_writes_typed_columns(run, tmp_path, format, is_named):
+    file = tmp_path / f"log.{format}"
+    chosen = ["--format", format] if is_named else []
+    status, out, _ = run("export", "--dir", members() / "member-2", *chosen, file)
+    assert (status, out) == (0, f"761 entries in {file}\n")
+    table = pq.read_table(file) if format == "parquet" else pa.ipc.open_file(pa.OSFile(str(file))).read_all()
+    assert table.schema.equals(ROW_SCHEMA)
+    rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+    assert tuple(as_read(row) for row in rows) == expected()
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_export_of_an_unknown_kind_is_wrong_usage(run, tmp_path):
+    status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "log.csv")
+    assert status == 2
+    assert "give arrow or parquet" in err
+    status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "no" / "log.parquet")
+    assert status == 1
+    assert err.startswith(f"{tmp_path}/no/log.parquet: writing failed: No such file or directory")
+
+
+def test_damage_is_told_on_standard_error_and_the_rest_is_printed(run, tmp_path):
+    log = a_log(100)
+    write_member(tmp_path, log)
+    segment = tmp_path / "archive" / "0-0.rec"
+    begin, _ = log.entries[40]
+    data = bytearray(segment.read_bytes())
+    data[begin + 20] ^= 1
+    segment.write_bytes(data)
+    status, out, err = run("dump", "--dir", tmp_path, "--json")
+    assert status == 1
+    assert len(out.splitlines()) == len(log.entries) - 1
+    assert err.startswith(f"damaged: {segment} at offset {begin}: term id 1 at log position {begin}")
+    status, out, _ = run("export", "--dir", tmp_path, tmp_path / "log.parquet")
+    assert (status, out.split()[0]) == (1, str(len(log.entries) - 1))
+
+
+def test_a_log_that_was_not_stopped_in_order_is_printed_with_a_warning(run, tmp_path):
+    log = a_log(20)
+    write_member(tmp_path, log, is_clean=False)
+    status, out, err = run("dump", "--dir", tmp_path, "--json")
+    assert (status, len(out.splitlines())) == (0, len(log.entries))
+    assert err.startswith(f"warning: {tmp_path}/archive: the member did not stop in order")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "what"),
+    [
+        (["dump", "--dir", "{tmp}/nowhere"], 1, "nowhere: no such directory"),
+        (["dump", "--dir", "{tmp}"], 1, "not a member's directory, no archive.catalog is in it"),
+        (["tail", "--archive-dir", "{tmp}"], 1, "no archive is here, archive.catalog is missing"),
+        (["dump"], 2, "give one of --dir and --endpoints"),
+        (["dump", "--dir", "{tmp}", "--endpoints", "0=h:1"], 2, "give one of --dir and --endpoints"),
+        (["dump", "--dir", "{tmp}", "--payload", "rot13"], 2, "payload"),
+        (["dump", "--dir", "{tmp}", "--from", "-1"], 2, "from"),
+        (["dunp"], 2, "dunp"),
+    ],
+)
+def test_what_goes_wrong_is_one_plain_line_and_a_status(run, tmp_path, arguments, status, what):
+    found, out, err = run(*(argument.replace("{tmp}", str(tmp_path)) for argument in arguments))
+    assert (found, out) == (status, "")
+    assert what in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["dump", "tail", "export"])
+def test_help_has_an_example(run, command):
+    status, out, _ = run(command, "--help")
+    assert status == 0
+    assert f"cluster log {command} --dir" in out
+
+
+def test_a_member_s_directory_may_be_named_from_within(run, monkeypatch):
+    monkeypatch.chdir(members() / "member-0")
+    for path in (".", "archive", "cluster", Path.cwd()):
+        status, out, _ = run("tail", "-n", 1, "--dir", path, "--json")
+        assert (status, json.loads(out)["endPosition"]) == (0, 250_144)

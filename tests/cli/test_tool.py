@@ -1,0 +1,271 @@
+"""``cluster tool`` says what Aeron's ClusterTool says, about real directories and ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cluster.archive import OsFiles, RecordingLog
+from cluster.cli.main import main
+from cluster.protocol.recording_log import SNAPSHOT
+from tests.archive.logs import T0, a_log
+from tests.archive.members import Member, live_counters, write_member
+from tests.reader.real import DATA, a_copy, members, remove_unpacked
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unpacked() -> Iterator[None]:
+    yield
+    remove_unpacked()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command; return its exit status, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = main(["tool", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def said(member: int, tool: str) -> str:
+    """What the real tool printed about a member of the set."""
+    text = (DATA / "tools.txt").read_text()
+    return text.partition(f"== member-{member}: {tool}\n")[2].partition("\n== ")[0]
+
+
+@pytest.mark.conformance("S-136")
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_recording_log_prints_the_real_tool_s_entries_one_a_line(run, member):
+    real = re.findall(r"Entry\{[^}]*\}", said(member, "ClusterTool recording-log"))
+    status, out, err = run("recording-log", "--dir", members() / f"member-{member}")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == real
+
+
+def test_recording_log_as_json_has_the_same_facts(run):
+    _, out, _ = run("recording-log", "--dir", members() / "member-0", "--json")
+    assert json.loads(out)[3] == {
+        "recordingId": 0,
+        "leadershipTermId": 1,
+        "termBaseLogPosition": 179616,
+        "logPosition": -1,
+        "timestamp": 1795233421479,
+        "serviceId": -1,
+        "type": "TERM",
+        "isValid": True,
+        "entryIndex": 3,
+    }
+
+
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_describe_prints_the_real_tool_s_mark_files(run, member):
+    real = said(member, "ClusterTool describe").splitlines()
+    status, out, _ = run("describe", "--dir", members() / f"member-{member}")
+    assert status == 0
+    ours = out.splitlines()
+    headers = [line for line in real if line.startswith("[MarkFileHeader]")]
+    types = [line.partition(" ")[2].partition(" ")[0] for line in real if line.startswith("Type: ")]
+    assert [line.split()[1] for line in ours[::2]] == types == ["CONSENSUS_MODULE", "CONTAINER"]
+    # The set's description was made where its directories were called otherwise.
+    elsewhere = re.compile(r"(aeronDirectory|servicesClusterDir)='[^']*'")
+    assert [elsewhere.sub("", line) for line in ours[1::2]] == [elsewhere.sub("", line) for line in headers]
+
+
+@pytest.mark.conformance("S-129")
+def test_pid_prints_the_process_id_and_nothing_else(run):
+    assert run("pid", "--dir", members() / "member-0") == (0, "11986\n", "")
+
+
+@pytest.mark.conformance("S-137")
+def test_recovery_plan_names_the_snapshots_and_the_log(run):
+    status, out, _ = run("recovery-plan", "--dir", members() / "member-1")
+    assert status == 0
+    assert out == (
+        "RecoveryPlan{lastLeadershipTermId=1, lastTermBaseLogPosition=179616, appendedLogPosition=250144, "
+        "committedLogPosition=139424, snapshots=[Snapshot{recordingId=2, leadershipTermId=0, "
+        "termBaseLogPosition=0, logPosition=139424, timestamp=1795233415047, serviceId=-1}, "
+        "Snapshot{recordingId=1, leadershipTermId=0, termBaseLogPosition=0, logPosition=139424, "
+        "timestamp=1795233415047, serviceId=0}], log=Log{recordingId=0, leadershipTermId=1, "
+        "termBaseLogPosition=179616, logPosition=-1, startPosition=0, stopPosition=250144, initialTermId=0, "
+        "termBufferLength=65536, mtuLength=1408, sessionId=1158046301}}\n"
+    )
+    _, out, _ = run("recovery-plan", "--dir", members() / "member-1", "--json")
+    assert [snapshot["recordingId"] for snapshot in json.loads(out)["snapshots"]] == [2, 1]
+    status, _, err = run("recovery-plan", "--dir", members() / "member-1", "--services", 2)
+    assert (status, "has no entry for service 1" in err) == (1, True)
+
+
+@pytest.mark.conformance("S-142")
+def test_the_latest_snapshot_lists_sessions_and_timers(run):
+    status, out, _ = run("describe-latest-cm-snapshot", "--dir", members() / "member-0")
+    assert status == 0
+    assert re.findall(r"^\[(\w+)\]", out, re.MULTILINE) == [
+        "SnapshotMarker",
+        "ConsensusModule",
+        "ClusterSession",
+        "Timer",
+        "PendingMessageTracker",
+        "SnapshotMarker",
+    ]
+    assert "correlationId=500003|deadline=1795237012786" in out
+    assert out.endswith("recordingId=2 length=576\n")
+    _, out, _ = run("describe-latest-cm-snapshot", "--dir", members() / "member-0", "--json")
+    assert json.loads(out)["records"][2]["clusterSessionId"] == 2
+
+
+@pytest.mark.conformance("S-145")
+def test_errors_shows_module_driver_and_services_even_when_they_are_empty(run, tmp_path):
+    member = Member(tmp_path)
+    member.marks[2].record_error("the service stumbled", T0)
+    member.stop()
+    status, out, _ = run("errors", "--dir", tmp_path)
+    assert status == 0
+    module, driver, service = re.split(r"Type: CONTAINER.*\n|\nAeron driver error log.*\n", out)
+    assert "0 distinct errors observed" in module
+    assert driver == "no counters file is there\n"
+    assert "1 observations from 2023-11-14 22:13:20.000+0000" in service
+    assert "the service stumbled" in service
+    with live_counters(tmp_path) as counters:
+        counters.record_error("no media", T0)
+        _, out, _ = run("errors", "--dir", tmp_path, "--json")
+    told = {part["component"]: [error["text"] for error in part["errors"]] for part in json.loads(out)}
+    assert told == {"CONSENSUS_MODULE": [], "DRIVER": ["no media"], "CONTAINER": ["the service stumbled"]}
+
+
+@pytest.mark.conformance("S-128")
+def test_is_leader_tells_by_its_status(run, tmp_path):
+    write_member(tmp_path, a_log(5))
+    with live_counters(tmp_path, is_leader=True):
+        assert run("is-leader", "--dir", tmp_path) == (0, "", "")
+        assert run("is-leader", "--dir", tmp_path, "--json") == (0, '{"isLeader": true}\n', "")
+    with live_counters(tmp_path, is_leader=False):
+        assert run("is-leader", "--dir", tmp_path) == (1, "", "")
+    status, _, err = run("is-leader", "--dir", tmp_path)
+    assert (status, "the member does not run" in err) == (1, True)
+    (tmp_path / "cluster" / "cluster-mark.dat").unlink()
+    status, _, err = run("is-leader", "--dir", tmp_path)
+    assert (status, "no cluster-mark.dat is here" in err) == (1, True)
+
+
+@pytest.mark.conformance("S-130")
+def test_list_members_of_a_member_that_does_not_run_fails_at_once(run):
+    status, out, err = run("list-members", "--dir", members() / "member-0")
+    assert (status, out) == (1, "")
+    assert "the member does not run" in err
+
+
+@pytest.mark.conformance("S-138")
+def test_an_invalidated_snapshot_is_not_recovered_from(run, tmp_path):
+    copy = a_copy(tmp_path)
+    assert run("invalidate-latest-snapshot", "--dir", copy) == (0, "invalidate-latest-snapshot: true\n", "")
+    _, out, _ = run("recovery-plan", "--dir", copy)
+    assert "snapshots=[]" in out
+    _, out, _ = run("recording-log", "--dir", copy)
+    assert [line.count("isValid=false") for line in out.splitlines()] == [0, 1, 1, 0]
+
+
+@pytest.mark.conformance("S-139")
+def test_no_snapshot_to_invalidate_is_false(run, tmp_path):
+    write_member(tmp_path, a_log(5))
+    status, out, _ = run("invalidate-latest-snapshot", "--dir", tmp_path)
+    assert (status, out) == (1, "invalidate-latest-snapshot: false\n")
+
+
+@pytest.mark.conformance("S-140")
+def test_seeding_leaves_one_snapshot_and_a_backup(run, tmp_path):
+    copy = a_copy(tmp_path)
+    before = (copy / "cluster" / "recording.log").read_bytes()
+    assert run("seed-recording-log-from-snapshot", "--dir", copy)[0] == 0
+    assert (copy / "cluster" / "recording.log.bak").read_bytes() == before
+    log = RecordingLog.open(str(copy / "cluster"), files=OsFiles())
+    assert [(e.entry_type, e.service_id, e.log_position) for e in log.entries] == [
+        (SNAPSHOT, 0, 0),
+        (SNAPSHOT, -1, 0),
+    ]
+
+
+@pytest.mark.conformance("S-141")
+def test_sorting_says_whether_there_was_anything_to_do(run, tmp_path):
+    copy = a_copy(tmp_path)
+    assert run("sort-recording-log", "--dir", copy) == (0, "already in order\n", "")
+    path = copy / "cluster" / "recording.log"
+    data = path.read_bytes()
+    path.write_bytes(data[192:] + data[:192])
+    assert run("sort-recording-log", "--dir", copy) == (0, "sorted\n", "")
+    assert path.read_bytes() == data
+
+
+def test_a_member_that_runs_keeps_the_tools_from_rewriting(run, tmp_path):
+    member = Member(tmp_path)
+    member.write(a_log(5))
+    status, _, err = run("sort-recording-log", "--dir", tmp_path)
+    assert (status, f"in use by process {os.getpid()}" in err) == (1, True)
+    member.stop()
+
+
+@pytest.mark.conformance("S-144")
+def test_a_link_file_leads_to_the_mark_file(run, tmp_path):
+    copy = a_copy(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (copy / "cluster" / "cluster-mark.dat").rename(elsewhere / "cluster-mark.dat")
+    (copy / "cluster" / "cluster-mark.lnk").write_text(f"{elsewhere}\n")
+    assert run("pid", "--dir", copy)[:2] == (0, "11986\n")
+    assert run("describe", "--dir", copy)[1].count("[MarkFileHeader]") == 2
+
+
+def test_a_service_that_is_linked_is_described_once(run, tmp_path):
+    copy = a_copy(tmp_path)
+    (copy / "cluster" / "cluster-mark-service-0.lnk").write_text(str(copy / "cluster"))
+    assert run("describe", "--dir", copy)[1].count("Type: CONTAINER") == 1
+
+
+@pytest.mark.conformance("S-127")
+@pytest.mark.parametrize(
+    ("arguments", "status", "what"),
+    [
+        ([], 2, "Usage: cluster tool"),
+        (["fly", "--dir", "."], 2, "fly"),
+        (["describe"], 2, "--dir"),
+        (["describe", "--dir", "{tmp}/nowhere"], 1, "nowhere: no such directory"),
+        (["pid", "--dir", "{tmp}"], 1, "not a member's directory, no recording.log is in it"),
+        (["snapshot", "--dir", "{tmp}"], 2, "snapshot"),
+    ],
+)
+def test_wrong_usage_and_missing_directories_are_told_apart(run, tmp_path, arguments, status, what):
+    found, _, err = run(*(argument.replace("{tmp}", str(tmp_path)) for argument in arguments))
+    assert (found, what in err) == (status, True), err
+
+
+def test_garbage_is_named_with_file_and_offset(run, tmp_path):
+    copy = a_copy(tmp_path)
+    path = copy / "cluster" / "recording.log"
+    data = bytearray(path.read_bytes())
+    data[64 + 44] = 7
+    path.write_bytes(data)
+    status, out, err = run("recording-log", "--dir", copy)
+    assert (status, len(out.splitlines())) == (1, 1)
+    assert err == f"{path} at offset 108: entry type 7, expected 0, 1 or 2\n"
+    (copy / "cluster" / "cluster-mark.dat").write_bytes(b"\x5a" * 300)
+    status, _, err = run("pid", "--dir", copy)
+    assert status == 1
+    assert err.startswith(f"{copy}/cluster/cluster-mark.dat at offset ")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["describe", "pid", "recording-log", "recovery-plan", "errors", "is-leader", "list-members"]
+)
+def test_help_has_an_example(run, command):
+    status, out, _ = run(command, "--help")
+    assert (status, f"cluster tool {command} --dir" in out) == (0, True)
