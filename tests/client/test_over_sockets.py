@@ -1,0 +1,93 @@
+"""The client over each medium, with real sockets: what the scripted world cannot show."""
+
+import time
+
+import pytest
+
+from cluster.client import ClusterClient
+from cluster.errors import LocalProtocolError, TimedOut
+from tests.client.leader import MESSAGE_LENGTH_MAX, Leader
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+def leader(tmp_path):
+    leader = Leader(str(tmp_path))
+    yield leader
+    leader.stop()
+
+
+def poll_until(client, condition):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        client.wait(0.05)
+        client.poll_egress()
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_messages_go_in_once_and_answers_come_back_in_order(leader, medium):
+    heard = []
+    payloads = [b"%d" % n * (n % 40) for n in range(3000)]
+    with ClusterClient.connect(
+        leader.endpoints[medium], lambda session_id, timestamp, payload: heard.append(bytes(payload))
+    ) as client:
+        for payload in payloads[:100]:
+            assert client.offer(payload) > 0
+        assert client.offer_batch(payloads[100:]) > 0
+        assert client.await_committed(DEADLINE_S) == 32 + 192 * 3000
+        poll_until(client, lambda: len(heard) == 3000)
+
+    assert heard == leader.log == payloads
+    deadline = time.monotonic() + DEADLINE_S
+    while leader.closed != [41]:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_a_window_much_larger_than_the_sockets_buffers_goes_through(leader, medium):
+    """Neither side may wait for the other to read first."""
+    counted = []
+
+    class Counter:
+        def on_messages(self, batch):
+            counted.append((len(batch), int(batch.lengths.sum())))
+
+    with ClusterClient.connect(leader.endpoints[medium], Counter()) as client:
+        assert client.offer_batch([b"x" * 1000] * 30_000) > 0
+        client.await_committed(DEADLINE_S)
+        poll_until(client, lambda: sum(rows for rows, _ in counted) == 30_000)
+
+    assert sum(length for _, length in counted) == 30_000_000
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_the_longest_message_goes_through_and_a_longer_one_is_an_error(leader, medium):
+    heard = []
+    with ClusterClient.connect(
+        leader.endpoints[medium], lambda session_id, timestamp, payload: heard.append(len(payload))
+    ) as client:
+        longest = client.max_payload_length
+        assert longest == MESSAGE_LENGTH_MAX - 32
+        client.offer(bytes(longest))
+        with pytest.raises(LocalProtocolError, match=f"{longest + 1} bytes"):
+            client.offer(bytes(longest + 1))
+        poll_until(client, lambda: heard == [longest])
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_a_cluster_that_is_gone_is_noticed_at_once_and_given_up_in_time(leader, medium):
+    client = ClusterClient.connect(leader.endpoints[medium], new_leader_timeout_s=0.5)
+    leader.stop()
+    poll_until(client, lambda: client.offer(b"x") < 0)
+    poll_until(client, lambda: client.is_closed)
+
+    assert "member 0 at" in client.why_closed
+
+
+def test_nobody_there_is_told_with_every_reason(tmp_path):
+    with pytest.raises(
+        TimedOut, match=r"member 0 at ipc:.*ENOENT; member 1 at tcp:127.0.0.1:1: ECONNREFUSED"
+    ):
+        ClusterClient.connect(f"0=ipc:{tmp_path}/none.sock,1=tcp:127.0.0.1:1", message_timeout_s=0.3)
