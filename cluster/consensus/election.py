@@ -321,7 +321,8 @@ class Election:
         """What the member reported over that link proves nothing any more, and its log stream is cut."""
         member = self._members[member_id]
         member.clear_report()
-        member.is_ballot_sent = False
+        if member.vote is None:  # the request may be lost; a voter asked twice would refuse (C-85)
+            member.is_ballot_sent = False
         if member_id == self.leader_member_id and self.state in FOLLOWING_STATES:
             self._restart(now_ns, f"the link to leader {member_id} broke")
         return self._take()

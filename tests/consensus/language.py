@@ -481,6 +481,9 @@ WAYS: dict[ElectionState, Callable[..., Driven]] = {
 
 
 def an_election_in(state: ElectionState) -> Driven:
-    """Any election in this state, with a log of two terms."""
-    ends = (400, 700) if state is ElectionState.FOLLOWER_LOG_REPLICATION else (400, 1000)
-    return WAYS[state](*ends)
+    """An election in this state, with a log of two terms, that stays there while nothing is heard or done."""
+    if state is ElectionState.FOLLOWER_LOG_REPLICATION:
+        return in_follower_log_replication(400, 700)
+    if state is ElectionState.LEADER_REPLAY:
+        return in_leader_replay(400, 1000, processed=320)
+    return WAYS[state](400, 1000)

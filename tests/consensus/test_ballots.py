@@ -1,251 +1,322 @@
-"""CANDIDATE_BALLOT and FOLLOWER_BALLOT: votes asked for, given and refused (§2.4, §2.6)."""
+"""Votes: asked for, given once a term, and counted (group C)."""
 
 import pytest
 
-from cluster.consensus import actions
+from cluster.consensus.actions import ProposeTerm, Send, SetRole
+from cluster.consensus.context import MS, SECOND
 from cluster.protocol.consensus import NewLeadershipTerm, RequestVote, Vote
-from tests.consensus.elections import (
-    MS,
-    SECOND,
-    Member,
-    State,
-    canvass_position,
+from cluster.protocol.enums import ElectionState, Role
+from tests.consensus.language import (
+    OTHER_ID,
+    TERM,
+    WAYS,
+    an_election,
+    an_election_in,
+    in_candidate_ballot,
+    in_canvass,
+    in_follower_ballot,
+    in_nominate,
     of_kind,
+    receivers,
     request_vote,
     sent,
+    the_one,
     vote,
 )
 
-LOG = [(0, 0, 96), (1, 96, -1)]
-END = 160
+S = ElectionState
+LEADER_STATES = [S.LEADER_LOG_REPLICATION, S.LEADER_REPLAY, S.LEADER_INIT, S.LEADER_READY]
+FOLLOWING_STATES = [s for s in WAYS if s.name.startswith("FOLLOWER_") and s is not S.FOLLOWER_BALLOT]
+VOTING_STATES = [S.CANVASS, S.NOMINATE, S.CANDIDATE_BALLOT, S.FOLLOWER_BALLOT]
+OUR_LOG, BETTER_LOG, WORSE_LOG = (1, 1000), (TERM - 1, 64), (0, 5000)
 
 
-def a_candidate(**settings):
-    return Member(terms=LOG, append_position=END, **settings).stands()
+# ---- the candidate
 
 
 @pytest.mark.conformance("C-77")
-def test_a_request_tells_the_log_on_disk_and_the_candidate_term():
-    member = a_candidate()
+def test_a_request_states_the_candidates_real_log_and_term():
+    driven = in_candidate_ballot(400, 1000)
 
-    assert member.sent(RequestVote, to=2) == [request_vote(0, 2, 1, END)]
+    [message, _] = sent(driven.work(), RequestVote)
+
+    assert (message.log_leadership_term_id, message.log_position) == OUR_LOG
+    assert message.candidate_term_id == TERM
+    assert message.candidate_member_id == 0
+
+
+def test_a_candidate_says_that_it_is_one():
+    driven = in_nominate(1000)
+
+    assert the_one(driven.work(after=500 * MS), SetRole) == SetRole(Role.CANDIDATE)
 
 
 @pytest.mark.conformance("C-78")
-def test_a_request_that_could_not_be_sent_is_sent_again_and_one_that_was_is_not():
-    member = Member(terms=LOG, append_position=END)
-    member.unreachable = {2}
-    member.stands()
-    member.work(cycles=2)
-    assert len(member.sent(RequestVote, to=1)) == 1
-    assert len(member.sent(RequestVote, to=2)) >= 3
+def test_a_request_that_could_not_be_sent_is_tried_again_each_cycle_and_a_sent_one_not():
+    driven = in_candidate_ballot(1000)
+    driven.blocked = {2}
 
-    member.unreachable = set()
-    member.work()
-    member.forget()
-    member.work(cycles=3)
-    assert member.sent(RequestVote) == []
+    assert receivers(driven.work(), RequestVote) == [1, 2]
+    assert receivers(driven.work(), RequestVote) == [2]
+    driven.blocked = set()
+    assert receivers(driven.work(), RequestVote) == [2]
+    assert receivers(driven.work(), RequestVote) == []
 
 
-def test_a_request_that_was_on_a_broken_link_is_sent_again():
-    member = a_candidate()
-    member.does(member.election.on_link_down(2, member.now_ns))
-    member.forget()
-    member.work()
+def test_over_a_new_connection_a_request_without_an_answer_is_sent_again():
+    driven = in_candidate_ballot(1000)
+    driven.work()
 
-    assert len(member.sent(RequestVote, to=2)) == 1
+    driven.link_down(2)
+
+    assert receivers(driven.work(), RequestVote) == [2]
+
+
+@pytest.mark.conformance("C-78")
+def test_one_that_was_answered_is_not():
+    """The voter would refuse the second request (C-85), and the refusal would defeat the candidate."""
+    driven = in_candidate_ballot(1000)
+    driven.work()
+    driven.hears(vote(2, TERM))
+
+    driven.link_down(2)
+
+    assert receivers(driven.work(), RequestVote) == []
 
 
 @pytest.mark.conformance("C-79")
-def test_a_candidate_with_all_votes_leads_at_once():
-    member = a_candidate()
-    member.hears(vote(1, 2))
-    member.work()
-    assert member.state is State.CANDIDATE_BALLOT
+def test_the_votes_of_all_make_a_leader_at_once():
+    driven = in_candidate_ballot(1000)
+    driven.hears(vote(1, TERM), vote(2, TERM))
 
-    member.hears(vote(2, 2))
-    member.work()
-    assert member.state is State.LEADER_LOG_REPLICATION
-    assert member.election.leadership_term_id == 2
+    driven.work()
+
+    assert driven.state is S.LEADER_LOG_REPLICATION
+    assert driven.election.leader_member_id == 0
+    assert driven.election.leadership_term_id == TERM
 
 
 @pytest.mark.conformance("C-80")
-def test_with_a_silent_member_a_majority_is_enough_after_the_election_time_out():
-    member = a_candidate()
-    begin = member.now_ns
-    member.hears(vote(1, 2))
-    member.work(at=begin + SECOND - 1)
-    assert member.state is State.CANDIDATE_BALLOT
+def test_the_votes_of_a_majority_make_a_leader_after_a_second():
+    driven = in_candidate_ballot(1000)
+    driven.hears(vote(1, TERM))
 
-    member.work(at=begin + SECOND)
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-
-def test_with_a_member_gone_a_majority_is_enough_at_once():
-    member = a_candidate(gone={2})
-    member.hears(vote(1, 2))
-    member.work()
-
-    assert member.state is State.LEADER_LOG_REPLICATION
+    driven.work(after=1 * SECOND - 1)
+    assert driven.state is S.CANDIDATE_BALLOT
+    driven.work(after=1)
+    assert driven.state is S.LEADER_LOG_REPLICATION
 
 
 @pytest.mark.conformance("C-81")
-def test_a_majority_with_one_refusal_does_not_lead():
-    member = a_candidate()
-    member.hears(vote(1, 2))
-    member.hears(vote(2, 2, False))
-    member.work(at=member.now_ns + SECOND)
+def test_one_refusal_defeats_a_majority():
+    driven = in_candidate_ballot(1000, members=5)
+    driven.hears(vote(1, TERM), vote(2, TERM), vote(3, TERM), vote(4, TERM, granted=False))
 
-    assert member.state is State.CANVASS
+    driven.work(after=1 * SECOND)
+
+    assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.CANVASS]
 
 
 @pytest.mark.conformance("C-82")
-def test_a_candidate_without_a_majority_canvasses_again():
-    member = a_candidate()
-    member.work(at=member.now_ns + SECOND)
+@pytest.mark.parametrize(("members", "votes"), [(2, 0), (3, 0), (5, 1)])
+def test_without_a_majority_the_candidate_canvasses_again(members, votes):
+    driven = in_candidate_ballot(1000, members=members)
+    driven.hears(*(vote(id_, TERM) for id_ in range(1, votes + 1)))
 
-    assert member.state is State.CANVASS
+    driven.work(after=1 * SECOND - 1)
+    assert driven.state is S.CANDIDATE_BALLOT
+    driven.work(after=1)
+    assert driven.state is S.CANVASS
+
+
+@pytest.mark.conformance("C-90")
+@pytest.mark.parametrize(("term", "candidate"), [(TERM - 1, 0), (TERM, 2)])
+def test_a_vote_of_another_term_or_for_another_candidate_is_not_counted(term, candidate):
+    driven = in_candidate_ballot(1000)
+    driven.hears(vote(1, term, candidate=candidate), vote(2, TERM))
+
+    driven.work()
+
+    assert driven.state is S.CANDIDATE_BALLOT
+    assert driven.election._members[1].vote is None
+
+
+@pytest.mark.conformance("C-90")
+def test_a_vote_that_comes_after_the_ballot_is_dropped():
+    driven = in_candidate_ballot(1000)
+    driven.work(after=1 * SECOND)
+    assert driven.state is S.CANVASS
+
+    driven.hears(vote(1, TERM), vote(2, TERM))
+    driven.work()
+
+    assert driven.state is S.CANVASS
+
+
+def test_votes_of_an_earlier_ballot_do_not_count_in_the_next():
+    driven = in_candidate_ballot(1000, members=3)
+    driven.hears(vote(1, TERM))
+    driven.hears(vote(2, TERM, granted=False))
+    driven.work(after=1 * SECOND)
+    driven.work_for(12 * SECOND, step_ns=SECOND)
+    assert driven.state is S.CANVASS
+
+    driven.election._nominate(driven.now_ns, "by the test")
+    driven.work(after=500 * MS)
+    driven.work(after=1 * SECOND)
+
+    assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.CANVASS]
+
+
+# ---- the voter
 
 
 @pytest.mark.conformance("C-83")
-def test_a_voter_without_a_leader_canvasses_again():
-    member = Member(terms=LOG, append_position=END).canvasses()
-    member.hears(request_vote(1, 2, 1, END))
-    member.work(at=member.now_ns + SECOND - 1)
-    assert member.state is State.FOLLOWER_BALLOT
+def test_a_voter_that_no_leader_picks_up_canvasses_again_after_a_second():
+    driven = in_follower_ballot(1000)
 
-    member.work(at=member.now_ns + 1)
-    assert member.state is State.CANVASS
+    driven.work(after=1 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_BALLOT
+    driven.work(after=1)
+    assert driven.state is S.CANVASS
 
 
 @pytest.mark.conformance("C-84")
-@pytest.mark.parametrize("term_id", [0, 6, 7])
-def test_a_term_that_is_not_above_the_own_candidate_term_is_refused(term_id):
-    member = Member(terms=LOG, append_position=END, candidate_term_id=7).canvasses()
-    wanted = member.hears(request_vote(1, term_id, 5, 999))
+@pytest.mark.parametrize("term", [7, 6, 0])
+def test_a_term_that_is_not_above_the_own_candidate_term_is_refused(term):
+    driven = in_canvass(400, 1000, candidate_term=7)
 
-    assert [(v.candidate_term_id, v.vote) for v in sent(wanted, Vote, to=1)] == [(7, False)]
-    assert member.state is State.CANVASS
+    [answer] = sent(driven.hears(request_vote(1, term, BETTER_LOG)), Vote)
+
+    assert answer.vote is False
+    assert answer.candidate_term_id == 7, "the candidate learns what term it has to be above"
+    assert driven.state is S.CANVASS
 
 
 @pytest.mark.conformance("C-85")
 @pytest.mark.parametrize("candidate", [1, 2])
-def test_a_second_request_for_a_granted_term_is_refused(candidate):
-    member = Member(terms=LOG, append_position=END).canvasses()
-    member.hears(request_vote(1, 2, 1, END))
-    wanted = member.hears(request_vote(candidate, 2, 1, END))
+def test_a_term_is_granted_once(candidate):
+    driven = in_canvass(400, 1000)
+    driven.hears(request_vote(1, TERM, OUR_LOG))
 
-    assert [v.vote for v in sent(wanted, Vote, to=candidate)] == [False]
+    [answer] = sent(driven.hears(request_vote(candidate, TERM, BETTER_LOG)), Vote)
+
+    assert answer.vote is False
 
 
 @pytest.mark.conformance("C-86")
-def test_a_refusal_for_a_worse_log_keeps_the_higher_term():
-    member = Member(terms=LOG, append_position=END).canvasses()
-    wanted = member.hears(request_vote(1, 9, 1, 0))
+@pytest.mark.parametrize("state", VOTING_STATES, ids=lambda s: s.name)
+def test_refusing_a_stale_log_stores_the_higher_term_first(state):
+    driven = an_election_in(state)
 
-    assert of_kind(wanted, actions.ProposeTerm) == [actions.ProposeTerm(9, END)]
-    assert member.election.candidate_term_id == 9
+    actions = driven.hears(request_vote(2, 9, WORSE_LOG))
+
+    [answer] = sent(actions, Vote)
+    assert (answer.vote, answer.candidate_term_id) == (False, 9)
+    assert actions[0] == ProposeTerm(candidate_term_id=9, log_position=1000)
+    assert driven.state is state
 
 
 @pytest.mark.conformance("C-87")
-def test_a_vote_is_durable_before_it_is_spoken_of():
-    member = Member(terms=LOG, append_position=END).canvasses()
-    wanted = member.hears(request_vote(1, 2, 1, END))
+@pytest.mark.parametrize("state", VOTING_STATES, ids=lambda s: s.name)
+def test_a_granted_term_is_stored_before_the_vote_is_spoken(state):
+    driven = an_election_in(state)
 
-    assert [type(action) for action in wanted[:2]] == [actions.ProposeTerm, actions.Send]
-    assert wanted[0].candidate_term_id == 2
+    actions = driven.hears(request_vote(2, 9, BETTER_LOG))
+
+    kinds = [type(action) for action in actions]
+    assert the_one(actions, ProposeTerm) == ProposeTerm(candidate_term_id=9, log_position=1000)
+    assert kinds.index(ProposeTerm) < kinds.index(Send)
+    [answer] = sent(actions, Vote, to=2)
+    assert answer.vote is True
 
 
 @pytest.mark.conformance("C-88")
-def test_a_granted_term_is_refused_after_a_restart():
-    member = Member(terms=LOG, append_position=END).canvasses()
-    member.hears(request_vote(1, 2, 1, END))
-    persisted = max(action.candidate_term_id for action in of_kind(member.done, actions.ProposeTerm))
+@pytest.mark.parametrize(("term", "granted"), [(TERM - 1, False), (TERM, False), (TERM + 1, True)])
+def test_after_a_restart_a_member_stands_by_what_it_granted_before(term, granted):
+    before = in_canvass(1000)
+    stored = the_one(before.hears(request_vote(1, TERM, BETTER_LOG)), ProposeTerm).candidate_term_id
 
-    again = Member(terms=LOG, append_position=END, candidate_term_id=persisted).canvasses()
-    wanted = again.hears(request_vote(2, 2, 1, END))
-    assert [v.vote for v in sent(wanted, Vote, to=2)] == [False]
+    after = an_election(1000, candidate_term=stored, is_startup=True)
+    after.work()
+    [answer] = sent(after.hears(request_vote(2, term, BETTER_LOG)), Vote)
+
+    assert answer.vote is granted
+
+
+def test_a_candidates_own_vote_is_given_once_too():
+    driven = in_candidate_ballot(1000)
+
+    [answer] = sent(driven.hears(request_vote(2, TERM, BETTER_LOG)), Vote)
+
+    assert answer.vote is False
 
 
 @pytest.mark.conformance("C-89")
-def test_the_own_request_is_ignored():
-    member = a_candidate()
+def test_a_request_that_names_the_voter_itself_is_dropped():
+    driven = in_canvass(1000)
 
-    assert member.hears(request_vote(0, 99, 1, END)) == []
-
-
-@pytest.mark.conformance("C-90")
-def test_votes_of_another_candidate_term_are_ignored():
-    member = a_candidate()
-    member.hears(vote(1, 1))
-    member.hears(vote(2, 3))
-    member.work()
-
-    assert member.members[1].vote is None
-    assert member.members[2].vote is None
+    assert driven.hears(request_vote(0, TERM, BETTER_LOG)) == []
+    assert driven.state is S.CANVASS
 
 
 @pytest.mark.conformance("C-91")
-def test_a_candidate_votes_for_a_higher_term():
-    member = a_candidate()
-    wanted = member.hears(request_vote(1, 5, 1, END))
+def test_a_candidate_that_votes_for_a_higher_term_follows_that_ballot():
+    driven = in_candidate_ballot(1000)
 
-    assert [v.vote for v in sent(wanted, Vote, to=1)] == [True]
-    assert member.state is State.FOLLOWER_BALLOT
+    [answer] = sent(driven.hears(request_vote(2, TERM + 1, BETTER_LOG)), Vote)
+
+    assert answer.vote is True
+    assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.FOLLOWER_BALLOT]
 
 
-def test_a_candidate_that_meets_a_later_vote_looks_again_and_stands_above_it():
-    member = a_candidate()
-    member.hears(vote(1, 12, False))
-    assert member.state is State.CANVASS
+def test_a_further_higher_vote_does_not_prolong_the_ballot():
+    driven = in_follower_ballot(1000)
+    driven.work(after=900 * MS)
 
-    for other in (1, 2):
-        member.hears(canvass_position(other, 1, END))
-    member.work()
-    member.work(at=member.now_ns + 500 * MS)
-    assert member.election.candidate_term_id == 13
+    [answer] = sent(driven.hears(request_vote(2, TERM + 1, BETTER_LOG)), Vote)
+    assert answer.vote is True
+
+    driven.work(after=100 * MS)
+    assert driven.state is S.CANVASS
 
 
 @pytest.mark.conformance("C-92")
-def test_a_leader_to_be_does_not_answer_a_request_that_it_could_grant():
-    member = Member(terms=LOG, append_position=END).wins()
+@pytest.mark.parametrize("state", LEADER_STATES + FOLLOWING_STATES, ids=lambda s: s.name)
+def test_once_a_leader_is_there_an_acceptable_request_gets_no_answer(state):
+    driven = an_election_in(state)
 
-    assert member.hears(request_vote(1, 9, 2, END)) == []
-    assert member.state is State.LEADER_LOG_REPLICATION
-    assert member.election.candidate_term_id == 2
+    assert driven.hears(request_vote(2, 9, (8, 10_000))) == []
+    assert driven.state is state
 
 
 @pytest.mark.conformance("C-93")
-def test_a_leader_to_be_answers_a_stale_candidate_with_a_refusal_and_its_term():
-    member = Member(terms=LOG, append_position=END).wins()
-    wanted = member.hears(request_vote(1, 9, 0, 32))
+@pytest.mark.parametrize("state", LEADER_STATES, ids=lambda s: s.name)
+def test_a_leader_refuses_a_stale_candidate_and_tells_it_who_leads(state):
+    driven = an_election_in(state)
 
-    assert [v.vote for v in sent(wanted, Vote, to=1)] == [False]
-    assert [m.log_leadership_term_id for m in sent(wanted, NewLeadershipTerm, to=1)] == [0]
-    assert sent(wanted, NewLeadershipTerm, to=2) == []
+    actions = driven.hears(request_vote(OTHER_ID, 9, WORSE_LOG))
 
-
-def test_a_leader_to_be_steps_aside_for_a_later_vote():
-    member = Member(terms=LOG, append_position=END).wins()
-    member.hears(vote(1, 12, False))
-    member.work(cycles=2)
-
-    assert State.INIT in member.states[member.states.index(State.LEADER_LOG_REPLICATION) :]
-    assert member.election.candidate_term_id == 12
+    [answer] = sent(actions, Vote, to=OTHER_ID)
+    [told] = sent(actions, NewLeadershipTerm, to=OTHER_ID)
+    assert answer.vote is False
+    assert (told.log_leadership_term_id, told.leadership_term_id) == (0, TERM)
+    assert driven.state is state
 
 
-@pytest.mark.parametrize("is_granted", [True, False])
-def test_votes_that_come_late_are_ignored(is_granted):
-    member = Member(terms=LOG, append_position=END).canvasses()
-    member.hears(vote(1, 12, is_granted))
+@pytest.mark.parametrize("state", LEADER_STATES + FOLLOWING_STATES, ids=lambda s: s.name)
+def test_a_stale_candidate_does_not_end_a_leadership_that_works(state):
+    """Stricter than C-86, which would have the leader's own term refused from now on."""
+    driven = an_election_in(state)
 
-    assert member.state is State.CANVASS
-    assert member.election.candidate_term_id == 1
+    actions = driven.hears(request_vote(2, 9, WORSE_LOG))
+
+    assert not of_kind(actions, ProposeTerm)
+    assert driven.election.candidate_term_id == TERM
 
 
-def test_messages_of_strangers_are_ignored():
-    member = Member(terms=LOG, append_position=END).canvasses()
+def test_in_init_nothing_is_answered():
+    driven = an_election(1000)
 
-    assert member.hears(canvass_position(9, 5, 999)) == []
-    assert member.hears(request_vote(9, 5, 5, 999)) == []
-    assert member.hears(vote(9, 5, False)) == []
+    assert driven.hears(request_vote(1, 9, BETTER_LOG), vote(1, 9)) == []
+    assert driven.state is S.INIT

@@ -1,342 +1,379 @@
-"""From LEADER_LOG_REPLICATION to CLOSED (seed *Leader Replay*, §2.4)."""
+"""From the votes to the first entry of the term (group D)."""
 
 import pytest
 
-from cluster.consensus import actions
+from cluster.consensus.actions import (
+    AppendNewLeadershipTermEvent,
+    CompleteElection,
+    CreateLogPublication,
+    JoinLog,
+    RecordTerm,
+    SetRole,
+    StartReplay,
+    StopReplay,
+)
+from cluster.consensus.context import MS, SECOND
 from cluster.protocol.consensus import CommitPosition, NewLeadershipTerm
-from cluster.protocol.enums import Role
-from tests.consensus.elections import (
-    MS,
-    SECOND,
-    LeaderLog,
-    Member,
-    State,
-    append_position,
-    canvass_position,
-    commit_position,
+from cluster.protocol.enums import ElectionState, Role
+from tests.consensus.language import (
+    OTHER_ID,
+    TERM,
+    ALeader,
+    an_election,
+    an_election_in,
+    appended,
+    canvass,
+    committed,
+    in_candidate_ballot,
+    in_leader_init,
+    in_leader_log_replication,
+    in_leader_ready,
+    in_leader_replay,
     of_kind,
+    receivers,
     sent,
+    the_one,
+    vote,
 )
 
-LOG = [(0, 0, 96), (1, 96, -1)]
-END = 160
-TERM = 2  # that the member wins
+S = ElectionState
+LEADER_STATES = [S.LEADER_LOG_REPLICATION, S.LEADER_REPLAY, S.LEADER_INIT, S.LEADER_READY]
+HOUR_NS = 3_600 * SECOND
 
 
-def a_winner(log_position=END, **settings):
-    return Member(terms=LOG, append_position=END, log_position=log_position, **settings).wins()
+def led(*ends: int, **options: object):
+    """The actions of the cycle in which a candidate finds itself elected."""
+    driven = in_candidate_ballot(*ends, **options)
+    driven.hears(vote(1, TERM), vote(2, TERM))
+    return driven, driven.work()
 
 
-def with_a_quorum(**settings):
-    """One follower holds the term and the whole log."""
-    member = a_winner(**settings)
-    member.work()
-    member.hears(append_position(1, TERM, END))
-    member.work()
-    return member
-
-
-def replayed(member):
-    member.work()
-    member.election.on_log_position(END, member.now_ns)
-    member.work()
-    return member
-
-
-def ready(**settings):
-    member = with_a_quorum(**settings)
-    member.work()
-    member.election.on_log_joined(member.now_ns)
-    member.work()
-    assert member.state is State.LEADER_READY
-    return member
+# ---- LEADER_LOG_REPLICATION
 
 
 @pytest.mark.conformance("C-101")
-def test_the_role_of_leader_comes_with_log_replication():
-    member = a_winner()
-
-    assert of_kind(member.done, actions.SetRole)[-1] == actions.SetRole(Role.LEADER)
-
-
-def test_the_term_and_its_base_are_recorded_before_anyone_is_told():
-    member = a_winner()
-    member.work()
-
-    assert list(member.election.terms) == [(0, 0, 96), (1, 96, END), (TERM, END, -1)]
-    recorded = member.done.index(actions.RecordTerm(TERM, END))
-    told = next(
-        i
-        for i, a in enumerate(member.done)
-        if isinstance(a, actions.Send) and isinstance(a.message, NewLeadershipTerm)
-    )
-    assert recorded < told
-
-
-@pytest.mark.conformance("C-98", "C-99", "C-100")
-def test_log_replication_lasts_until_a_majority_holds_the_whole_log():
-    member = a_winner()
-    member.work_until(3600 * SECOND, interval_ns=60 * SECOND)
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-    member.hears(append_position(1, TERM, END - 32))
-    member.work()
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-    member.hears(append_position(1, TERM, END))
-    member.work()
-    assert member.state is State.LEADER_REPLAY
-
-
-def test_what_a_canvass_or_a_vote_told_holds_no_log():
-    member = a_winner()
-    member.hears(canvass_position(1, 1, END))
-    member.hears(canvass_position(2, 1, END))
-    member.work(cycles=3)
-
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-
-@pytest.mark.conformance("C-129")
-def test_a_report_of_an_older_term_holds_no_log():
-    member = a_winner()
-    member.hears(append_position(1, 1, END))
-    member.hears(append_position(2, 1, END))
-    member.work(cycles=2)
-
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-
-def test_a_report_over_a_broken_link_holds_no_log():
-    member = a_winner()
-    member.hears(append_position(1, TERM, END))
-    member.does(member.election.on_link_down(1, member.now_ns))
-    member.work()
-
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-
-def test_a_follower_that_looks_for_a_leader_again_holds_no_log():
-    member = a_winner()
-    member.hears(append_position(1, TERM, END))
-    member.hears(canvass_position(1, TERM, END))
-    member.work()
-
-    assert member.state is State.LEADER_LOG_REPLICATION
-
-
-@pytest.mark.conformance("C-102")
-def test_a_log_that_is_processed_already_is_not_replayed():
-    member = with_a_quorum()
-    member.work()
-
-    assert member.states[-2:] == [State.LEADER_REPLAY, State.LEADER_INIT]
-    assert not of_kind(member.done, actions.StartReplay)
-
-
-@pytest.mark.conformance("C-103")
-def test_what_is_not_processed_is_replayed_up_to_the_end_of_the_recording():
-    member = with_a_quorum(log_position=64)
-    member.work()
-
-    assert of_kind(member.done, actions.StartReplay) == [actions.StartReplay(64, END)]
-
-
-@pytest.mark.conformance("C-112", "C-115")
-def test_the_replay_is_over_when_the_log_is_processed_to_its_end():
-    member = with_a_quorum(log_position=64)
-    member.work()
-    member.election.on_log_position(END - 32, member.now_ns)
-    member.work()
-    assert member.state is State.LEADER_REPLAY
-
-    replayed(member)
-    assert member.state is State.LEADER_INIT
-    assert actions.StopReplay() in member.done
-    assert member.election.log_position == END
-
-
-def test_nothing_beyond_the_commit_position_is_replayed_before_a_majority_holds_the_term():
-    member = a_winner(log_position=64)
-    member.hears(append_position(1, 1, END))
-    member.work(cycles=5)
-
-    assert not of_kind(member.done, actions.StartReplay)
-
-
-@pytest.mark.conformance("C-116")
-def test_the_term_is_told_at_once_and_every_200_ms():
-    member = with_a_quorum(log_position=64)
-    begin = member.now_ns
-    member.forget()
-    member.work()
-    assert len(member.sent(NewLeadershipTerm, to=1)) == 1
-
-    member.work(at=begin + 199 * MS)
-    assert len(member.sent(NewLeadershipTerm, to=1)) == 1
-    member.work(at=begin + 200 * MS)
-    assert len(member.sent(NewLeadershipTerm, to=2)) == 2
-
-
-@pytest.mark.conformance("C-117", "C-118", "C-119")
-def test_the_quorum_position_is_told_when_it_rises_and_every_200_ms():
-    member = a_winner()
-    begin = member.now_ns
-    member.work()
-    assert member.sent(CommitPosition, to=2) == [commit_position(0, TERM, 0)]
-
-    member.forget()
-    member.work(at=begin + 50 * MS)
-    assert member.sent(CommitPosition) == []
-    member.hears(append_position(1, TERM, END - 32))
-    member.work(at=begin + 60 * MS)
-    assert member.sent(CommitPosition, to=2) == [commit_position(0, TERM, END - 32)]
-
-    member.forget()
-    member.work(at=begin + 260 * MS)
-    assert member.sent(CommitPosition, to=2) == [commit_position(0, TERM, END - 32)]
-
-
-def test_a_quorum_position_that_falls_is_not_told():
-    member = a_winner()
-    member.hears(append_position(1, TERM, END - 32))
-    member.work()
-    member.does(member.election.on_link_down(1, member.now_ns))
-    member.forget()
-    member.work(at=member.now_ns + 300 * MS)
-
-    assert member.sent(CommitPosition) == []
-
-
-@pytest.mark.conformance("C-120")
-def test_start_up_is_told_only_once_the_replay_begins():
-    member = a_winner(log_position=64)
-    member.work()
-    assert not any(message.is_startup for message in member.sent(NewLeadershipTerm))
-
-    member.hears(append_position(1, TERM, END))
-    member.work()
-    member.forget()
-    member.work()
-    assert [message.is_startup for message in member.sent(NewLeadershipTerm, to=1)] == [True]
-
-
-def test_a_later_election_is_no_start_up():
-    member = Member(terms=LOG, append_position=END, is_node_startup=False).wins()
-    member.hears(append_position(1, TERM, END))
-    member.work(cycles=2)
-
-    assert member.election.is_leader_startup is False
-
-
-def test_the_log_is_joined_as_leader_in_leader_init():
-    member = with_a_quorum()
-    member.work()
-
-    join = of_kind(member.done, actions.JoinLog)
-    assert [(j.log_position, j.role, j.is_startup) for j in join] == [(END, Role.LEADER, True)]
-    member.work(cycles=3)
-    assert member.state is State.LEADER_INIT
-    member.election.on_log_joined(member.now_ns)
-    member.work()
-    assert member.state is State.LEADER_READY
-
-
-@pytest.mark.conformance("C-127", "C-128")
-def test_leader_ready_needs_a_majority_of_active_members_in_the_term():
-    member = ready()
-    member.does(member.election.on_link_down(1, member.now_ns))
-    member.work()
-    assert not of_kind(member.done, actions.AppendNewLeadershipTermEvent)
-
-    member.hears(append_position(2, TERM, END))
-    member.work()
-    assert of_kind(member.done, actions.AppendNewLeadershipTermEvent)
-
-
-@pytest.mark.conformance("C-130", "C-131")
-def test_the_term_event_is_asked_for_until_the_log_takes_it_and_then_the_election_closes():
-    member = ready()
-    member.work(cycles=2)
-    wanted = of_kind(member.done, actions.AppendNewLeadershipTermEvent)
-    assert wanted == 2 * [actions.AppendNewLeadershipTermEvent(TERM, END)]
-    assert member.state is State.LEADER_READY
-
-    wanted = member.does(member.election.on_term_event_appended(END + 96, member.now_ns))
-    assert member.state is State.CLOSED
-    completed = of_kind(wanted, actions.CompleteElection)
-    assert [(c.leadership_term_id, c.log_position, c.leader_member_id) for c in completed] == [(TERM, END, 0)]
-
-
-@pytest.mark.conformance("C-132")
-@pytest.mark.parametrize("state", [State.LEADER_LOG_REPLICATION, State.LEADER_READY])
-def test_a_leader_that_hears_of_a_later_term_starts_over(state):
-    member = a_winner() if state is State.LEADER_LOG_REPLICATION else ready()
-    member.hears(canvass_position(1, TERM + 1, END))
-
-    assert member.state is State.INIT
-
-
-@pytest.mark.conformance("C-133")
-def test_a_leader_that_hears_the_commit_position_of_a_later_term_starts_over():
-    member = ready()
-    member.hears(commit_position(1, TERM + 1, END))
-
-    assert member.state is State.INIT
-
-
-def test_a_leader_that_hears_of_a_leader_of_a_later_term_starts_over():
-    member = ready()
-    member.hears(LeaderLog(1, [(0, 0), (1, 96), (2, 96), (3, END)], END).reply(1))
-
-    assert member.state is State.INIT
-
-
-@pytest.mark.conformance("C-71", "C-72")
-def test_a_canvassing_member_is_told_alone_of_the_term_after_its_own():
-    member = a_winner()
-    member.work()
-    wanted = member.hears(canvass_position(2, 0, 96))
-
-    told = sent(wanted, NewLeadershipTerm)
-    assert told == sent(wanted, NewLeadershipTerm, to=2)
-    assert [
-        (
-            m.log_leadership_term_id,
-            m.next_leadership_term_id,
-            m.next_term_base_log_position,
-            m.next_log_position,
-        )
-        for m in told
-    ] == [(0, 1, 96, END)]
-    assert [(m.leadership_term_id, m.term_base_log_position, m.log_position) for m in told] == [
-        (TERM, END, END)
+def test_the_role_is_leader_from_the_first_leader_state_on():
+    driven, actions = led(1000)
+
+    assert driven.state is S.LEADER_LOG_REPLICATION
+    assert the_one(actions, SetRole) == SetRole(Role.LEADER)
+
+
+def test_a_term_begins_where_the_log_ends_and_is_recorded_before_anyone_hears_of_it():
+    driven, actions = led(400, 1000)
+
+    assert the_one(actions, RecordTerm) == RecordTerm(TERM, 1000)
+    publication = the_one(actions, CreateLogPublication)
+    assert (publication.leadership_term_id, publication.log_position) == (TERM, 1000)
+    assert not sent(actions, NewLeadershipTerm)
+    [told, _] = sent(driven.work(), NewLeadershipTerm)
+    assert told.log_session_id == publication.log_session_id
+    assert [tuple(term) for term in driven.election.terms][2:] == [
+        (2, 1000, 1000),
+        (3, 1000, 1000),
+        (4, 1000, 1000),
+        (TERM, 1000, -1),
     ]
 
 
-def test_others_are_told_of_the_term_after_the_one_that_the_log_ended_in():
-    member = Member(terms=LOG, append_position=END, candidate_term_id=6).wins()
-    member.work()
+@pytest.mark.conformance("C-99", "C-100")
+def test_it_waits_without_limit_until_a_majority_holds_the_whole_log():
+    driven = in_leader_log_replication(1000, members=5)
+    for _ in range(3):
+        driven.hears(appended(1, TERM, 1000), appended(2, TERM, 968))
+        driven.work(after=HOUR_NS)
+        assert driven.state is S.LEADER_LOG_REPLICATION
 
-    told = member.sent(NewLeadershipTerm, to=1)[0]
-    assert (told.log_leadership_term_id, told.next_leadership_term_id) == (1, 2)
-    assert (told.next_term_base_log_position, told.next_log_position) == (END, END)
-    assert told.leadership_term_id == 7
+    driven.hears(appended(1, TERM, 1000), appended(2, TERM, 1000))
+    driven.work()
 
-
-@pytest.mark.conformance("C-44")
-def test_an_error_takes_the_election_back_to_init_and_the_commit_position():
-    member = with_a_quorum(log_position=64)
-    member.does(member.election.on_error("test", 64, member.now_ns))
-    assert member.state is State.INIT
-
-    member.forget()
-    member.work()
-    assert actions.PrepareForNewLeadership(64) in member.done
-    assert member.state is State.CANVASS
+    assert driven.state is S.LEADER_REPLAY
 
 
-def test_the_first_election_of_a_node_has_nothing_to_undo():
-    member = Member(terms=LOG, append_position=END).canvasses()
+def test_the_only_member_is_its_own_majority():
+    driven = an_election(1000, members=1, is_startup=True)
 
-    assert not of_kind(member.done, actions.PrepareForNewLeadership)
+    for _ in range(4):
+        driven.work()
+
+    assert driven.path == [S.INIT, S.LEADER_LOG_REPLICATION, S.LEADER_REPLAY, S.LEADER_INIT]
+
+
+# ---- LEADER_REPLAY
+
+
+@pytest.mark.conformance("C-102")
+def test_a_leader_that_has_processed_its_log_replays_nothing():
+    driven = in_leader_replay(1000)
+
+    actions = driven.work()
+
+    assert driven.state is S.LEADER_INIT
+    assert not of_kind(actions, StartReplay)
+
+
+@pytest.mark.conformance("C-103")
+def test_otherwise_it_replays_from_the_processed_position_to_the_append_position():
+    driven = in_leader_replay(1000, processed=320)
+
+    assert the_one(driven.work(), StartReplay) == StartReplay(320, 1000)
+    assert not of_kind(driven.work(), StartReplay), "once"
+
+
+@pytest.mark.conformance("C-112", "C-115")
+def test_the_replay_is_over_when_all_of_it_is_processed():
+    driven = in_leader_replay(1000, processed=320)
+    driven.work()
+    driven.processes(968)
+    driven.work()
+    assert driven.state is S.LEADER_REPLAY
+
+    driven.processes(1000)
+    actions = driven.work()
+
+    assert of_kind(actions, StopReplay)
+    assert driven.state is S.LEADER_INIT
+    assert driven.election.log_position == driven.election.append_position == 1000
+
+
+# ---- what is told meanwhile
+
+
+@pytest.mark.conformance("C-116")
+@pytest.mark.parametrize("state", LEADER_STATES, ids=lambda s: s.name)
+def test_every_200_ms_all_others_hear_who_leads(state):
+    driven = an_election_in(state)
+    assert receivers(driven.work(), NewLeadershipTerm) == [1, 2]
+
+    assert not sent(driven.work(after=200 * MS - 1), NewLeadershipTerm)
+    assert receivers(driven.work(after=1), NewLeadershipTerm) == [1, 2]
+    assert driven.state is state
+
+
+@pytest.mark.conformance("C-117", "C-118")
+def test_commit_position_goes_out_when_the_quorum_position_rises():
+    driven = in_leader_log_replication(1000)
+    driven.work()
+
+    driven.hears(appended(2, TERM, 640))
+    actions = driven.work()
+
+    assert receivers(actions, CommitPosition) == [1, 2]
+    assert {m.log_position for m in sent(actions, CommitPosition)} == {640}
+
+
+@pytest.mark.conformance("C-117", "C-118")
+@pytest.mark.parametrize("state", [S.LEADER_LOG_REPLICATION, S.LEADER_REPLAY], ids=lambda s: s.name)
+def test_and_every_200_ms(state):
+    driven = an_election_in(state)
+    driven.work()
+
+    assert not sent(driven.work(after=200 * MS - 1), CommitPosition)
+    assert receivers(driven.work(after=1), CommitPosition) == [1, 2]
+
+
+def test_a_falling_quorum_position_is_not_told_in_an_election():
+    driven = in_leader_replay(1000, processed=320)
+    driven.work()
+    driven.link_down(OTHER_ID)
+
+    assert not sent(driven.work_for(1 * SECOND), CommitPosition)
+
+
+@pytest.mark.conformance("C-118")
+def test_the_leaders_append_position_is_its_own_share_of_the_quorum():
+    driven = in_leader_log_replication(1000)
+
+    driven.hears(appended(2, TERM, 5_000))  # more than the leader has
+    [told, _] = sent(driven.work(), CommitPosition)
+
+    assert told.log_position == 1000
+
+
+@pytest.mark.conformance("C-119")
+@pytest.mark.parametrize("state", LEADER_STATES, ids=lambda s: s.name)
+def test_both_name_the_new_term(state):
+    driven = an_election_in(state)
+
+    actions = driven.work_for(400 * MS)
+
+    assert {m.leadership_term_id for m in sent(actions, CommitPosition)} <= {TERM}
+    assert {m.leadership_term_id for m in sent(actions, NewLeadershipTerm)} == {TERM}
+
+
+@pytest.mark.conformance("C-120")
+@pytest.mark.parametrize("is_startup", [True, False])
+def test_is_startup_is_false_until_the_replay_and_then_what_the_node_is(is_startup):
+    driven = in_leader_log_replication(1000, processed=320, is_startup=is_startup)
+    [told, _] = sent(driven.work(), NewLeadershipTerm)
+    assert told.is_startup is False
+
+    driven.hears(appended(OTHER_ID, TERM, 1000))
+    driven.work()
+    assert driven.state is S.LEADER_REPLAY
+
+    [told, _] = sent(driven.work(), NewLeadershipTerm)
+    assert told.is_startup is is_startup
+
+
+def test_the_broadcast_tells_of_the_term_after_the_one_that_the_leader_came_with():
+    driven = in_leader_log_replication(400, 1000)
+
+    [told, _] = sent(driven.work(), NewLeadershipTerm)
+
+    assert told.log_leadership_term_id == 1
+    assert told.next_leadership_term_id == 2
+    assert (told.next_term_base_log_position, told.next_log_position) == (1000, 1000)
+    assert (told.term_base_log_position, told.log_position, told.commit_position) == (1000, 1000, 0)
+    assert told.leader_member_id == 0
+
+
+# ---- LEADER_INIT
+
+
+def test_recording_and_services_join_the_log_as_leaders_at_its_end():
+    driven = in_leader_replay(1000)
+
+    join = the_one(driven.work(), JoinLog)
+
+    assert (join.leadership_term_id, join.log_position, join.role) == (TERM, 1000, Role.LEADER)
+    driven.work(after=HOUR_NS)
+    assert driven.state is S.LEADER_INIT, "before the services have acknowledged"
+
+
+def test_a_join_tells_services_whether_the_node_has_just_started():
+    for is_startup in (True, False):
+        driven = in_leader_replay(1000, is_startup=is_startup)
+        assert the_one(driven.work(), JoinLog).is_startup is is_startup
+
+
+# ---- LEADER_READY
+
+
+@pytest.mark.conformance("C-127")
+def test_a_leader_is_ready_only_while_a_follower_reports():
+    driven = in_leader_ready(1000)
+    driven.link_down(OTHER_ID)
+
+    driven.work(after=HOUR_NS)
+    assert not of_kind(driven.actions, AppendNewLeadershipTermEvent)
+
+    driven.hears(appended(1, TERM, 1000))
+    assert of_kind(driven.work(), AppendNewLeadershipTermEvent)
+
+
+@pytest.mark.conformance("C-128")
+def test_a_quorum_is_enough_and_the_silent_rest_does_not_matter():
+    driven = in_leader_ready(1000)  # member 1 never reported
+
+    assert the_one(driven.work(), AppendNewLeadershipTermEvent) == AppendNewLeadershipTermEvent(TERM, 1000)
+    driven.appends_term_event()
+
+    assert driven.state is S.CLOSED
+
+
+@pytest.mark.conformance("C-128")
+def test_but_a_member_silent_for_ten_seconds_is_not_part_of_it():
+    driven = in_leader_ready(1000)
+
+    assert not of_kind(driven.work(after=10 * SECOND), AppendNewLeadershipTermEvent)
+
+
+@pytest.mark.conformance("C-129")
+def test_reports_of_an_older_term_count_for_nothing():
+    driven = in_leader_ready(1000)
+    driven.hears(appended(OTHER_ID, TERM - 1, 1000), appended(1, TERM - 1, 2000))
+
+    driven.work()
+
+    assert not of_kind(driven.actions, AppendNewLeadershipTermEvent)
+
+
+@pytest.mark.conformance("C-129")
+def test_nor_do_reports_short_of_the_leaders_position():
+    driven = in_leader_ready(1000)
+    driven.hears(appended(OTHER_ID, TERM, 968), appended(1, TERM, 968))
+
+    driven.work()
+
+    assert not of_kind(driven.actions, AppendNewLeadershipTermEvent)
+
+
+@pytest.mark.conformance("C-130")
+def test_the_terms_first_entry_is_written_once_and_before_the_election_closes():
+    driven = in_leader_ready(1000)
+    driven.work()
+    actions = driven.appends_term_event()
+
+    assert len(of_kind(driven.actions, AppendNewLeadershipTermEvent)) == 1
+    assert driven.path[-2:] == [S.LEADER_READY, S.CLOSED]
+    done = the_one(actions, CompleteElection)
+    assert (done.leadership_term_id, done.term_base_log_position) == (TERM, 1000)
+    assert (done.log_position, done.leader_member_id) == (1000, 0)
+
+
+@pytest.mark.conformance("C-131")
+def test_a_log_that_refuses_the_first_entry_is_asked_again():
+    driven = in_leader_ready(1000)
+
+    for _ in range(3):
+        assert of_kind(driven.work(), AppendNewLeadershipTermEvent)
+        assert driven.state is S.LEADER_READY
+
+
+# ---- a later term
+
+
+@pytest.mark.conformance("C-132")
+@pytest.mark.parametrize("state", LEADER_STATES, ids=lambda s: s.name)
+def test_a_log_of_a_later_term_restarts_the_election(state):
+    driven = an_election_in(state)
+
+    driven.hears(canvass(2, TERM + 1, 1000))
+
+    assert driven.path[-2:] == [state, S.INIT]
+
+
+@pytest.mark.conformance("C-133")
+@pytest.mark.parametrize("state", LEADER_STATES, ids=lambda s: s.name)
+def test_a_commit_position_of_a_later_term_restarts_it(state):
+    driven = an_election_in(state)
+
+    driven.hears(committed(2, TERM + 1, 1000))
+
+    assert driven.path[-2:] == [state, S.INIT]
+
+
+@pytest.mark.parametrize("state", LEADER_STATES, ids=lambda s: s.name)
+def test_so_does_a_leader_of_a_later_term_and_one_of_an_earlier_term_is_told_to_step_aside(state):
+    driven = an_election_in(state)
+    driven.hears(ALeader(1000, term=TERM - 1).broadcast(), committed(1, TERM - 1, 1000))
+    assert driven.state is state
+
+    driven.hears(ALeader(1000, term=TERM + 1).broadcast())
+
+    assert driven.path[-2:] == [state, S.INIT]
+
+
+def test_leading_begins_with_no_report_of_an_earlier_leadership():
+    """A report is of one connection and one term: it counts again when it is said again."""
+    driven = in_candidate_ballot(1000)
+    driven.election._members[1].report(TERM, 1000, driven.now_ns)
+    driven.hears(vote(1, TERM), vote(2, TERM))
+
+    driven.work()
+    driven.work()
+
+    assert driven.state is S.LEADER_LOG_REPLICATION
+
+
+def test_a_leader_that_failed_undoes_its_leadership_first():
+    driven = in_leader_init(1000)
+    driven.fails()
+
+    actions = driven.work()
+
+    assert SetRole(Role.FOLLOWER) in actions
+    assert driven.state is S.INIT
+    driven.prepared()
+    assert driven.state is S.CANVASS
