@@ -109,6 +109,11 @@ class Recording:
         return self.descriptor.session_id
 
     @property
+    def has_checksums(self) -> bool:
+        """Whether its data frames hold checksums in place of session ids."""
+        return self._checksum is not None
+
+    @property
     def stream_id(self) -> int:
         return self.descriptor.stream_id
 

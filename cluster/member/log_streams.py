@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from cluster.consensus.context import NULL_POSITION
+from cluster.log.checksum import restore_session_ids
 from cluster.log.scan import scan
 from cluster.member.ports import Links
 
@@ -21,6 +22,12 @@ CHUNKS_PER_TURN = 4
 
 class Readable(Protocol):
     append_position: int
+
+    @property
+    def session_id(self) -> int: ...
+
+    @property
+    def has_checksums(self) -> bool: ...
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray: ...
 
@@ -135,6 +142,8 @@ class LogStreams:
             data = recording.read(stream.position, min(limit - stream.position, CHUNK_BYTES), self._chunk)
             length = scan(data, 0, len(data))
             assert length > 0, "a recording holds whole frames"
+            if recording.has_checksums:  # they stand where a follower looks for the session
+                restore_session_ids(data, 0, length, recording.session_id)
             if self._links.send(stream.member_id, data[:length]) <= 0:
                 break
             stream.position += length

@@ -56,6 +56,34 @@ def test_three_members_take_messages_over_every_medium_and_start_again_over_thei
     assert [entry["entryType"] for entry in longer].count("NEW_LEADERSHIP_TERM") == 2
 
 
+def test_members_that_start_late_follow_a_log_with_checksums_small_terms_and_a_nanosecond_clock(tmp_path):
+    settings = {
+        "CLUSTER_ARCHIVE_RECORD_CHECKSUM": "crc32c",
+        "CLUSTER_LOG_TERM_LENGTH": "64k",
+        "CLUSTER_ARCHIVE_SEGMENT_FILE_LENGTH": "64k",
+        "CLUSTER_CLUSTER_CLOCK": "ns",
+        "CLUSTER_FILE_SYNC_LEVEL": "2",
+    }
+    text = "".join(f"{i:>500}\n" for i in range(400))  # three terms of the log
+    with Up(tmp_path / "c", **settings) as up:
+        late = (up.leader + 1) % 3
+        os.kill(up.pid(late), signal.SIGKILL)
+        sent = run("send", "--endpoints", up.tcp, "--linger", "200", text=text)
+        assert (sent.returncode, sent.stdout) == (0, text), sent.stderr
+        up.stop()
+    with Up(up.directory, base_port=up.base_port, **settings) as up:
+        await_that(
+            lambda: len({member["commitPosition"] for member in up.top()}) == 1, "all at the same position"
+        )
+        assert [member["errors"] for member in up.top()] == [0, 0, 0]
+        assert up.stop() == (0, "", "")
+    logs = [dump(up.directory / f"member-{i}") for i in range(3)]
+    assert logs[0] == logs[1] == logs[2]
+    assert [entry["payload"] + "\n" for entry in logs[0] if "payload" in entry] == text.splitlines(True)
+    verified = run("archive", "verify", "--dir", str(up.directory / f"member-{late}"))
+    assert verified.returncode == 0, verified.stdout
+
+
 def test_the_first_line_names_the_endpoints(tmp_path):
     port = free_base_port()
     with Process("up", "--members", "1", "--dir", str(tmp_path), "--base-port", str(port)) as up:
