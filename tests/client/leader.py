@@ -1,4 +1,4 @@
-"""A one-member cluster without a log on disk: a real port, turned by a thread, that echoes and acknowledges."""
+"""A one-member cluster without a disk: a real port, turned by a thread, that echoes and acknowledges."""
 
 from __future__ import annotations
 

@@ -1,0 +1,164 @@
+"""A running member under everything that a stranger may send to its ports: it lives, and nobody else notices."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cluster.client import ClusterClient
+from cluster.protocol import link, session
+from cluster.protocol.frame import frame
+from cluster.transport.endpoint import parse_endpoints
+from cluster.transport.frames import link_frame, message_frame
+
+DEADLINE_S = 30
+HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
+MEMBER_HELLO = link_frame(link.Hello(0, 0, 99, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER))
+
+
+def free_base_port() -> int:
+    while True:
+        base = random.randrange(20_000, 60_000, 10)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in (base, base + 1, base + 2):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return base
+
+
+@pytest.fixture(scope="module")
+def member(tmp_path_factory):
+    """What ``cluster up`` told of a cluster of one."""
+    folder = tmp_path_factory.mktemp("one")
+    port = free_base_port()
+    command = [sys.executable, "-m", "cluster", "up", "--members", "1", "--dir", str(folder), "--json"]
+    process = subprocess.Popen([*command, "--base-port", str(port)], stdout=subprocess.PIPE)
+    try:
+        told = json.loads(process.stdout.readline())
+        told["base_port"] = port
+        yield told
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0, "the member did not live to be stopped"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def client(member):
+    """A client that is there all the time."""
+    heard = []
+    with ClusterClient.connect(
+        member["tcpEndpoints"], lambda session_id, timestamp, payload: heard.append(bytes(payload))
+    ) as client:
+        client.heard = heard
+        yield client
+
+
+def assert_is_served(client):
+    """It neither lost its connection nor waits for anyone."""
+    payload = os.urandom(8)
+    client.heard.clear()
+    assert client.offer(payload) > 0
+    deadline = time.monotonic() + DEADLINE_S
+    while client.heard != [payload]:
+        assert time.monotonic() < deadline
+        client.wait(0.1)
+        client.poll_egress()
+    assert not client.is_closed
+
+
+def connect(member, port_name):
+    if port_name == "ipc":
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(parse_endpoints(member["ipcEndpoints"])[0].address)
+        return sock
+    offset = {"grpc": 0, "tcp": 1, "link": 2}[port_name]
+    return socket.create_connection(("127.0.0.1", member["base_port"] + offset), timeout=DEADLINE_S)
+
+
+def oversized(stream_id=101):
+    return struct.pack("<iBBHiiiiq", 2**30, 0, 0xC0, 1, 0, 0, stream_id, 0, 0)
+
+
+STRANGERS = {
+    "nothing at all": b"",
+    "text": b"GET / HTTP/1.1\r\nHost: cluster\r\n\r\n",
+    "zeros": bytes(10_000),
+    "ones": b"\xff" * 10_000,
+    "half a header": HELLO[:16],
+    "an oversized first frame": oversized(),
+    "a client's Hello, then text": HELLO + b"and now something different entirely",
+    "a client's Hello, then an oversized frame": HELLO + oversized(),
+    "a client's Hello, then half a message": HELLO + frame(bytes(5000), session_id=0, stream_id=101)[:3000],
+    "a client's Hello, then a message of no session": HELLO
+    + message_frame(session.SessionMessageHeader(1, 999, 0), 101),
+    "a client's Hello, then an unknown template": HELLO
+    + frame(struct.pack("<HHHH", 16, 999, 111, 17) + bytes(16), session_id=0, stream_id=101),
+    "a client's Hello, then a foreign schema": HELLO
+    + frame(struct.pack("<HHHH", 16, 3, 999, 1) + bytes(16), session_id=0, stream_id=101),
+    "a client's Hello, then a connect request cut short": HELLO
+    + frame(struct.pack("<HHHH", 16, 3, 111, 17) + bytes(4), session_id=0, stream_id=101),
+    "a client's Hello, then var data beyond the message": HELLO
+    + frame(
+        struct.pack("<HHHHqii", 16, 3, 111, 17, 1, 102, 768) + struct.pack("<I", 2**31 - 1),
+        session_id=0,
+        stream_id=101,
+    ),
+    "a client's Hello, then consensus messages": HELLO + frame(bytes(100), session_id=0, stream_id=108),
+    "a member's Hello under our own id": MEMBER_HELLO,
+    "a member's Hello of another cluster": link_frame(
+        link.Hello(7, 1, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER)
+    ),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS.keys())
+@pytest.mark.parametrize("port_name", ["grpc", "tcp", "link", "ipc"])
+def test_a_stranger_disturbs_nobody(member, client, port_name, stranger):
+    with connect(member, port_name) as sock:
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(stranger)
+        assert_is_served(client)
+    assert_is_served(client)
+
+
+@pytest.mark.parametrize("port_name", ["tcp", "link", "ipc"])
+def test_random_bytes_in_place_of_frames_disturb_nobody(member, client, port_name):
+    chance = random.Random(port_name)
+    whole = HELLO + message_frame(session.SessionConnectRequest(1, 102, 768, "aeron:ipc"), 101) * 3
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        with connect(member, port_name) as sock, contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+    assert_is_served(client)
+
+
+@pytest.mark.parametrize("port_name", ["tcp", "ipc"])
+def test_a_client_that_does_not_read_its_answers_is_cut_off(member, client, port_name):
+    """It opens a session by hand, sends a lot, and reads only until the session is open."""
+    with connect(member, port_name) as slow:
+        slow.settimeout(DEADLINE_S)
+        request = session.SessionConnectRequest(1, 102, 768, "aeron:ipc")
+        slow.sendall(HELLO + message_frame(request, 101))
+        received = b""
+        while b"\x02\x00\x6f\x00" not in received:  # a SessionEvent of schema 111
+            received += slow.recv(4096)
+        at = received.index(b"\x02\x00\x6f\x00") - 2
+        event = session.SessionEvent.decode(received, at)
+        header = session.SessionMessageHeader(event.leadership_term_id, event.cluster_session_id, 0)
+        message = frame(header.encode() + bytes(50_000), session_id=0, stream_id=101)
+        with pytest.raises(ConnectionError):
+            for _ in range(1000):
+                slow.sendall(message * 20)
+    assert_is_served(client)
