@@ -1,4 +1,4 @@
-"""A running member under everything that a stranger may send to its ports: it lives, and nobody else notices."""
+"""A running member under all that a stranger may send to its ports: it lives, and nobody else notices."""
 
 import contextlib
 import json
