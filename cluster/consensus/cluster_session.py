@@ -49,6 +49,7 @@ class ClusterSession:
         "opened_log_position",
         "response_channel",
         "response_stream_id",
+        "resume_correlation_id",
         "state",
         "time_of_last_activity_ns",
     )
@@ -71,6 +72,7 @@ class ClusterSession:
         self.response_stream_id = response_stream_id
         self.response_channel = response_channel
         self.connection_id = connection_id
+        self.resume_correlation_id = NULL_VALUE  # of the newest SessionResume: older ones come late
         self.encoded_principal = b""
         self.opened_log_position = NULL_POSITION
         self.close_reason: CloseReason | None = None

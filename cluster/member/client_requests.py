@@ -80,12 +80,16 @@ class ClientRequests:
             detail = agent.context.ingress_endpoints
             self._send_event(connection_id, request, EventCode.REDIRECT, detail)
             return
+        known = agent.sessions.sessions.get(session_id)
+        if known is not None and request.correlation_id < known.resume_correlation_id:
+            return  # delayed on a connection that the client gave up: it must not get its session back there
         session = agent.sessions.on_resume(
             connection_id, session_id, bytes(request.encoded_credentials), agent.cluster_time, agent.now_ms
         )
         if session is None:
             self._send_event(connection_id, request, EventCode.CLOSED, f"session {session_id} is not open")
             return
+        session.resume_correlation_id = request.correlation_id
         table = agent.sessions.table
         appended = int(table.slots["appended"][table.slot_of(session_id)])
         resumed = SessionResumed(

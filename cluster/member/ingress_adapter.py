@@ -70,7 +70,9 @@ class IngressAdapter:
                 if status == DONE:
                     break
                 if status == UNLINKED:
-                    self._link(connection_id, buffer, start)
+                    # Who comes back says so first (SessionResume), and hears from where on to send: this
+                    # comes late, from a connection that was given up, and may be in the log already.
+                    start += align(FRAME_LENGTH.unpack_from(buffer, start)[0])
                     continue
                 if status == MALFORMED:
                     agent.clients.close(connection_id, "a message that is shorter than its header says")
@@ -81,11 +83,6 @@ class IngressAdapter:
                     agent.requests.close_session(session_id, CloseReason.SERVICE_ACTION)
             start = self._on_other(connection_id, buffer, start, end, is_leading=publication is not None)
         return None
-
-    def _link(self, connection_id: int, buffer: Buffer, start: int) -> None:
-        _, session_id = TWO_LONGS.unpack_from(buffer, start + BLOCK)
-        agent = self._agent
-        agent.sessions.link(agent.sessions.sessions[session_id], connection_id, agent.cluster_time)
 
     def _on_other(self, connection_id: int, buffer: Buffer, start: int, end: int, *, is_leading: bool) -> int:
         """Handle the frame at ``start``; return its end."""
