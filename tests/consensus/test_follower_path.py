@@ -1,474 +1,622 @@
-"""From a leader's word to FOLLOWER_READY, by whatever is missing (§2.4, §3.1)."""
+"""From a leader's word to following it: fetch what is missing, process, join the live log (group E)."""
 
 import pytest
 
-from cluster.consensus import actions
+from cluster.consensus.actions import (
+    CompleteElection,
+    JoinLog,
+    PrepareForNewLeadership,
+    RecordTerm,
+    SetRole,
+    StartReplay,
+    StartReplication,
+    StopReplay,
+    StopReplication,
+    SubscribeToLog,
+    TruncateLog,
+)
+from cluster.consensus.context import MS, SECOND
+from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.protocol.consensus import AppendPosition, CanvassPosition, CatchupPosition, StopCatchup
-from cluster.protocol.enums import Role
-from tests.consensus.elections import (
-    MS,
-    SECOND,
-    LeaderLog,
-    Member,
-    State,
-    commit_position,
+from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
+from tests.consensus.language import (
+    LEADER_ID,
+    OTHER_ID,
+    TERM,
+    ALeader,
+    a_log,
+    committed,
+    in_canvass,
+    in_catchup,
+    in_catchup_await,
+    in_catchup_init,
+    in_follower_log_await,
+    in_follower_log_init,
+    in_follower_log_replication,
+    in_follower_ready,
+    in_follower_replay,
     of_kind,
     sent,
+    the_one,
 )
 
-# The worked example of §3.1: the leader is in term 3, its log ends at 1216.
-LEADER = LeaderLog(1, [(0, 0), (1, 416), (2, 416), (3, 896)], 1216, commit_position=1216)
+S = ElectionState
 
 
-def a_member(terms, append_position, **settings):
-    return Member(terms=terms, append_position=append_position, **settings).canvasses()
+def last_term(driven) -> tuple[int, int, int]:
+    return tuple(list(driven.election.terms)[-1])
 
 
-def behind(append_position=256, **settings):
-    """In term 0, short of its end."""
-    member = a_member([(0, 0, -1)], append_position, **settings)
-    LEADER.answer(member)
-    return member
-
-
-def level(log_position=896, leader=LEADER, **settings):
-    """At the base of the leader's term."""
-    member = a_member([(0, 0, 416), (1, 416, 416), (2, 416, -1)], 896, log_position=log_position, **settings)
-    leader.answer(member)
-    assert member.state is State.FOLLOWER_REPLAY
-    return member
-
-
-def catching_up(**settings):
-    member = level(**settings)
-    member.work(cycles=3)
-    assert member.state is State.FOLLOWER_CATCHUP_AWAIT
-    member.does(member.election.on_log_image(3, 896, member.now_ns))
-    member.election.on_log_joined(member.now_ns)
-    member.work()
-    assert member.state is State.FOLLOWER_CATCHUP
-    return member
+# ---- FOLLOWER_LOG_REPLICATION: terms that the leader has closed
 
 
 @pytest.mark.conformance("C-136")
-def test_a_follower_short_of_the_end_of_its_term_fetches_the_rest_and_canvasses():
-    member = behind()
-    assert member.state is State.FOLLOWER_LOG_REPLICATION
-    assert of_kind(member.done, actions.StartReplication) == [actions.StartReplication(1, 3, 256, 416)]
+def test_the_missing_end_of_the_own_last_term_is_fetched_up_to_the_next_terms_base():
+    leader = ALeader(400, 1000, 1600)  # term 1 is [400, 1000)
+    driven = in_canvass(400, 700)
 
-    member.election.on_append_position(416, member.now_ns)
-    member.work()
-    assert member.state is State.CANVASS
-    assert list(member.election.terms) == [(0, 0, 416)]
+    actions = driven.meets(leader)
+
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
+    assert the_one(actions, StartReplication) == StartReplication(LEADER_ID, TERM, 700, 1000)
+
+
+@pytest.mark.conformance("C-136")
+def test_then_it_canvasses_again():
+    leader = ALeader(400, 1000, 1600)
+    driven = in_follower_log_replication(400, 700, leader=leader)
+    driven.grows(1000)
+    driven.hears(leader.commits(1000))
+
+    actions = driven.work()
+
+    assert of_kind(actions, StopReplication)
+    assert RecordTerm(1, 400, 1000) in actions
+    assert driven.state is S.CANVASS
+    [message, _] = sent(driven.work(), CanvassPosition)
+    assert (message.log_leadership_term_id, message.log_position) == (1, 1000)
 
 
 @pytest.mark.conformance("C-137")
-def test_a_follower_at_the_end_of_its_term_fetches_the_whole_next_one():
-    member = a_member([(0, 0, 416), (1, 416, 416)], 416)
-    LEADER.answer(member)
+def test_at_the_end_of_its_last_term_it_fetches_the_next_one_whole_and_canvasses_with_that():
+    leader = ALeader(400, 1000, 1600)
+    driven = in_canvass(400)
 
-    assert of_kind(member.done, actions.StartReplication) == [actions.StartReplication(1, 3, 416, 896)]
-    assert member.done.index(actions.RecordTerm(2, 416)) < member.done.index(
-        actions.StartReplication(1, 3, 416, 896)
-    )
-    member.election.on_append_position(896, member.now_ns)
-    member.work()
-    assert list(member.election.terms)[-1] == (2, 416, 896)
+    actions = driven.meets(leader)
+    assert the_one(actions, StartReplication) == StartReplication(LEADER_ID, TERM, 400, 1000)
+    driven.grows(1000)
+    driven.hears(leader.commits(1000))
+    driven.work()
+
+    [message, _] = sent(driven.work(), CanvassPosition)
+    assert (message.log_leadership_term_id, message.log_position) == (1, 1000)
+    assert last_term(driven) == (1, 400, 1000)
+
+
+def test_a_term_is_recorded_before_any_byte_of_it_is_fetched():
+    """A crash in between would leave bytes of which nobody knows who wrote them."""
+    driven = in_canvass(400)
+
+    actions = driven.meets(ALeader(400, 1000, 1600))
+
+    assert actions.index(RecordTerm(1, 400)) < actions.index(the_one(actions, StartReplication))
 
 
 @pytest.mark.conformance("C-138")
-def test_an_empty_term_is_recorded_without_a_byte_being_fetched():
-    member = a_member([(0, 0, 416)], 416)
-    LEADER.answer(member)
-    member.work()
+def test_an_empty_term_is_recorded_without_moving_data():
+    driven = in_canvass(400)
+    actions = driven.meets(ALeader(400, 400, 1000))  # nobody wrote in term 1
 
-    assert not of_kind(member.done, actions.StartReplication)
-    assert list(member.election.terms) == [(0, 0, 416), (1, 416, 416)]
-    assert member.state is State.CANVASS
+    actions += driven.work()
+
+    assert RecordTerm(1, 400, 400) in actions
+    assert not of_kind(actions, StartReplication)
+    assert driven.path[-2:] == [S.FOLLOWER_LOG_REPLICATION, S.CANVASS]
 
 
-@pytest.mark.conformance("C-139")
-def test_a_follower_several_terms_behind_canvasses_once_a_term():
-    member = behind()
-    rounds = 0
-    while member.state is not State.FOLLOWER_REPLAY:
-        if member.state is State.FOLLOWER_LOG_REPLICATION:
-            for fetch in of_kind(member.done, actions.StartReplication)[-1:]:
-                member.election.on_append_position(fetch.stop_position, member.now_ns)
-            member.work()
-        else:
-            rounds += 1
-            LEADER.answer(member)
+@pytest.mark.conformance("C-139", "C-137", "C-138")
+def test_each_missing_term_costs_one_visit_to_canvass():
+    """The worked round trip of the specification: bases 0, 400, 400, 900, the leader at 1200 in term 3."""
+    leader = ALeader(400, 400, 900, term=3, position=1200)
+    driven = in_canvass(250)
+    rounds = []
+    while driven.state is S.CANVASS:
+        rounds.append((driven.election.terms.last_term_id, driven.election.append_position))
+        driven.meets(leader)
+        if driven.state is S.FOLLOWER_LOG_REPLICATION:
+            fetched = of_kind(driven.actions, StartReplication)[-1]
+            driven.grows(max(fetched.stop_position, driven.election.append_position))
+            driven.hears(leader.commits(driven.election.append_position))
+            driven.work()
 
-    assert rounds == 3
-    assert list(member.election.terms) == [(0, 0, 416), (1, 416, 416), (2, 416, 896), (3, 896, -1)]
-    assert member.states.count(State.FOLLOWER_LOG_REPLICATION) == 3
+    assert rounds == [(0, 250), (0, 400), (1, 400), (2, 900)]
+    assert driven.state is S.FOLLOWER_REPLAY
+    assert driven.election._catchup_join_position == 1200
+    assert [tuple(term) for term in driven.election.terms] == [
+        (0, 0, 400),
+        (1, 400, 400),
+        (2, 400, 900),
+        (3, 900, -1),
+    ]
+
+
+def test_a_member_without_a_log_fetches_all_of_it():
+    leader = ALeader(400, 1000)
+    driven = in_canvass()
+
+    actions = driven.meets(leader)
+
+    assert the_one(actions, StartReplication) == StartReplication(LEADER_ID, TERM, 0, 400)
+    assert RecordTerm(0, 0) in actions
 
 
 @pytest.mark.conformance("C-140")
-def test_what_was_fetched_counts_when_the_leaders_commit_covers_it():
-    leader = LeaderLog(1, LEADER.terms, 1216, commit_position=0)
-    member = a_member([(0, 0, -1)], 256)
-    leader.answer(member)
-    member.election.on_append_position(416, member.now_ns)
-    member.work()
-    assert member.state is State.FOLLOWER_LOG_REPLICATION
+def test_replicated_bytes_count_once_a_commit_notice_covers_them():
+    leader = ALeader(400, 1000, 1600)
+    driven = in_follower_log_replication(400, 700, leader=leader)
+    driven.grows(1000)
 
-    member.hears(commit_position(1, 3, 416))
-    member.work()
-    assert member.state is State.CANVASS
+    driven.hears(leader.commits(968))
+    driven.work()
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
+
+    driven.hears(leader.commits(1000))
+    driven.work()
+    assert driven.state is S.CANVASS
 
 
 @pytest.mark.conformance("C-140")
-def test_what_the_leader_never_covers_is_given_up_10_s_after_its_last_word():
-    leader = LeaderLog(1, LEADER.terms, 1216, commit_position=0)
-    member = a_member([(0, 0, -1)], 256)
-    leader.answer(member)
-    member.election.on_append_position(416, member.now_ns)
-    member.now_ns = 4 * SECOND
-    member.hears(commit_position(1, 3, 384))
-    member.work(at=14 * SECOND - 1)
-    assert member.state is State.FOLLOWER_LOG_REPLICATION
+@pytest.mark.parametrize("word", ["CommitPosition", "NewLeadershipTerm"])
+def test_without_one_the_election_restarts_10_s_after_the_last_word_of_that_leader(word):
+    leader = ALeader(400, 1000, 1600)
+    driven = in_follower_log_replication(400, 700, leader=leader)
+    driven.grows(1000)
+    driven.work(after=7 * SECOND)
+    driven.hears(leader.commits(700) if word == "CommitPosition" else leader.answer(1))
 
-    member.work(at=14 * SECOND)
-    assert member.states[-1] is State.INIT
+    driven.work(after=10 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
+    driven.work(after=1)
+    assert driven.path[-2:] == [S.FOLLOWER_LOG_REPLICATION, S.INIT]
+
+
+@pytest.mark.conformance("C-140")
+def test_the_word_of_another_member_prolongs_nothing():
+    leader = ALeader(400, 1000, 1600)
+    driven = in_follower_log_replication(400, 700, leader=leader)
+    driven.grows(1000)
+    driven.work(after=7 * SECOND)
+    driven.hears(committed(OTHER_ID, TERM, 1000))
+
+    driven.work(after=3 * SECOND)
+
+    assert driven.state is S.INIT
 
 
 @pytest.mark.conformance("C-141")
-def test_replication_without_progress_is_given_up_after_10_s():
-    member = behind()
-    member.election.on_append_position(320, 5 * SECOND)
-    member.work(at=15 * SECOND - 1)
-    assert member.state is State.FOLLOWER_LOG_REPLICATION
+def test_replication_without_progress_for_10_s_restarts_the_election():
+    leader = ALeader(400, 1000, 1600)
+    driven = in_follower_log_replication(400, 700, leader=leader)
+    driven.work(after=7 * SECOND)
+    driven.grows(800)
+    driven.work(after=10 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
 
-    member.work(at=15 * SECOND)
-    assert member.states[-1] is State.INIT
+    driven.hears(leader.commits(800))  # the leader lives, but nothing comes
+    driven.work(after=1)
+
+    assert driven.path[-2:] == [S.FOLLOWER_LOG_REPLICATION, S.INIT]
 
 
 @pytest.mark.conformance("C-142")
-def test_a_replicating_follower_reports_growth_and_every_200_ms():
-    member = behind()
-    member.work()
-    assert [m.log_position for m in member.sent(AppendPosition, to=1)] == [256]
+def test_while_it_replicates_it_reports_growth_at_once_and_else_every_200_ms():
+    driven = in_follower_log_replication(400, 700, leader=ALeader(400, 1000, 1600))
+    assert [m.log_position for m in sent(driven.work(), AppendPosition)] == [700]
+    assert not sent(driven.work(after=50 * MS), AppendPosition)
 
-    member.work(at=100 * MS)
-    member.election.on_append_position(320, member.now_ns)
-    member.work()
-    member.work(at=299 * MS)
-    assert [m.log_position for m in member.sent(AppendPosition)] == [256, 320]
-    member.work(at=300 * MS)
-    assert [(m.leadership_term_id, m.log_position, m.flags) for m in member.sent(AppendPosition)][-1] == (
-        3,
-        320,
-        0,
-    )
+    driven.grows(800)
+    [report] = sent(driven.work(after=50 * MS), AppendPosition, to=LEADER_ID)
+    assert (report.leadership_term_id, report.log_position, report.flags) == (TERM, 800, 0)
+
+    assert not sent(driven.work(after=200 * MS - 1), AppendPosition)
+    assert sent(driven.work(after=1), AppendPosition)
+
+
+# ---- a tail that the leader does not have
 
 
 @pytest.mark.conformance("C-143", "C-144")
-def test_a_follower_with_more_of_a_term_than_the_leader_has_cuts_it_off_and_starts_over():
-    member = a_member([(0, 0, 416), (1, 416, 416), (2, 416, -1)], 960, log_position=416)
-    LEADER.answer(member)
+def test_a_last_term_that_reaches_past_the_leaders_next_base_is_cut_back_to_it():
+    driven = in_canvass(400, 1000, processed=400)
 
-    assert of_kind(member.done, actions.TruncateLog) == [actions.TruncateLog(896, 3)]
-    assert list(member.election.terms)[-1] == (2, 416, 896)
-    assert member.states[-1] is State.INIT
-    member.work()
-    LEADER.answer(member)
-    assert member.state is State.FOLLOWER_REPLAY
+    actions = driven.meets(ALeader(400, 700))  # its term 1 ends at 700
+
+    cut = the_one(actions, TruncateLog)
+    assert (cut.log_position, cut.first_removed_term_id) == (700, 2)
+    assert driven.path[-2:] == [S.CANVASS, S.INIT]
+    assert driven.election.append_position == 700
+    assert last_term(driven) == (1, 400, 700)
+
+
+@pytest.mark.conformance("C-143")
+def test_after_the_cut_the_election_begins_anew_and_follows():
+    leader = ALeader(400, 700)
+    driven = in_canvass(400, 1000, processed=400)
+    driven.meets(leader)
+
+    assert the_one(driven.work(), PrepareForNewLeadership) == PrepareForNewLeadership(400)
+    driven.prepared()
+    [message, _] = sent(driven.work(), CanvassPosition)
+    assert (message.log_leadership_term_id, message.log_position) == (1, 700)
+    driven.meets(leader)
+
+    assert driven.state is S.FOLLOWER_REPLAY
+    assert last_term(driven) == (TERM, 700, -1)
+
+
+# ---- FOLLOWER_REPLAY: what is recorded and committed
+
+
+def test_following_is_recorded_before_anything_of_it_is_said():
+    driven = in_canvass(400, 1000)
+
+    actions = driven.meets(ALeader(400, 1000))
+
+    assert actions.index(RecordTerm(TERM, 1000)) > max(
+        i for i, action in enumerate(actions) if sent([action], CanvassPosition)
+    )
+    assert not sent(actions, AppendPosition)
+    assert sent(driven.work(), AppendPosition)
 
 
 @pytest.mark.conformance("C-145")
-def test_without_a_commit_position_a_follower_reports_every_200_ms_and_replays_nothing():
-    silent = LeaderLog(1, LEADER.terms, 1216, commit_position=0)
-    member = level(log_position=416, leader=silent)
-    member.work()
-    member.work(at=199 * MS)
-    assert len(member.sent(AppendPosition, to=1)) == 1
-    member.work(at=200 * MS)
+def test_told_of_no_commit_it_replays_nothing_and_reports_every_200_ms():
+    driven = in_follower_replay(400, 1000)
+    assert [m.log_position for m in sent(driven.work(), AppendPosition, to=LEADER_ID)] == [1000]
 
-    assert [(m.leadership_term_id, m.log_position) for m in member.sent(AppendPosition, to=1)] == 2 * [
-        (3, 896)
-    ]
-    assert not of_kind(member.done, actions.StartReplay)
+    assert not driven.work(after=200 * MS - 1)
+    [report] = sent(driven.work(after=1), AppendPosition, to=LEADER_ID)
+
+    assert (report.leadership_term_id, report.log_position) == (TERM, 1000)
+    assert driven.state is S.FOLLOWER_REPLAY
+    assert not of_kind(driven.actions, StartReplay)
 
 
-def test_the_term_is_recorded_before_the_first_report_within_it():
-    member = level(log_position=416)
-    member.work()
+def test_a_leader_that_falls_silent_then_is_not_waited_for_forever():
+    """The reference has no time-out here (U-1)."""
+    leader = ALeader(400, 1000)
+    driven = in_follower_replay(400, 1000, leader=leader)
+    driven.work(after=7 * SECOND)
+    driven.hears(leader.broadcast())
 
-    recorded = member.done.index(actions.RecordTerm(3, 896))
-    reported = next(
-        i
-        for i, a in enumerate(member.done)
-        if isinstance(a, actions.Send) and isinstance(a.message, AppendPosition)
-    )
-    assert recorded < reported
-    assert member.election.terms.last_term_id == 3
-
-
-def test_a_commit_position_below_the_base_of_the_term_commits_nothing():
-    """Figure 8 of the Raft paper: entries of older terms are not committed by counting them."""
-    counting = LeaderLog(1, LEADER.terms, 1216, commit_position=640)
-    member = level(log_position=416, leader=counting)
-    member.hears(commit_position(1, 3, 864))
-    member.work(cycles=3)
-    assert not of_kind(member.done, actions.StartReplay)
-
-    member.hears(commit_position(1, 3, 896))
-    member.work()
-    assert of_kind(member.done, actions.StartReplay) == [actions.StartReplay(416, 896)]
-
-
-def test_a_follower_whose_leader_falls_silent_before_the_first_commit_looks_again():
-    silent = LeaderLog(1, LEADER.terms, 1216, commit_position=0)
-    member = level(log_position=416, leader=silent)
-    member.work(at=10 * SECOND)
-
-    assert member.states[-1] is State.INIT
+    driven.work(after=10 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_REPLAY
+    driven.work(after=1)
+    assert driven.state is S.INIT
 
 
 @pytest.mark.conformance("C-146")
-def test_no_more_is_replayed_than_is_recorded_and_committed():
-    member = a_member([(0, 0, 416), (1, 416, 416), (2, 416, 896), (3, 896, -1)], 1088, log_position=416)
-    LeaderLog(1, LEADER.terms, 1216, commit_position=992).answer(member)
-    member.work()
-    assert of_kind(member.done, actions.StartReplay) == [actions.StartReplay(416, 992)]
+@pytest.mark.parametrize(
+    ("append", "commit", "stop"), [(1600, 1200, 1200), (1600, 2000, 1600), (1000, 1000, 1000)]
+)
+def test_it_replays_no_further_than_both_append_and_commit_position(append, commit, stop):
+    leader = ALeader(400, 1000, position=2000, commit=commit)
+    terms = a_log(400, 1000)
+    terms.record(TERM, 1000)
+    driven = in_canvass(terms=terms, append=append, processed=400)
+    driven.meets(leader)
 
-    member.election.on_log_position(992, member.now_ns)
-    member.work()
-    assert member.state is State.CANVASS
-    assert member.reasons[-1] == "replayed what is committed"
-
-    LeaderLog(1, LEADER.terms, 1216, commit_position=1216).answer(member)
-    member.work()
-    assert of_kind(member.done, actions.StartReplay)[-1] == actions.StartReplay(992, 1088)
+    assert the_one(driven.work(), StartReplay) == StartReplay(400, stop)
 
 
-def test_a_report_has_time_to_make_the_commit_grow_before_a_new_canvass():
-    member = a_member([(0, 0, 416), (1, 416, 416), (2, 416, 896), (3, 896, -1)], 1088, log_position=992)
-    LeaderLog(1, LEADER.terms, 1088, commit_position=992).answer(member)
-    member.work(at=199 * MS)
-    assert member.state is State.FOLLOWER_REPLAY
-    assert member.sent(AppendPosition, to=1)
+def test_replayed_short_of_its_end_it_canvasses_so_as_to_hear_of_later_commits():
+    leader = ALeader(400, 1000, position=1600, commit=1200)
+    terms = a_log(400, 1000)
+    terms.record(TERM, 1000)
+    driven = in_canvass(terms=terms, append=1600, processed=400)
+    driven.meets(leader)
+    driven.work()
+    driven.processes(1200)
 
-    member.hears(commit_position(1, 3, 1088))
-    member.work()
-    assert of_kind(member.done, actions.StartReplay) == [actions.StartReplay(992, 1088)]
+    actions = driven.work()
+
+    assert of_kind(actions, StopReplay)
+    assert driven.path[-2:] == [S.FOLLOWER_REPLAY, S.CANVASS]
+
+
+def test_all_committed_is_processed_so_it_reports_for_one_interval_and_canvasses():
+    leader = ALeader(400, 1000, position=1600, commit=1200)
+    terms = a_log(400, 1000)
+    terms.record(TERM, 1000)
+    driven = in_canvass(terms=terms, append=1600, processed=1200)
+    driven.meets(leader)
+
+    assert sent(driven.work(), AppendPosition)
+    driven.work(after=200 * MS - 1)
+    assert driven.state is S.FOLLOWER_REPLAY
+    driven.work(after=1)
+    assert driven.state is S.CANVASS
 
 
 @pytest.mark.conformance("C-147")
-def test_a_follower_level_with_the_leader_joins_the_live_log():
-    leader = LeaderLog(1, LEADER.terms, 896, commit_position=896)
-    member = level(leader=leader)
-    member.work(cycles=2)
+def test_level_with_the_leader_it_joins_the_live_log_without_catching_up():
+    driven = in_follower_replay(400, 1000, processed=1000)
 
-    assert member.state is State.FOLLOWER_LOG_AWAIT
-    assert of_kind(member.done, actions.SubscribeToLog) == [actions.SubscribeToLog(1, 3, 77, 896, False)]
-    assert not member.sent(CatchupPosition)
+    driven.work()
+    actions = driven.work()
+
+    assert driven.path[-3:] == [S.FOLLOWER_REPLAY, S.FOLLOWER_LOG_INIT, S.FOLLOWER_LOG_AWAIT]
+    wanted = the_one(actions, SubscribeToLog)
+    assert (wanted.leader_member_id, wanted.leadership_term_id, wanted.log_position) == (
+        LEADER_ID,
+        TERM,
+        1000,
+    )
+    assert not wanted.is_catchup
+
+
+# ---- catching up within the term
 
 
 @pytest.mark.conformance("C-148")
-def test_a_follower_behind_in_the_term_asks_for_it_from_its_position():
-    member = level()
-    member.work(cycles=2)
+def test_behind_within_the_term_it_asks_from_its_own_position_on():
+    driven = in_catchup_init(400, 1000)
 
-    assert of_kind(member.done, actions.SubscribeToLog) == [actions.SubscribeToLog(1, 3, 77, 896, True)]
-    assert [(m.leadership_term_id, m.log_position) for m in member.sent(CatchupPosition, to=1)] == [(3, 896)]
+    [wanted] = sent(driven.work(), CatchupPosition, to=LEADER_ID)
+
+    assert (wanted.leadership_term_id, wanted.log_position, wanted.follower_member_id) == (TERM, 1000, 0)
+    assert the_one(driven.actions, SubscribeToLog).is_catchup
 
 
-def test_a_request_to_catch_up_is_repeated_until_it_is_sent_or_10_s_are_over():
-    member = level()
-    member.unreachable = {1}
-    member.work(cycles=4)
-    assert member.state is State.FOLLOWER_CATCHUP_INIT
-    assert len(member.sent(CatchupPosition)) >= 2
+def test_the_request_is_tried_until_it_is_sent_and_no_longer_than_10_s():
+    driven = in_catchup_init(400, 1000)
+    driven.blocked = {LEADER_ID}
+    assert sent(driven.work(), CatchupPosition)
+    assert sent(driven.work(after=10 * SECOND - 1), CatchupPosition)
 
-    member.work(at=10 * SECOND)
-    assert member.states[-1] is State.INIT
+    driven.work(after=1)
+
+    assert driven.path[-2:] == [S.FOLLOWER_CATCHUP_INIT, S.INIT]
+
+
+def test_a_log_that_does_not_come_within_10_s_restarts_the_election():
+    driven = in_catchup_await()
+
+    driven.work(after=10 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_CATCHUP_AWAIT
+    driven.work(after=1)
+    assert driven.state is S.INIT
+
+
+def test_recording_and_services_join_the_log_as_followers_where_the_own_log_ends():
+    driven = in_catchup_await(400, 1000)
+
+    join = the_one(driven.takes_image(), JoinLog)
+
+    assert (join.leadership_term_id, join.log_position, join.role) == (TERM, 1000, Role.FOLLOWER)
+    driven.work()
+    assert driven.state is S.FOLLOWER_CATCHUP_AWAIT, "before the services have acknowledged"
 
 
 @pytest.mark.conformance("C-151")
-def test_a_follower_that_catches_up_says_so_in_its_reports():
-    member = catching_up()
-    member.election.on_append_position(1024, member.now_ns)
-    member.work()
+def test_its_reports_are_flagged():
+    driven = in_catchup()
+    driven.work()
+    driven.grows(1300)
 
-    assert [(m.log_position, m.flags) for m in member.sent(AppendPosition)][-1] == (1024, 1)
+    [report] = sent(driven.work(), AppendPosition, to=LEADER_ID)
+
+    assert (report.log_position, report.flags) == (1300, AppendPositionFlags.CATCHUP)
 
 
 @pytest.mark.conformance("C-154")
-def test_a_catch_up_ends_with_the_leaders_word_and_all_that_is_committed_processed():
-    member = catching_up()
-    member.election.on_append_position(1216, member.now_ns)
-    member.election.on_log_position(1216, member.now_ns)
-    member.work()
-    assert member.state is State.FOLLOWER_CATCHUP
+@pytest.mark.parametrize(
+    ("is_stopped", "processed", "commit"),
+    [(False, 1600, 1600), (True, 1568, 1600), (True, 1600, 1632)],
+    ids=["not told to stop", "short of the target", "short of the commit"],
+)
+def test_it_goes_on_until_told_to_stop_and_level_with_target_and_commit(is_stopped, processed, commit):
+    leader = ALeader(400, 1000, position=1600)
+    driven = in_catchup(400, 1000, leader=leader)
+    driven.grows(1632)
+    driven.hears(leader.commits(commit))
+    driven.processes(processed)
+    if is_stopped:
+        driven.hears(StopCatchup(TERM, 0))
+    driven.work()
+    assert driven.state is S.FOLLOWER_CATCHUP
 
-    member.hears(StopCatchup(3, 0))
-    member.hears(commit_position(1, 3, 1248))
-    member.work()
-    assert member.state is State.FOLLOWER_CATCHUP
+    driven.hears(StopCatchup(TERM, 0))
+    driven.processes(1632)
+    driven.work()
 
-    member.election.on_append_position(1248, member.now_ns)
-    member.election.on_log_position(1248, member.now_ns)
-    member.work(cycles=2)
-    assert member.states[-2:] == [State.FOLLOWER_LOG_INIT, State.FOLLOWER_READY]
-
-
-@pytest.mark.parametrize("stop", [StopCatchup(2, 0), StopCatchup(3, 2)])
-def test_a_word_to_stop_for_another_term_or_member_stops_nothing(stop):
-    member = catching_up()
-    member.election.on_append_position(1216, member.now_ns)
-    member.election.on_log_position(1216, member.now_ns)
-    member.hears(stop)
-    member.work()
-
-    assert member.state is State.FOLLOWER_CATCHUP
+    assert driven.state is S.FOLLOWER_LOG_INIT
 
 
-def test_a_catch_up_does_not_end_within_a_snapshot():
-    member = catching_up()
-    member.election.is_module_in_snapshot = True
-    member.election.on_append_position(1216, member.now_ns)
-    member.election.on_log_position(1216, member.now_ns)
-    member.hears(StopCatchup(3, 0))
-    member.work(at=60 * SECOND)
+@pytest.mark.conformance("C-154")
+@pytest.mark.parametrize("stop", [StopCatchup(TERM - 1, 0), StopCatchup(TERM, 2)])
+def test_a_stop_of_another_term_or_for_another_member_is_not_meant(stop):
+    driven = in_catchup()
+    driven.grows(1600)
+    driven.processes(1600)
 
-    assert member.state is State.FOLLOWER_CATCHUP
+    driven.hears(stop)
+    driven.work()
+
+    assert driven.state is S.FOLLOWER_CATCHUP
+
+
+def test_it_does_not_end_amid_a_snapshot():
+    driven = in_catchup()
+    driven.election.is_module_in_snapshot = True
+    driven.grows(1600)
+    driven.processes(1600)
+    driven.hears(StopCatchup(TERM, 0))
+
+    driven.work(after=11 * SECOND)
+    assert driven.state is S.FOLLOWER_CATCHUP
+    driven.election.is_module_in_snapshot = False
+    driven.work()
+    assert driven.state is S.FOLLOWER_LOG_INIT
 
 
 @pytest.mark.conformance("C-155")
-@pytest.mark.parametrize("is_behind", [True, False])
-def test_a_log_that_joins_elsewhere_starts_the_election_over(is_behind):
-    leader = LEADER if is_behind else LeaderLog(1, LEADER.terms, 896, commit_position=896)
-    member = level(leader=leader)
-    member.work(cycles=3)
-    member.does(member.election.on_log_image(3, 928, member.now_ns))
+@pytest.mark.parametrize("await_log", [in_catchup_await, in_follower_log_await])
+def test_a_log_that_joins_elsewhere_restarts_the_election(await_log):
+    driven = await_log(400, 1000)
 
-    assert member.states[-1] is State.INIT
-
-
-def test_a_log_of_another_term_is_not_joined():
-    member = level()
-    member.work(cycles=3)
-
-    assert member.does(member.election.on_log_image(2, 896, member.now_ns)) == []
-
-
-@pytest.mark.parametrize("is_behind", [True, False])
-def test_a_log_that_does_not_come_is_given_up_after_10_s(is_behind):
-    leader = LEADER if is_behind else LeaderLog(1, LEADER.terms, 896, commit_position=896)
-    member = level(leader=leader)
-    member.work(cycles=3)
-    member.work(at=10 * SECOND)
-
-    assert member.states[-1] is State.INIT
+    assert not of_kind(driven.takes_image(join_position=968), JoinLog)
+    assert driven.state is S.INIT
 
 
 @pytest.mark.conformance("C-156")
-def test_a_catch_up_without_growth_is_given_up_after_10_s():
-    member = catching_up()
-    member.election.on_append_position(1024, 5 * SECOND)
-    member.work(at=15 * SECOND - 1)
-    assert member.state is State.FOLLOWER_CATCHUP
+def test_a_catch_up_that_does_not_grow_for_10_s_restarts_it():
+    driven = in_catchup()
+    driven.work(after=7 * SECOND)
+    driven.grows(1300)
 
-    member.work(at=15 * SECOND)
-    assert member.states[-1] is State.INIT
+    driven.work(after=10 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_CATCHUP
+    driven.work(after=1)
+    assert driven.state is S.INIT
+
+
+# ---- joining the live log
+
+
+def test_the_live_log_is_waited_for_10_s():
+    driven = in_follower_log_await()
+
+    driven.work(after=10 * SECOND - 1)
+    assert driven.state is S.FOLLOWER_LOG_AWAIT
+    driven.work(after=1)
+    assert driven.state is S.INIT
+
+
+def test_meanwhile_it_reports_so_that_a_leader_that_waits_can_go_on():
+    driven = in_follower_log_await(400, 1000)
+
+    reports = sent(driven.work(), AppendPosition) + sent(driven.work(after=200 * MS), AppendPosition)
+
+    assert [(r.leadership_term_id, r.log_position) for r in reports] == [(TERM, 1000)] * 2
+
+
+def test_an_image_of_another_term_is_not_taken():
+    driven = in_follower_log_await()
+
+    assert driven.election.on_log_image(TERM - 1, 1000, driven.now_ns) == []
 
 
 @pytest.mark.conformance("C-157")
-def test_the_last_step_is_one_report_in_the_new_term():
-    leader = LeaderLog(1, LEADER.terms, 896, commit_position=896)
-    member = level(leader=leader)
-    member.work(cycles=2)
-    wanted = member.does(member.election.on_log_image(3, 896, member.now_ns))
-    assert [(j.log_position, j.role) for j in of_kind(wanted, actions.JoinLog)] == [(896, Role.FOLLOWER)]
+def test_the_last_step_is_one_append_position_of_the_new_term():
+    driven = in_follower_ready(400, 1000)
 
-    member.election.on_log_joined(member.now_ns)
-    member.work()
-    assert member.state is State.FOLLOWER_READY
-    member.forget()
-    member.work(cycles=2)
-    assert [(m.leadership_term_id, m.log_position, m.flags) for m in member.sent(AppendPosition)] == [
-        (3, 896, 0)
-    ]
-    assert member.state is State.CLOSED
-    completed = of_kind(member.done, actions.CompleteElection)[0]
-    assert (completed.leadership_term_id, completed.leader_member_id) == (3, 1)
+    [report] = sent(driven.work(), AppendPosition, to=LEADER_ID)
+    assert (report.leadership_term_id, report.log_position, report.flags) == (TERM, 1000, 0)
+    actions = driven.work()
+
+    done = the_one(actions, CompleteElection)
+    assert driven.state is S.CLOSED
+    assert (done.leadership_term_id, done.term_base_log_position) == (TERM, 1000)
+    assert (done.log_position, done.leader_member_id) == (1000, LEADER_ID)
+    assert not sent(actions, AppendPosition)
 
 
-def test_the_last_report_is_repeated_until_it_is_sent_or_10_s_are_over():
-    leader = LeaderLog(1, LEADER.terms, 896, commit_position=896)
-    member = level(leader=leader)
-    member.work(cycles=2)
-    member.does(member.election.on_log_image(3, 896, member.now_ns))
-    member.election.on_log_joined(member.now_ns)
-    member.unreachable = {1}
-    member.work(cycles=4)
-    assert member.state is State.FOLLOWER_READY
+def test_a_report_that_cannot_be_sent_within_10_s_restarts_the_election():
+    driven = in_follower_ready()
+    driven.blocked = {LEADER_ID}
+    assert sent(driven.work(), AppendPosition)
 
-    member.work(at=10 * SECOND)
-    assert member.states[-1] is State.INIT
+    driven.work(after=10 * SECOND)
+
+    assert driven.path[-2:] == [S.FOLLOWER_READY, S.INIT]
+
+
+def test_following_begins_with_what_the_election_heard_of_the_commit():
+    leader = ALeader(400, 1000, position=1600)
+    driven = in_catchup(400, 1000, leader=leader)
+    driven.grows(1600)
+    driven.hears(leader.commits(1568), StopCatchup(TERM, 0))
+    driven.processes(1600)
+    for _ in range(4):
+        driven.work()
+
+    done = the_one(driven.actions, CompleteElection)
+    assert (done.log_position, done.notified_commit_position) == (1600, 1600)
+
+
+# ---- what the leader tells meanwhile
+
+
+FOLLOWING = [
+    in_follower_log_replication,
+    in_follower_replay,
+    in_catchup_init,
+    in_catchup_await,
+    in_catchup,
+    in_follower_log_init,
+    in_follower_log_await,
+    in_follower_ready,
+]
 
 
 @pytest.mark.conformance("C-159")
-def test_the_notified_commit_position_never_falls():
-    member = level(log_position=416)
-    member.hears(commit_position(1, 3, 1000))
-    member.hears(LEADER.reply(2))
-    assert member.election.notified_commit_position == 1216
+@pytest.mark.parametrize("following", FOLLOWING)
+def test_the_notified_commit_position_never_falls(following):
+    driven = following()
+    driven.hears(committed(LEADER_ID, TERM, 1600))
+    lower = ALeader(1000, commit=900)
+
+    driven.hears(committed(LEADER_ID, TERM, 1500), lower.broadcast())
+
+    assert driven.election.notified_commit_position == 1600
 
 
-def test_a_commit_position_of_another_leader_or_term_is_ignored():
-    silent = LeaderLog(1, LEADER.terms, 1216, commit_position=0)
-    member = level(log_position=416, leader=silent)
-    member.hears(commit_position(2, 3, 1000))
-    member.hears(commit_position(1, 2, 1000))
+@pytest.mark.parametrize("following", FOLLOWING)
+def test_only_the_leader_that_is_followed_is_listened_to(following):
+    driven = following()
+    before, state = driven.election.notified_commit_position, driven.state
 
-    assert member.election.notified_commit_position == 0
+    driven.hears(committed(OTHER_ID, TERM, 5000), committed(LEADER_ID, TERM - 1, 5000))
 
-
-@pytest.mark.parametrize("member", [behind, level, catching_up])
-def test_a_leader_that_is_gone_is_followed_no_longer(member):
-    follower = member()
-    follower.does(follower.election.on_member_gone(1, follower.now_ns))
-
-    assert follower.states[-1] is State.INIT
+    assert driven.election.notified_commit_position == before
+    assert driven.state is state
 
 
-@pytest.mark.parametrize("member", [behind, level, catching_up])
-def test_a_leader_of_a_later_term_takes_the_place_of_the_one_that_is_followed(member):
-    follower = member()
-    follower.hears(LeaderLog(2, [(0, 0), (1, 416), (2, 416), (3, 896), (4, 1216)], 1216).reply(3))
+@pytest.mark.parametrize("following", FOLLOWING)
+@pytest.mark.parametrize("word", ["CommitPosition", "NewLeadershipTerm"])
+def test_a_later_term_restarts_the_election(following, word):
+    driven = following()
+    later = ALeader(1000, term=TERM + 1, member_id=OTHER_ID)
 
-    assert follower.states[-1] is State.INIT
+    driven.hears(later.commits(0) if word == "CommitPosition" else later.broadcast())
 
-
-def test_a_wiped_member_reports_nothing_until_it_has_followed_to_the_end():
-    member = Member(is_wiped=True).canvasses()
-    leader = LeaderLog(1, [(0, 0)], 0, commit_position=0)
-    leader.answer(member)
-    member.work(cycles=3)
-    assert member.state is State.FOLLOWER_LOG_AWAIT
-    assert not member.sent(AppendPosition)
-
-    member.does(member.election.on_log_image(0, 0, member.now_ns))
-    member.election.on_log_joined(member.now_ns)
-    member.work(cycles=3)
-    assert member.state is State.CLOSED
-    assert len(member.sent(AppendPosition)) == 1
-    proposed = member.done.index(of_kind(member.done, actions.ProposeTerm)[0])
-    reported = next(
-        i
-        for i, a in enumerate(member.done)
-        if isinstance(a, actions.Send) and isinstance(a.message, AppendPosition)
-    )
-    assert proposed < reported
+    assert driven.state is S.INIT
 
 
-def test_questions_are_asked_of_the_leader_alone():
-    member = a_member([(0, 0, -1)], 256)
-    member.forget()
-    wanted = member.hears(LEADER.reply(0))
+@pytest.mark.parametrize("following", FOLLOWING)
+@pytest.mark.parametrize("how", ["link_down", "member_gone"])
+def test_a_leader_that_cannot_be_reached_is_not_followed(following, how):
+    driven = following()
+    getattr(driven, how)(OTHER_ID)
+    assert driven.state is not S.INIT
 
-    assert sent(wanted, CanvassPosition) == sent(wanted, CanvassPosition, to=1)
+    getattr(driven, how)(LEADER_ID)
+
+    assert driven.state is S.INIT
+
+
+def test_following_is_a_followers_role():
+    driven = in_canvass(400, 1000)
+
+    assert the_one(driven.meets(ALeader(400, 1000)), SetRole) == SetRole(Role.FOLLOWER)
+
+
+def test_a_term_known_already_is_opened_again_for_its_missing_bytes():
+    terms = LeadershipTerms([LeadershipTerm(0, 0, 400), LeadershipTerm(1, 400, 700)])
+    driven = in_canvass(terms=terms, append=700)
+
+    actions = driven.meets(ALeader(400, 1000, 1600))
+
+    assert RecordTerm(1, 400) in actions
+    assert the_one(actions, StartReplication).log_position == 700

@@ -68,6 +68,7 @@ class Sessions:
         self.context = ConsensusModuleContext(ingress_endpoints=ENDPOINTS, **settings)
         self.manager = SessionManager(self.context, self.outside, authenticator)
         self.now_ns = 0
+        self.is_committing = True  # all that is appended, at once
 
     @property
     def cluster_time(self):
@@ -86,6 +87,8 @@ class Sessions:
         manager.send_redirects(TERM, LEADER, self.now_ns)
         manager.send_rejections(TERM, LEADER, self.now_ns)
         manager.process_pending(TERM, LEADER, self.cluster_time, self.now_ns, self.cluster_time)
+        if self.is_committing:
+            manager.sweep(self.outside.position)
         manager.check_sessions(TERM, LEADER, self.cluster_time)
 
     def opens(self, connection_id=1):
@@ -152,6 +155,19 @@ def test_the_leader_opens_a_session_in_the_log_and_tells_its_client():
     assert (session.state, session.action) == (SessionState.OPEN, SessionAction.CLIENT)
     assert session.opened_log_position == sessions.outside.position
     assert sessions.manager.pending_count == 0
+
+
+def test_a_client_is_told_of_its_session_only_when_the_open_is_committed():
+    sessions = Sessions()
+    sessions.is_committing = False
+    sessions.opens()
+    sessions.tick()
+    assert sessions.outside.events() == []
+
+    sessions.manager.sweep(sessions.outside.position)
+    assert sessions.manager.has_pending_work
+    sessions.tick()
+    assert sessions.outside.events() == [(EventCode.OK, "")]
 
 
 @pytest.mark.conformance("C-178")
@@ -532,6 +548,7 @@ def test_what_is_not_committed_or_not_open_is_gone_with_the_leadership():
     sessions = Sessions()
     committed = sessions.opens(1)
     commit_position = sessions.outside.position
+    sessions.is_committing = False
     sessions.opens(2)
     sessions.connects(3)
     connections = sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
@@ -551,6 +568,7 @@ def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_lea
     sessions = Sessions()
     session_id = sessions.opens(1)
     commit_position = sessions.outside.position
+    sessions.is_committing = False
     sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
     sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
     assert sessions.manager.sessions[session_id].state is SessionState.CLOSING

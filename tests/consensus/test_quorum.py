@@ -1,0 +1,152 @@
+"""What a majority holds: the numbers of group F."""
+
+import random
+
+import pytest
+
+from cluster.consensus.cluster_member import (
+    ClusterMember,
+    LogEnd,
+    has_active_quorum,
+    has_quorum_at,
+    quorum_position,
+)
+from tests.consensus.language import TERM, a_context
+
+NOW, TIMEOUT = 1_000, 100
+
+
+def members_at(*positions: int, term: int = TERM, heard: int = NOW) -> list[ClusterMember]:
+    members = []
+    for id_, position in enumerate(positions):
+        member = ClusterMember(id_)
+        member.report(term, position, heard)
+        members.append(member)
+    return members
+
+
+def position_of(members: list[ClusterMember], now: int = NOW) -> int:
+    return quorum_position(members, TERM, now, TIMEOUT, len(members) // 2 + 1)
+
+
+@pytest.mark.conformance("C-164")
+@pytest.mark.parametrize(("members", "quorum"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
+def test_a_quorum_is_more_than_half(members, quorum):
+    assert a_context(members=members).quorum_threshold == quorum
+
+
+@pytest.mark.conformance("C-165")
+@pytest.mark.parametrize(
+    ("positions", "quorum"),
+    [
+        ((5, 3, 1), 3),
+        ((1, 3, 5), 3),
+        ((123, 123, 0), 123),
+        ((123, 0, 0), 0),
+        ((0, 123, 200), 123),
+        ((7,), 7),
+        ((7, 9), 7),
+        ((1, 2, 3, 4, 5), 3),
+        ((64, 64, 64, 0, 0), 64),
+    ],
+)
+def test_the_quorum_position_is_what_a_majority_holds(positions, quorum):
+    assert position_of(members_at(*positions)) == quorum
+
+
+@pytest.mark.conformance("C-166")
+def test_a_member_silent_past_the_timeout_counts_as_at_zero():
+    members = members_at(500, 300, 100)
+
+    members[1].time_of_last_activity_ns = NOW - TIMEOUT + 1
+    assert position_of(members) == 300
+    members[1].time_of_last_activity_ns = NOW - TIMEOUT
+    assert position_of(members) == 100
+
+
+@pytest.mark.conformance("C-167")
+def test_two_active_of_five_commit_nothing():
+    members = members_at(500, 500, 500, 500, 500)
+    for member in members[2:]:
+        member.time_of_last_activity_ns = NOW - TIMEOUT
+
+    assert position_of(members) == 0
+
+
+def test_a_member_that_never_reported_counts_as_at_zero():
+    assert position_of([*members_at(500, 500), ClusterMember(2), ClusterMember(3), ClusterMember(4)]) == 0
+
+
+def test_reports_of_another_term_prove_nothing():
+    """Against the reference, which ranks every position it ever heard (aeron-io/aeron PR 2147)."""
+    assert position_of([*members_at(500), *members_at(500, 500, term=TERM - 1)]) == 0
+
+
+def test_standing_is_not_a_report():
+    members = [*members_at(500), ClusterMember(1), ClusterMember(2)]
+    for member in members[1:]:
+        member.standing = LogEnd(TERM, 500)
+        member.time_of_last_activity_ns = NOW
+
+    assert position_of(members) == 0
+
+
+@pytest.mark.parametrize("member_count", [1, 2, 3, 4, 5, 7])
+def test_every_quorum_position_is_held_by_a_majority_and_nothing_above_it_is(member_count):
+    chance = random.Random(member_count)
+    for _ in range(300):
+        members = members_at(*(chance.randrange(8) for _ in range(member_count)))
+        for member in members:
+            member.report_term_id -= chance.random() < 0.2
+            member.time_of_last_activity_ns = NOW - chance.choice([0, 99, 100, 500])
+        position = position_of(members)
+
+        def holders(at_least: int, members: list[ClusterMember] = members) -> int:
+            return sum(
+                m.report_position >= at_least
+                and m.report_term_id == TERM
+                and NOW - m.time_of_last_activity_ns < 100
+                for m in members
+            )
+
+        assert position == 0 or 2 * holders(position) > member_count
+        assert 2 * holders(position + 1) <= member_count
+
+
+@pytest.mark.parametrize(
+    ("term", "position", "heard", "holds"),
+    [
+        (TERM, 100, NOW, True),
+        (TERM, 99, NOW, False),
+        (TERM - 1, 100, NOW, False),
+        (TERM, 100, NOW - TIMEOUT, False),
+    ],
+)
+def test_a_quorum_at_a_position_needs_term_position_and_a_recent_word(term, position, heard, holds):
+    members = [*members_at(100), *members_at(position, term=term, heard=heard), ClusterMember(2)]
+
+    assert has_quorum_at(members, TERM, 100, NOW, TIMEOUT, 2) is holds
+
+
+def test_position_zero_has_to_be_reported_too():
+    """At the very begin of a log, nothing would be something that every silent member holds."""
+    silent = [*members_at(0), ClusterMember(1), ClusterMember(2)]
+
+    assert not has_quorum_at(silent, TERM, 0, NOW, TIMEOUT, 2)
+    assert has_quorum_at(members_at(0, 0), TERM, 0, NOW, TIMEOUT, 2)
+
+
+def test_an_active_quorum_counts_whoever_was_heard():
+    members = members_at(0, 0, 0, term=TERM - 3)
+    assert has_active_quorum(members, NOW + TIMEOUT - 1, TIMEOUT, 2)
+    assert not has_active_quorum(members, NOW + TIMEOUT, TIMEOUT, 2)
+
+
+def test_a_longer_log_of_an_older_term_is_worse():
+    assert LogEnd(2, 64) > LogEnd(1, 1_000_000)
+    assert LogEnd(2, 96) > LogEnd(2, 64)
+    member = ClusterMember(1)
+    assert not member.would_vote_for(LogEnd(9, 9)), "not heard yet"
+    member.standing = LogEnd(2, 64)
+    assert member.would_vote_for(LogEnd(2, 64))
+    assert not member.would_vote_for(LogEnd(1, 1_000_000))
