@@ -8,6 +8,9 @@
 Followers keep ``sessions`` by what the log says, so that any of them can take over. Over a stream a client's
 connection is its ingress and its egress; the response channel is kept for those who read the log.
 
+OK is told when the SessionOpenEvent is committed (the reference tells it when it is appended): an id that a
+client knows is its own for ever, whoever leads next, so it can take its session back by it.
+
 A lost connection is a hint that the client may be back in a moment: its session waits for it (SessionResume)
 until the time-out, and only then is closed with TIMEOUT (C-210).
 """
@@ -95,6 +98,7 @@ class SessionManager:
         self._uncommitted_closed: deque[tuple[int, ClusterSession]] = deque()
         self._uncommitted_next_ids = UncommittedEntries()
         self._has_pending_events = False
+        self._commit_position = 0
 
     def __iter__(self) -> Iterator[ClusterSession]:
         """Open and closing sessions by ascending id."""
@@ -237,16 +241,14 @@ class SessionManager:
             elif session.state is SessionState.CHALLENGED and self.port.is_connected(session.connection_id):
                 self._authenticator.on_challenged_session(_Proxy(self, session), now_ms)
             if session.state is SessionState.AUTHENTICATED:
-                work_count += self._open(session, leadership_term_id, leader_member_id, cluster_time)
+                work_count += self._open(session, cluster_time)
             elif session.state is SessionState.REJECTED:
                 self._pending.remove(session)
                 self._rejected.append(session)
                 work_count += 1
         return work_count
 
-    def _open(
-        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, cluster_time: int
-    ) -> int:
+    def _open(self, session: ClusterSession, cluster_time: int) -> int:
         if not self.port.is_connected(session.connection_id):
             return 0
         position = self.port.append_session_open(session)
@@ -257,7 +259,6 @@ class SessionManager:
         self.sessions[session.id] = session
         self.table.open(session.id, session.connection_id, cluster_time)
         self._uncommitted_next_ids.add(position, session.id + 1)
-        self._send_open_event(session, leadership_term_id, leader_member_id)
         return 1
 
     def _send_open_event(
@@ -285,6 +286,8 @@ class SessionManager:
             if session.state is SessionState.CLOSING:
                 assert session.close_reason is not None
                 work_count += self._log_close(session, leadership_term_id, leader_member_id, is_told=True)
+            elif session.opened_log_position > self._commit_position:
+                continue  # the commit brings it here again
             elif session.connection_id != NULL_VALUE and session.has_open_event_pending:
                 work_count += self._send_open_event(session, leadership_term_id, leader_member_id)
                 self._has_pending_events |= session.has_new_leader_event_pending
@@ -374,6 +377,7 @@ class SessionManager:
         )
         session.encoded_principal = bytes(event.encoded_principal)
         session.open(log_position)
+        self._commit_position = max(self._commit_position, log_position)
         self.sessions[session.id] = session
         self.table.open(session.id, NULL_VALUE, event.timestamp)
         self.next_session_id = max(self.next_session_id, session.id + 1)
@@ -391,8 +395,10 @@ class SessionManager:
             _, session = self._uncommitted_closed.popleft()
             session.state = SessionState.CLOSED
             self.table.close(session.id)
+        self._commit_position = max(self._commit_position, commit_position)
         for next_id in self._uncommitted_next_ids.sweep(commit_position):
             self.next_committed_session_id = max(self.next_committed_session_id, next_id)
+            self._has_pending_events = True  # a session is open for good: its client is to be told
 
     def prepare_for_new_term(self, cluster_time: int, *, is_startup: bool) -> None:
         """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""

@@ -92,6 +92,8 @@ class Leading:
         agent.set_commit_position(commit_position)
         agent.uncommitted_timers.sweep(commit_position)
         agent.sessions.sweep(commit_position)
+        if agent.sessions.has_pending_work:
+            agent.hasten_slow_tick()
         agent.module.sweep(commit_position)
         for tracker in agent.trackers:
             tracker.sweep_leader(commit_position)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from cluster.protocol.enums import ElectionState
 from tests.simulation.cluster import MS, SECOND, SimulatedCluster
 
 MEMBER_COUNTS = (3, 3, 3, 5)
+STATES = tuple(ElectionState)[2:17]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class History:
             (self._one_way, 2),
             (self._pause, 2),
             (self._stop_in_order, 1),
+            (self._strike_in_state, 6),
         ]
 
     def run(self) -> Outcome:
@@ -60,7 +63,7 @@ class History:
         for _ in range(self.fault_count):
             fault = random.choices([f for f, _ in self._faults], [w for _, w in self._faults])[0]
             fault()
-            self._send_for(random.choice([1, 30, 300, 1500, 6000]) * MS)
+            self._send_for(random.choice([1, 5, 30, 300, 1500, 6000]) * MS)
             if random.random() < 0.5:
                 self._repair()
                 self._send_for(random.choice([1, 100, 2000]) * MS)
@@ -154,6 +157,25 @@ class History:
         if member is not None:
             self.cluster.world.tell(member.name, "is paused")
             member.pause()
+
+    def _strike_in_state(self) -> None:
+        """Disturb the cluster, wait for a member to be in some state of an election, and strike there."""
+        cluster, random = self.cluster, self.random
+        self._repair()
+        leader = cluster.leader
+        if leader is not None:
+            random.choice([leader.kill, leader.pause, leader.power_cut])()
+        wanted = random.choice(STATES)
+        end_ns = cluster.world.now_ns + 12 * SECOND
+        while cluster.world.now_ns < end_ns:
+            for member in cluster.members:
+                if member.agent is not None and member.agent.election is not None:
+                    if member.agent.election.state is wanted:
+                        cluster.world.tell(member.name, f"is struck in {wanted.name}")
+                        others = [other for other in cluster.members if other is not member]
+                        random.choice([member.kill, member.power_cut, member.pause, others[0].kill])()
+                        return
+            cluster.step()
 
     def _repair(self) -> None:
         """Everything that failed comes back."""
