@@ -15,11 +15,14 @@ in ``poll_egress`` and in the offers.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from enum import Enum
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from cluster.client.connecting import AsyncConnect
 from cluster.client.context import ClientContext
@@ -53,6 +56,8 @@ RESUME_INTERVAL_NS = 100_000_000  # between two requests for the session at one 
 WAIT_S = 0.01
 FLUSH_ON_CLOSE_NS = 1_000_000_000
 EGRESS_ROWS = 16_384
+COMMIT_ACK = struct.Struct("<8sqqqq")
+COMMIT_ACK_KIND = link.CommitAck(0, 0, 0, 0).encode()[:8]
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 
 
@@ -289,10 +294,11 @@ class ClusterClient:
         """
         if self._state is State.CLOSED:
             return 0
-        self._world.wait(0)
+        publication = self._publication
+        if publication is None or not publication.connection.is_readable:
+            self._world.wait(0)  # else a wait has just told
         now_ns = self._world.now_ns()
         dispatched = 0
-        publication = self._publication
         if publication is not None and self._state is not State.PENDING_CLOSE:
             connection = publication.connection
             if connection.is_readable or connection.has_frames:
@@ -388,7 +394,7 @@ class ClusterClient:
             stream_id, offset, length = next(each_frame(connection.buffer, consumed, connection.end))
             consumed = align(offset + length)
             if stream_id in (streams.EGRESS, streams.LINK):
-                other = decode(connection.buffer, offset, length)
+                other = self._decode(connection.buffer, offset, length)
         count = messages.count
         if count:
             batch = self._batch_of(messages)
@@ -408,11 +414,20 @@ class ClusterClient:
             self._on_message(other, publication, now_ns)
         return count + (other is not None)
 
+    @staticmethod
+    def _decode(buffer: np.ndarray, offset: int, length: int) -> Message | None:
+        """What ``decode`` says, without its search for what comes with every batch."""
+        if length == COMMIT_ACK.size:
+            kind, *values = COMMIT_ACK.unpack_from(buffer.data, offset)
+            if kind == COMMIT_ACK_KIND:
+                return link.CommitAck(*values)
+        return decode(buffer, offset, length)
+
     def _batch_of(self, messages: EgressMessages) -> EgressBatch:
         """The rows of this session; another's are passed over, as in Aeron."""
         timestamps, offsets, lengths = messages.timestamps, messages.offsets, messages.lengths
         ours = messages.session_ids == self.cluster_session_id
-        if not ours.all():
+        if not (ours[0] if len(ours) == 1 else ours.all()):
             timestamps, offsets, lengths = timestamps[ours], offsets[ours], lengths[ours]
         return EgressBatch(self.cluster_session_id, timestamps, offsets, lengths, messages.buffer)
 

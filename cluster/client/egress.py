@@ -24,7 +24,7 @@ from cluster.protocol.session import AdminResponse, NewLeaderEvent, SessionEvent
 METHODS = ("on_message", "on_messages", "on_session_event", "on_new_leader", "on_admin_response")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EgressBatch:
     """A run of egress messages of one session in the order sent, as columns over one buffer."""
 
