@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -182,6 +183,7 @@ class ClusterNode:
             incarnation=incarnation,
             message_length_max=length_max,
             on_error=self._on_peer_error,
+            hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
         )
         self._opened.callback(clients.shutdown)
 
@@ -289,9 +291,13 @@ class ClusterNode:
                 ipc_endpoints=f"{config.member_id}=ipc:{config.ipc_path}" if config.ipc_ingress else "",
             )
 
-        gateway = GrpcGateway(parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max)
-        gateway.start()
-        self._opened.callback(gateway.stop)
+        self._gateway = GrpcGateway(parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max)
+        self._gateway.start()
+        self._opened.callback(self._gateway.stop)
+
+    def _hand_over(self, sock: socket.socket, received: bytes) -> None:
+        """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
+        self._gateway.adopt(sock, received)
 
     # -- running --
 
