@@ -66,8 +66,7 @@ class ClusterDataSource(DataSource):
     def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
         if overwrite:
             raise ConfigurationError(
-                "the log cannot be overwritten: write with mode append, "
-                "stream with output mode append or update"
+                "the log cannot be overwritten: write with mode append, stream with output mode append"
             )
         check_sink_schema(schema)
         return SinkOptions.parse(self.options)

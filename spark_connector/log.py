@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cluster.reader import LogReader
 
 BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
+IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new; Spark asks every 11 ms
 
 _readers: dict[tuple[object, ...], LogReader] = {}
 
@@ -73,6 +74,7 @@ class SourceLog:
         self._options = options
         self._reader = open_reader(options)
         self._behind_since: float | None = None
+        self._idle_until = 0.0
 
     @property
     def cluster(self) -> str | None:
@@ -85,7 +87,8 @@ class SourceLog:
         return self._reader.start_position
 
     def committed_end(self) -> int:
-        """How far a stream may go now."""
+        """How far a stream may go now. Waits a moment when there was nothing new a moment ago."""
+        time.sleep(max(0.0, self._idle_until - time.monotonic()))
         if self._options.read_uncommitted and not self._reader.is_live:
             return self._reader.end_position()
         return self._reader.commit_position()
@@ -127,6 +130,11 @@ class SourceLog:
                 f"position {position} of cluster {self.cluster} was asked for, but the log is purged up to "
                 f"{self.start_position}; what lies between is lost to this reader"
             )
+
+    def rest(self) -> None:
+        """There is nothing new: do not ask members over the network again at once."""
+        if self._options.endpoints is not None:
+            self._idle_until = time.monotonic() + IDLE_INTERVAL_S
 
     def check_not_beyond(self, position: int, tip: int) -> None:
         """Raise DataLoss when a stream stands at ``position`` and the log ends before.

@@ -97,6 +97,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = tip, begin.position
         if tip <= begin.position:
             log.check_not_beyond(begin.position, tip)
+            log.rest()
             return start
         log.check_retained(begin.position)
         end = tip if isinstance(limit, ReadAllAvailable) else log.admitted_end(begin.position, tip)

@@ -223,7 +223,7 @@ def test_a_checkpoint_beyond_the_end_of_a_stopped_log_is_refused_naming_both(tmp
 
 
 def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monkeypatch):
-    clock = itertools.count(100.0, 6.0)
+    clock = itertools.count(100.0, 3.0)
     monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
     reader = stream(live)
     ahead = {**reader.initialOffset(), "position": live.position + 4096, "from": 0}

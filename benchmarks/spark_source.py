@@ -1,0 +1,128 @@
+"""The Log through Spark, beside a source that does no work and beside Kafka's with typed columns.
+
+Goals: at least half the rate of the prebuilt source in the same run, and at least Kafka's rate. Each is a
+stream with ``availableNow`` to the ``noop`` sink, all rows in one trigger, in a warm session on two cores;
+``rows_per_s`` is rows over the wall time of the whole query, ``trigger_rows_per_s`` over its triggers'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.options import Options
+from benchmarks.synthetic_log import write_messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 4_000_000
+PAYLOAD_LENGTH = 100
+BATCH_ROWS = 32_768
+TASKS = (1, 2)
+TYPED = (
+    "position BIGINT, endPosition BIGINT, leadershipTermId BIGINT, timestamp TIMESTAMP, "
+    "clusterSessionId BIGINT, payload BINARY"
+)
+
+
+def run(options: Options) -> Iterator[dict[str, Any]]:
+    """One figure for the log and one for the prebuilt source, for each set of columns and number of tasks."""
+    from benchmarks.prebuilt import Prebuilt
+    from jobs.session import spark_session
+
+    with tempfile.TemporaryDirectory(prefix="cluster-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        directory = str(folder / "member-0")
+        length = write_messages(folder / "member-0", ROWS, payload_length=PAYLOAD_LENGTH)
+        spark = spark_session("benchmark", master="local[2]", extra={"spark.driver.memory": "4g"})
+        spark.dataSource.register(Prebuilt)
+        for columns, schema in (("all", None), ("typed", TYPED)):
+            for tasks in TASKS:
+                log = {
+                    "clusterDir": directory,
+                    "startingOffsets": "earliest",
+                    "entryTypes": "SESSION_MESSAGE",
+                    "maxBytesPerTrigger": "1t",
+                    "maxBytesPerPartition": str(-(-length // tasks)),
+                }
+                prebuilt = {
+                    "directory": directory,
+                    "rows": BATCH_ROWS,
+                    "batches": ROWS // BATCH_ROWS,
+                    "partitions": tasks,
+                }
+                queries = {
+                    "prebuilt": _stream(spark, "prebuilt", schema, prebuilt),
+                    "log": _stream(spark, "cluster", schema, log),
+                }
+                yield from _measure(queries, {"columns": columns, "tasks": tasks}, folder, options.rounds)
+        spark.stop()
+    if options.peers is not None:
+        yield from _kafka(options.peers / "kafka" / "run")
+
+
+def _stream(spark: SparkSession, name: str, schema: str | None, options: dict[str, Any]) -> DataFrame:
+    reader = spark.readStream.format(name).options(**options)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def _measure(
+    queries: dict[str, DataFrame], labels: dict[str, Any], folder: Path, rounds: int
+) -> Iterator[dict[str, Any]]:
+    """The queries in turns, a round that does not count first."""
+    rates: dict[str, list[dict[str, float]]] = {name: [] for name in queries}
+    for _ in range(rounds + 1):
+        for name, rows in queries.items():
+            rates[name].append(_drain(rows, folder / "checkpoint"))
+    medians = {}
+    for name, runs in rates.items():
+        medians[name] = {key: round(statistics.median(run[key] for run in runs[1:])) for key in runs[0]}
+    for name, median in medians.items():
+        ratios = {
+            f"{key}_of_prebuilt": round(value / medians["prebuilt"][key], 2) for key, value in median.items()
+        }
+        yield {"figure": f"{name} to noop", **labels, **median, **(ratios if name == "log" else {})}
+
+
+def _drain(rows: DataFrame, checkpoint: Path) -> dict[str, float]:
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    began = time.monotonic()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    seconds = time.monotonic() - began
+    triggers = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    count = sum(batch["numInputRows"] for batch in triggers)
+    assert count in (ROWS, ROWS // BATCH_ROWS * BATCH_ROWS), count
+    busy_ms = sum(batch["durationMs"]["triggerExecution"] for batch in triggers)
+    return {"rows_per_s": count / seconds, "trigger_rows_per_s": count * 1000 / busy_ms}
+
+
+def _kafka(command: Path) -> Iterator[dict[str, Any]]:
+    """Kafka's own figures of decoded rows, by its harness; its work folder is kept for the next time."""
+    environment = os.environ | {
+        "WORK": str(Path(tempfile.gettempdir()) / "cluster-bench-kafka"),
+        "FIGURES": "2",
+        "ROWS": str(ROWS),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    done = subprocess.run([str(command)], stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    for line in done.stdout.splitlines():
+        figure = json.loads(line)
+        yield {
+            "figure": "kafka, decoded, to noop",
+            "decoder": figure["decoder"],
+            "tasks": figure["partitions"],
+            "rows_per_s": figure["rows_s"]["median"],
+            "trigger_rows_per_s": figure["processed_rows_s"]["median"],
+        }

@@ -1,0 +1,259 @@
+"""Spark against members that run: the source over endpoints, the sink, and both through a leader's death."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from cluster.reader import LogReader
+
+
+class RunningCluster:
+    """Members on this machine, one process each, as ``cluster up`` makes them."""
+
+    def __init__(self, directory, members=3):
+        self.directory = directory
+        self._errors = (directory / "up.err").open("w")
+        command = [sys.executable, "-m", "cluster", "up", "--json", "--members", str(members)]
+        command += ["--dir", str(directory / "members"), "--base-port", str(free_ports(10 * members))]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
+        line = self._process.stdout.readline()
+        assert line, f"the cluster did not start: {(directory / 'up.err').read_text()}"
+        self.up = json.loads(line)
+        self.endpoints = self.up["endpoints"]
+
+    def kill(self, member_id):
+        os.kill(self.up["members"][member_id]["pid"], signal.SIGKILL)
+
+    def stop(self):
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def free_ports(count):
+    """The first of ``count`` ports in a row that nobody listens on now."""
+    for first in range(21_000 + os.getpid() % 900 * 10, 32_000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    running = RunningCluster(tmp_path_factory.mktemp("cluster"))
+    yield running
+    running.stop()
+
+
+def source(spark, cluster, **options):
+    return spark.read.format("cluster").options(endpoints=cluster.endpoints, **options).load()
+
+
+def payloads(rows):
+    found = rows.where("entryType = 'SESSION_MESSAGE'").orderBy("position").select("payload").toArrow()
+    return found["payload"].to_pylist()
+
+
+def end_of(spark, cluster):
+    """A position behind everything that is committed now, as an option."""
+    end = source(spark, cluster).agg(f.max("endPosition")).first()[0]
+    return f'{{"position": {end}}}'
+
+
+def numbered(spark, first, last, tasks=1):
+    """Lines ``N`` of numbers, each task's in their order."""
+    return spark.range(first, last, 1, tasks).select(f.col("id").cast("string").alias("payload"))
+
+
+def save(rows, cluster, **options):
+    rows.write.format("cluster").mode("append").options(endpoints=cluster.endpoints, **options).save()
+
+
+def test_rows_written_as_a_batch_are_committed_in_each_tasks_order_when_the_write_returns(spark, cluster):
+    begin = end_of(spark, cluster)
+    save(numbered(spark, 0, 3000, tasks=2), cluster)
+
+    rows = source(spark, cluster, startingOffsets=begin)
+    sent = [int(payload) for payload in payloads(rows)]
+    assert sorted(sent) == list(range(3000))
+    for task in (range(1500), range(1500, 3000)):
+        assert [number for number in sent if number in task] == list(task)
+    opened = rows.where("entryType = 'SESSION_OPEN'").count()
+    assert opened == rows.where("entryType = 'SESSION_CLOSE'").count() == 2, "a session a task, closed by it"
+
+
+def test_binary_payloads_of_any_length_come_back_as_they_were(spark, cluster):
+    begin = end_of(spark, cluster)
+    rows = [
+        (bytes([n % 256]) * length,)
+        for n, length in enumerate([0, 1, 31, 32, 1343, 1344, 1345, 9000, 70_000])
+    ]
+    save(spark.createDataFrame(rows, "payload BINARY").coalesce(1), cluster)
+
+    assert payloads(source(spark, cluster, startingOffsets=begin)) == [row[0] for row in rows]
+
+
+def test_every_endpoint_medium_serves_source_and_sink(spark, cluster):
+    for name in ("tcpEndpoints", "ipcEndpoints"):
+        begin = end_of(spark, cluster)
+        options = {"endpoints": cluster.up[name]}
+        numbered(spark, 0, 10).write.format("cluster").mode("append").options(**options).save()
+        rows = spark.read.format("cluster").options(startingOffsets=begin, **options).load()
+        assert payloads(rows) == [b"%d" % n for n in range(10)]
+
+
+def test_a_row_without_payload_fails_the_write_and_is_named(spark, cluster):
+    rows = spark.createDataFrame([("a",), (None,)], "payload STRING").coalesce(1)
+    with pytest.raises(PySparkException, match=r"row 1 of the task has no payload \(NULL\)"):
+        save(rows, cluster)
+
+
+def test_a_row_longer_than_the_log_takes_fails_the_write(spark, cluster):
+    rows = spark.range(1).selectExpr("repeat('x', 20000000) AS payload")
+    with pytest.raises(PySparkException, match=r"row 0 of the task has a payload of 20000000 bytes.*at most"):
+        save(rows, cluster)
+
+
+@pytest.mark.parametrize(
+    "rows, says",
+    [
+        ("SELECT 1 AS payload", "column payload is INT; the sink takes BINARY or STRING"),
+        ("SELECT 'a' AS value", "needs column payload .BINARY or STRING.; the rows have value"),
+        ("SELECT 'a' AS payload, 1 AS key", "takes column payload alone, the rows have payload, key"),
+    ],
+)
+def test_rows_that_are_no_messages_are_refused_before_anything_is_sent(spark, cluster, rows, says):
+    with pytest.raises(PySparkException, match=says):
+        save(spark.sql(rows), cluster)
+
+
+def test_wrong_options_of_the_sink_and_overwriting_are_refused(spark, cluster):
+    rows = spark.sql("SELECT 'a' AS payload")
+    with pytest.raises(PySparkException, match="unknown source or sink option 'commitimeout'; did you mean"):
+        save(rows, cluster, comMitimeout="1")
+    with pytest.raises(PySparkException, match="unknown sink option 'minpartitions'"):
+        save(rows, cluster, minPartitions="2")
+    with pytest.raises(PySparkException, match="needs option endpoints"):
+        rows.write.format("cluster").mode("append").save()
+    with pytest.raises(PySparkException, match="cannot be overwritten"):
+        rows.write.format("cluster").mode("overwrite").options(endpoints=cluster.endpoints).save()
+
+
+def start(rows, cluster, checkpoint, **trigger):
+    return (
+        rows.writeStream.format("cluster")
+        .option("endpoints", cluster.endpoints)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(**(trigger or {"processingTime": "0 seconds"}))
+        .start()
+    )
+
+
+def stream(spark, cluster, begin, **options):
+    return (
+        spark.readStream.format("cluster")
+        .options(endpoints=cluster.endpoints, startingOffsets=begin, entryTypes="SESSION_MESSAGE", **options)
+        .load()
+    )
+
+
+def test_a_query_answers_what_comes_in_and_goes_on_from_its_checkpoint(spark, cluster, tmp_path):
+    """Source to sink: lines ``N`` come back as ``answer N``, each once."""
+    begin = end_of(spark, cluster)
+    answers = (
+        stream(spark, cluster, begin)
+        .select(f.col("payload").cast("string"))
+        .where("payload NOT LIKE 'answer%'")
+        .select(f.concat(f.lit("answer "), "payload").alias("payload"))
+    )
+    for first in (0, 50):  # two lives of the query
+        save(numbered(spark, first, first + 25), cluster)
+        query = start(answers, cluster, tmp_path / "checkpoint")
+        query.processAllAvailable()
+        save(numbered(spark, first + 25, first + 50), cluster)
+        query.processAllAvailable()
+        query.stop()
+
+    got = [p for p in payloads(source(spark, cluster, startingOffsets=begin)) if p.startswith(b"answer")]
+    assert got == [b"answer %d" % n for n in range(100)]
+
+
+def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
+    """Update by Spark itself, which does not offer it to Python sinks."""
+    counts = stream(spark, cluster, "latest").groupBy("leadershipTermId").count()
+    rows = counts.selectExpr("cast(count AS STRING) AS payload").writeStream.format("cluster")
+    for mode, says in (("update", "does not support Update mode"), ("complete", "cannot be overwritten")):
+        checkpoint = str(tmp_path / mode)
+        with pytest.raises(PySparkException, match=says):
+            query = rows.outputMode(mode).options(endpoints=cluster.endpoints, checkpointLocation=checkpoint)
+            query.start().awaitTermination(60)
+
+
+@pytest.mark.timeout(240)
+def test_source_and_sink_go_on_through_the_death_of_the_leader(spark, tmp_path):
+    """A stream and a write are under way when the leader is killed; every row is in the log once."""
+    running = RunningCluster(tmp_path)
+    try:
+        taken = []
+        query = (
+            stream(spark, running, "earliest")
+            .writeStream.foreachBatch(
+                lambda rows, _: taken.append(rows.select("position", "payload").toArrow())
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        query.processAllAvailable()
+        deaths = []
+        death = threading.Thread(target=lambda: deaths.append(kill_leader_at(running, 8_000_000)))
+        death.start()
+        save(numbered(spark, 0, ROWS, tasks=2), running)
+        death.join()
+        assert deaths[0] < ROWS * 96, "the leader died in the middle of the write"
+        query.processAllAvailable()
+        query.stop()
+
+        rows = sorted(pair for batch in taken for pair in zip(*(c.to_pylist() for c in batch.columns)))
+        sent = [int(payload) for _, payload in rows]
+        assert sorted(sent) == list(range(ROWS)), "none lost, none twice: no task had to run again"
+        for task in (range(ROWS // 2), range(ROWS // 2, ROWS)):
+            assert [number for number in sent if number in task] == list(task)
+        terms = source(spark, running, entryTypes="NEW_LEADERSHIP_TERM").count()
+        assert terms >= 2, "another leader took over"
+    finally:
+        running.stop()
+
+
+ROWS = 400_000
+
+
+def kill_leader_at(running, position):
+    """Kill the leader when so much is committed, and return what was committed by then."""
+    leader = running.up["leaderMemberId"]
+    member = running.up["members"][(leader + 1) % 3]
+    with LogReader.open(dir=member["dir"]) as follower:
+        deadline = time.monotonic() + 90
+        while (committed := follower.commit_position()) < position:
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.005)
+        running.kill(leader)
+        return committed
