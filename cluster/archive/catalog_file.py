@@ -34,7 +34,21 @@ from cluster.protocol.frame import FRAME_ALIGNMENT, is_mtu, is_term_length
 MTU_MIN = 64  # a session message's header has to fit
 _I32 = struct.Struct("<i")
 _I64 = struct.Struct("<q")
+_FIRST_READ = 16 * 1024
 RecordChecksum = Callable[[bytes], int]
+
+
+def _used_part(file: File, capacity: int) -> bytes:
+    """The catalog up to its end, which a live reader looks for often: most of the file is empty."""
+    data = file.pread(min(capacity, _FIRST_READ), 0)
+    if len(data) < capacity and len(data) >= HEADER_LENGTH:
+        offset = first_entry_offset(CatalogHeader.decode_record(data))
+        while offset + HEADER_LENGTH <= len(data):
+            length = _I32.unpack_from(data, offset)[0]
+            if length <= 0:
+                return data
+            offset += HEADER_LENGTH + length
+    return file.pread(capacity, 0)
 
 
 class CatalogFile:
@@ -51,8 +65,8 @@ class CatalogFile:
         self._checksum = checksum
         self.damage: LogDamaged | None = None
         self.entries: list[CatalogEntry] = []
-        data = file.pread(file.size(), 0)
-        self.capacity = len(data)
+        self.capacity = file.size()
+        data = _used_part(file, self.capacity)
         self.header: CatalogHeader = decode_catalog_header(data)
         self._end = first_entry_offset(self.header)
         try:

@@ -138,7 +138,6 @@ class Recording:
                 )
         except OSError as error:
             raise self._fail(error, path) from error
-        self._segment.zeroed_to = self.append_position - self._base
         self.synced_position = self.append_position
         self._unproven_crc = 0
         self.is_active = True
