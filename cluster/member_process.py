@@ -77,7 +77,7 @@ def run(
     except ClusterError as error:
         if link is None:
             raise
-        tell(link, event="failed", error=f"member {config.member_id}: {error}")
+        tell(link, event="failed", error=str(error))
         return error.exit_status
     return 0
 

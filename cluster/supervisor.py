@@ -29,8 +29,8 @@ PR_SET_NAME = 15
 
 # Of the ten seconds of an orderly stop: how long the leader has to bring its followers to its end, and
 # how long every member has to stop by itself afterwards.
-TERMINATE_TIMEOUT_S = 6.0
-STOP_TIMEOUT_S = 9.0
+TERMINATE_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 8.5
 
 Entry = Callable[[NodeConfig, socket.socket], int]
 
@@ -139,22 +139,24 @@ class Supervisor:
     def stop(self) -> bool:
         """Bring all members to an orderly end within ten seconds; whether all ended with status 0."""
         began = time.monotonic()
-        asked_to_stop = 0  # how often; a second signal stops the waiting
+        asked_to_stop = self._signals.count  # once more, and the waiting is over
         leader = self.leader
+        if len(self.running) <= len(self.members) // 2:
+            leader = None  # of a minority: nothing that it appends now can be committed
         if leader is not None:
             leader.send("terminate")
         is_stop_sent = False
         while self.running:
             elapsed = time.monotonic() - began
-            if not is_stop_sent and (
-                leader is None or leader.status is not None or elapsed > TERMINATE_TIMEOUT_S
-            ):
+            is_led = leader is not None and leader.status is None and elapsed < TERMINATE_TIMEOUT_S
+            if not is_stop_sent and not is_led:
                 # Without a leader there is no common end to reach; each closes where it is.
                 is_stop_sent = True
                 for member in self.running:
                     member.send("stop")
-            if elapsed > STOP_TIMEOUT_S or self._signals.count > asked_to_stop + 1:
+            if elapsed > STOP_TIMEOUT_S or self._signals.count > asked_to_stop:
                 for member in self.running:
+                    member.error = "did not stop in time and was killed"
                     os.kill(member.pid, signal.SIGKILL)
             self.poll(0.1)
         return all(member.status == 0 for member in self.members)

@@ -75,7 +75,7 @@ def up(
     supervisor.stop()
     failed = [member for member in running if member.status != 0]
     for member in failed:
-        _complain(member.error or f"member {member.member_id} {_how_it_ended(member)}")
+        _complain(f"member {member.member_id} {member.error or _how_it_ended(member)}")
     raise typer.Exit(0 if running and not failed else 1)
 
 
@@ -127,7 +127,7 @@ def _await_leader(supervisor: Supervisor) -> bool:
     """Whether a leader was found before a member failed or a signal came."""
     while supervisor.leader is None and not supervisor.is_asked_to_stop:
         for member in supervisor.poll(60.0):
-            _complain(member.error or f"member {member.member_id} {_how_it_ended(member)}")
+            _complain(f"member {member.member_id}: {member.error or _how_it_ended(member)}")
             return False
     return supervisor.leader is not None
 
