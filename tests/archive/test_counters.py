@@ -25,7 +25,6 @@ def create(path: str, now_ms: int = T0) -> CountersFile:
     return CountersFile.create(path, pid=4242, now_ms=now_ms)
 
 
-@pytest.mark.conformance("S-166")
 @pytest.mark.parametrize("type_id", [CounterTypeId.COMMIT_POSITION, CounterTypeId.NODE_ROLE])
 def test_a_counter_is_found_by_its_type_and_cluster_id(path, type_id):
     counters = create(path)
@@ -91,7 +90,6 @@ def test_the_file_has_all_its_blocks(path):
     counters.close()
 
 
-@pytest.mark.conformance("S-171")
 def test_a_freed_counter_is_gone_and_its_id_comes_back_a_second_later(path):
     counters = create(path)
     first = counters.allocate(CounterTypeId.CLIENT_SESSION, b"key", "session", 5)

@@ -144,6 +144,7 @@ def test_errors_shows_module_driver_and_services_even_when_they_are_empty(run, t
 
 @pytest.mark.conformance("S-128")
 def test_is_leader_tells_by_its_status(run, tmp_path):
+    """What is missing is 1, as everywhere on our command line, and told apart from a follower by a line."""
     write_member(tmp_path, a_log(5))
     with live_counters(tmp_path, is_leader=True):
         assert run("is-leader", "--dir", tmp_path) == (0, "", "")

@@ -57,6 +57,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
             up.wait(30)
 
 
+@pytest.mark.conformance("S-167")
 def test_the_real_tools_accept_running_members_and_find_one_leader(judged):
     _, while_up = judged
     told, said = while_up["told"], while_up["said"]
