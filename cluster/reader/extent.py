@@ -110,6 +110,10 @@ class MemberState:
             self._crashed = self._crashed_extent(checksum)
         return self._crashed
 
+    def read_terms(self) -> None:
+        """Read the recording log again: a running member adds terms and snapshots."""
+        self.log_entries = self._read_recording_log()
+
     def close(self) -> None:
         if self._counters is not None:
             self._counters.close()

@@ -12,7 +12,7 @@ from cluster.counters import CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol import link
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.protocol.enums import ClusterTimeUnit, ElectionState
 from cluster.reader.directory import DirectoryLogReader
 from cluster.reader.member_directory import counters_paths
 
@@ -57,7 +57,6 @@ class ServedLog:
         identity = reader.identity
         recording = reader.recording
         values = self._counter_values()
-        role = values.get(CounterTypeId.NODE_ROLE, NONE)
         ingress, tcp, ipc = self._endpoints
         return link.LogStatus(
             correlation_id=correlation_id,
@@ -69,8 +68,8 @@ class ServedLog:
             first_log_session_id=identity.log_session_id if identity else None,
             cluster_id=self._cluster_id,
             member_id=self._member_id,
-            leader_member_id=self._member_id if role == Role.LEADER else NONE,
-            role=role,
+            leader_member_id=self._leader_member_id(values),
+            role=values.get(CounterTypeId.NODE_ROLE, NONE),
             election_state=values.get(CounterTypeId.ELECTION_STATE, NONE),
             module_state=values.get(CounterTypeId.CONSENSUS_MODULE_STATE, NONE),
             session_count=values.get(CounterTypeId.CLIENT_SESSION, 0),
@@ -82,6 +81,13 @@ class ServedLog:
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,
         )
+
+    def _leader_member_id(self, values: dict[int, int]) -> int:
+        """Who leads the term that the log is in; none while there is an election."""
+        if values.get(CounterTypeId.ELECTION_STATE) != ElectionState.CLOSED:
+            return NONE
+        term = self._reader.last_term()
+        return NONE if term is None else term.leader_member_id
 
     def _counter_values(self) -> dict[int, int]:
         """Values of the live counters by type; of CLIENT_SESSION, how many there are."""

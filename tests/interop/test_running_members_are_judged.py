@@ -50,7 +50,17 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
             ]
             for member in told["members"]
         }
-        yield folder, {"told": told, "said": said, "up": up}
+        listed = [
+            subprocess.run(
+                [*cluster, "tool", "list-members", "--json", "--dir", member["dir"]],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            ).stdout
+            for member in told["members"]
+        ]
+        yield folder, {"told": told, "said": said, "listed": listed, "up": up}
     finally:
         if up.poll() is None:
             os.kill(up.pid, signal.SIGTERM)
@@ -67,6 +77,20 @@ def test_the_real_tools_accept_running_members_and_find_one_leader(judged):
         assert pid.out.strip() == str(member["pid"])
         assert describe.status == errors.status == 0, errors.err
         assert f"memberId={member['memberId']}|" in describe.out
+
+
+@pytest.mark.conformance("S-130")
+def test_each_running_member_names_the_leader_itself_and_all_members(judged):
+    _, while_up = judged
+    told = while_up["told"]
+    assert [json.loads(line) for line in while_up["listed"]] == [
+        {
+            "leaderMemberId": told["leaderMemberId"],
+            "memberId": member,
+            "activeMembers": told["endpoints"],
+        }
+        for member in range(3)
+    ]
 
 
 def test_the_real_tools_accept_what_stopped_members_leave(judged):
