@@ -1,8 +1,11 @@
 """The cluster's counters of one member, as Aeron's tools look for them (table 5.6, §1.9)."""
 
+from collections.abc import Mapping
+
+from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.counters import CountersFile
-from cluster.protocol.counter_types import CounterTypeId
+from cluster.counters import COUNTERS_MAX, Counter, CountersFile
+from cluster.protocol.counter_types import CounterTypeId, client_session_key, client_session_label
 from cluster.protocol.enums import (
     ClusterControlToggle,
     ConsensusModuleState,
@@ -10,6 +13,9 @@ from cluster.protocol.enums import (
     NodeControlToggle,
     Role,
 )
+
+# The file must have room for all the others.
+SESSION_COUNTERS_MAX = COUNTERS_MAX * 3 // 4
 
 
 class MemberCounters:
@@ -42,6 +48,32 @@ class MemberCounters:
         self.node_control_toggle = allocate(types.NODE_CONTROL_TOGGLE, NodeControlToggle.INACTIVE)
         self.election_count = allocate(types.ELECTION_COUNT)
         self.leadership_term_id = allocate(types.LEADERSHIP_TERM_ID, -1)
+
+
+class SessionCounters:
+    """Counter 241 of each open client session, made and freed as sessions come and go (S-171)."""
+
+    __slots__ = ("_cluster_id", "_counters", "_file")
+
+    def __init__(self, file: CountersFile, cluster_id: int) -> None:
+        self._file = file
+        self._cluster_id = cluster_id
+        self._counters: dict[int, Counter] = {}
+
+    def update(self, sessions: Mapping[int, ClusterSession]) -> None:
+        """Bring the counters in line with the sessions; those beyond SESSION_COUNTERS_MAX have none."""
+        if self._counters.keys() == sessions.keys():
+            return
+        for session_id in [session_id for session_id in self._counters if session_id not in sessions]:
+            self._file.free(self._counters.pop(session_id))
+        for session_id, session in sessions.items():
+            if session_id not in self._counters and len(self._counters) < SESSION_COUNTERS_MAX:
+                self._counters[session_id] = self._file.allocate(
+                    CounterTypeId.CLIENT_SESSION,
+                    client_session_key(self._cluster_id, session_id),
+                    client_session_label("", session.response_channel, session_id),
+                    session_id,
+                )
 
 
 class DutyCycleStallTracker:

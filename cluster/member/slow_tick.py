@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cluster.consensus.context import NULL_POSITION
+from cluster.member.counters import SessionCounters
 from cluster.protocol.enums import (
     ClusterAction,
     ClusterControlToggle,
@@ -19,6 +20,7 @@ class SlowTick:
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
         self._next_mark_file_update_ns = 0
+        self._session_counters = SessionCounters(agent.counters.file, agent.context.cluster_id)
 
     def do_work(self) -> int:
         """Take one tick; returns how much was done."""
@@ -29,6 +31,7 @@ class SlowTick:
             self._next_mark_file_update_ns = now_ns + agent.context.mark_file_update_interval_ns
             if agent.mark_file is not None:
                 agent.mark_file.update_activity(agent.now_ms)
+        self._session_counters.update(agent.sessions.sessions)
         if agent.gone_member_ids:
             agent.gone_member_ids -= {m for m in sorted(agent.gone_member_ids) if agent.links.is_stable(m)}
 

@@ -276,6 +276,11 @@ def counter_key(cluster_id: int, service_id: int | None = None) -> bytes:
     return ServiceKey(cluster_id, service_id).encode_body()
 
 
+def client_session_key(cluster_id: int, cluster_session_id: int) -> bytes:
+    """Key of counter 241."""
+    return ClientSessionKey(cluster_id, cluster_session_id).encode_body()
+
+
 def recovery_state_key(
     leadership_term_id: int,
     log_position: int,

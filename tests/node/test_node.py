@@ -115,6 +115,27 @@ def test_a_directory_that_is_in_use_and_a_port_that_is_taken_are_refused_and_not
     ClusterNode.launch(**{**keys, "dir": str(tmp_path / "other")}).close()
 
 
+@pytest.mark.conformance("S-171")
+def test_each_open_session_has_a_counter_that_goes_with_it(tmp_path):
+    with ClusterNode.launch(**keys_of(tmp_path)) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        with CountersReader(str(node.config.driver_path / "cnc.dat")) as counters:
+
+            def sessions() -> list[int]:
+                of_sessions = CounterTypeId.CLIENT_SESSION
+                records = counters.counters()
+                return [r.value for r in records if r.is_allocated and r.type_id == of_sessions]
+
+            assert sessions() == []
+            clients = [ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") for _ in range(3)]
+            await_that(lambda: sessions() == [client.cluster_session_id for client in clients], "one each")
+            clients[1].close()
+            await_that(lambda: sessions() == [clients[i].cluster_session_id for i in (0, 2)], "one is gone")
+            for client in clients:
+                client.close()
+            await_that(lambda: sessions() == [], "all are gone")
+
+
 @pytest.mark.conformance("S-166", "S-173")
 def test_counters_of_module_and_container_are_there_and_the_heartbeats_end_with_the_member(tmp_path):
     keys = keys_of(tmp_path)
