@@ -99,12 +99,13 @@ def is_quorum_candidate(members: Members, candidate: LogEnd, quorum_threshold: i
 def is_unanimous_leader(
     members: Members, candidate_term_id: int, exempt: Collection[int], quorum_threshold: int
 ) -> bool:
-    """Whether every member that is not ``exempt`` voted TRUE in this candidate term."""
+    """Whether every member voted TRUE in this candidate term; the ``exempt`` may be silent, not refuse."""
     votes = 0
     for member in members:
-        if member.vote is True and member.candidate_term_id == candidate_term_id:
+        has_voted = member.candidate_term_id == candidate_term_id
+        if has_voted and member.vote is True:
             votes += 1
-        elif member.id not in exempt:
+        elif has_voted or member.id not in exempt:
             return False
     return votes >= quorum_threshold
 

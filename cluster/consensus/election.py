@@ -77,12 +77,14 @@ from cluster.protocol.consensus import (
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
 from cluster.protocol.sbe import Message
 
-LEADER_STATES = frozenset(state for state in ElectionState if state.name.startswith("LEADER_"))
-FOLLOWING_STATES = frozenset(state for state in ElectionState if state.name.startswith("FOLLOWER_")) - {
-    ElectionState.FOLLOWER_BALLOT
-}
-BALLOT_STATES = frozenset({ElectionState.CANDIDATE_BALLOT, ElectionState.FOLLOWER_BALLOT})
-VOTING_STATES = BALLOT_STATES | {ElectionState.CANVASS, ElectionState.NOMINATE}
+
+def _states(first: ElectionState, last: ElectionState) -> frozenset[ElectionState]:
+    return frozenset(ElectionState(code) for code in range(first, last + 1))
+
+
+VOTING_STATES = _states(ElectionState.CANVASS, ElectionState.FOLLOWER_BALLOT)
+LEADER_STATES = _states(ElectionState.LEADER_LOG_REPLICATION, ElectionState.LEADER_READY)
+FOLLOWING_STATES = _states(ElectionState.FOLLOWER_LOG_REPLICATION, ElectionState.FOLLOWER_READY)
 
 # Every change of state that there is, and why. Besides these: from any state but CLOSED to INIT.
 TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
@@ -249,6 +251,7 @@ class Election:
 
     def do_work(self, now_ns: int, cluster_time: int) -> list[Action]:
         """Take one cycle of the current state."""
+        assert self.state is not ElectionState.CLOSED
         self._cluster_time = cluster_time
         self._WORK[self.state](self, now_ns)
         return self._take()
@@ -308,6 +311,8 @@ class Election:
     def on_error(self, reason: str, commit_position: int, now_ns: int) -> list[Action]:
         """Whatever was going on failed: begin again from the commit position (C-44)."""
         self.log_position = self._commit_position = commit_position
+        if self.state is ElectionState.INIT:
+            self._enter_init(now_ns)  # what failed is the undoing itself: it is asked for again
         self._restart(now_ns, reason)
         return self._take()
 
@@ -680,9 +685,10 @@ class Election:
 
     def _enter_follower_ready(self, now_ns: int) -> None:
         self._is_request_sent = False
-        if self.is_wiped:
-            self.is_wiped = False  # it holds what the leader holds: from now on it has a say
-            self._propose(self.candidate_term_id)
+        # It holds what the leader holds: from now on it has a say, also after a restart, which takes a member
+        # that has no candidate term on its disk for one that was wiped.
+        self.is_wiped = False
+        self._propose(self.candidate_term_id)
 
     def _work_follower_ready(self, now_ns: int) -> None:
         if self._is_request_sent:
@@ -706,9 +712,6 @@ class Election:
             )
         )
         self._change_state(ElectionState.CLOSED, now_ns, reason)
-
-    def _work_closed(self, now_ns: int) -> None:
-        raise AssertionError("an election that is over takes no cycle")
 
     # ---- messages: canvass and votes ---------------------------------------------------------------------
 
@@ -870,11 +873,8 @@ class Election:
 
     def _follow(self, message: NewLeadershipTerm, now_ns: int) -> None:
         """Adopt the leader; what is missing of its log decides the way there."""
-        if (message.leader_member_id, message.leadership_term_id) != (
-            self.leader_member_id,
-            self.leadership_term_id,
-        ):
-            self.notified_commit_position = 0  # told by another leader: says nothing of this one's log
+        assert self.leader_member_id == NULL_VALUE
+        self.notified_commit_position = 0  # maybe told by another leader: says nothing of this one's log
         self.leader_member_id = message.leader_member_id
         self.leadership_term_id = message.leadership_term_id
         self.candidate_term_id = max(self.candidate_term_id, message.leadership_term_id)
@@ -894,12 +894,15 @@ class Election:
             )
             return
         next_base, next_end = message.next_term_base_log_position, message.next_log_position
-        assert message.next_leadership_term_id != NULL_VALUE, (
-            "a term that ends before the current one has a next"
-        )
-        if self.append_position < next_base:
-            own = self.terms.find(self.terms.last_term_id)
-            assert own is not None, f"the leader's log begins at {next_base}, this one is empty"
+        own = self.terms.find(self.terms.last_term_id)
+        if message.next_leadership_term_id == NULL_VALUE or (
+            own is None and self.append_position < next_base
+        ):
+            raise DataLoss(
+                f"member {self._this.id}: the log of leader {self.leader_member_id} begins behind "
+                f"{self.append_position}, where the own one ends: start this member from a snapshot"
+            )
+        if own is not None and self.append_position < next_base:
             self._replication = _Replication(own.leadership_term_id, own.term_base_log_position, next_base)
         elif next_end != NULL_POSITION:
             self._replication = _Replication(message.next_leadership_term_id, next_base, next_end)
@@ -1194,5 +1197,4 @@ class Election:
         ElectionState.FOLLOWER_LOG_INIT: _work_follower_log_init,
         ElectionState.FOLLOWER_LOG_AWAIT: _work_follower_log_await,
         ElectionState.FOLLOWER_READY: _work_follower_ready,
-        ElectionState.CLOSED: _work_closed,
     }

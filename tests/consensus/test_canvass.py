@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.consensus.actions import ProposeTerm, Send, SetRole
+from cluster.consensus.actions import PrepareForNewLeadership, ProposeTerm, Send, SetRole
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.context import MS, NULL_VALUE, SECOND
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, RequestVote, Vote
@@ -14,6 +14,7 @@ from tests.consensus.language import (
     TERM,
     ALeader,
     an_election,
+    appended,
     canvass,
     committed,
     in_candidate_ballot,
@@ -57,6 +58,21 @@ def test_the_only_member_leads_without_asking_anyone():
     assert the_one(actions, ProposeTerm) == ProposeTerm(candidate_term_id=4, log_position=1000)
     assert driven.election.leadership_term_id == 4
     assert not of_kind(actions, Send)
+
+
+def test_the_first_election_of_a_node_has_nothing_to_undo():
+    assert not of_kind(an_election(1000, is_startup=True).work(), PrepareForNewLeadership)
+    assert of_kind(an_election(1000).work(), PrepareForNewLeadership)
+
+
+@pytest.mark.conformance("C-96")
+def test_the_states_have_the_codes_of_the_counter():
+    assert [state.value for state in ElectionState] == list(range(18))
+    assert " ".join(state.name for state in ElectionState) == (
+        "INIT CANVASS NOMINATE CANDIDATE_BALLOT FOLLOWER_BALLOT LEADER_LOG_REPLICATION LEADER_REPLAY "
+        "LEADER_INIT LEADER_READY FOLLOWER_LOG_REPLICATION FOLLOWER_REPLAY FOLLOWER_CATCHUP_INIT "
+        "FOLLOWER_CATCHUP_AWAIT FOLLOWER_CATCHUP FOLLOWER_LOG_INIT FOLLOWER_LOG_AWAIT FOLLOWER_READY CLOSED"
+    )
 
 
 # ---- what is said, and to whom
@@ -470,6 +486,15 @@ def test_messages_of_strangers_and_of_oneself_are_dropped():
         )
     assert driven.state is S.CANVASS
     assert driven.election.candidate_term_id == 0
+
+
+def test_a_leader_that_is_not_followed_commits_nothing_here():
+    driven = in_canvass(1000)
+
+    driven.hears(committed(LEADER_ID, TERM, 1000), appended(2, 0, 1000))
+
+    assert driven.election.notified_commit_position == 0
+    assert driven.state is S.CANVASS
 
 
 def test_a_link_that_comes_up_is_told_at_once():

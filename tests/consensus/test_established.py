@@ -144,6 +144,13 @@ def test_a_fallen_quorum_position_is_reported_once_for_each_commit_position():
     assert reported[0] == "quorum position fell to 1200 below commit position 1600"
 
 
+def test_a_single_member_commits_what_it_has_synced_and_no_more():
+    led = a_leader(members=1)
+
+    assert led.turn(1600) == 1600
+    assert led.leader.commit_position == 1600
+
+
 def test_a_report_above_the_leaders_own_position_waits_for_the_leader():
     led = a_leader()
     led.reports(1, 1600)  # more than we have

@@ -1,68 +1,96 @@
-"""Which term wrote which part of the log."""
+"""Which term wrote which part of a log: entries of terms as values (parts of group N)."""
 
 import pytest
 
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
+from tests.consensus.language import a_log
+
+OPEN = -1
 
 
-def terms(*entries):
-    return LeadershipTerms(LeadershipTerm(*entry) for entry in entries)
+def entries(terms: LeadershipTerms) -> list[tuple[int, int, int]]:
+    return [tuple(term) for term in terms]
 
 
 @pytest.mark.conformance("C-324")
-def test_a_new_term_closes_the_one_before_it():
-    log = terms((0, 0, -1))
-    log.record(1, 96)
+def test_a_new_term_closes_the_one_before_it_at_its_base():
+    terms = a_log(400, 1000)
 
-    assert list(log) == [(0, 0, 96), (1, 96, -1)]
-    assert log.last_term_id == 1
+    terms.record(2, 960)
+
+    assert entries(terms) == [(0, 0, 400), (1, 400, 960), (2, 960, OPEN)]
 
 
 @pytest.mark.conformance("C-327")
 def test_terms_that_nobody_led_are_filled_in_as_empty_ones():
-    log = terms((0, 0, -1))
-    log.record(3, 96)
+    terms = a_log(400)
 
-    assert list(log) == [(0, 0, 96), (1, 96, 96), (2, 96, 96), (3, 96, -1)]
+    terms.record(4, 400)
 
-
-def test_the_first_term_of_a_log_has_empty_ones_before_it():
-    log = terms()
-    log.record(2, 0)
-
-    assert list(log) == [(0, 0, 0), (1, 0, 0), (2, 0, -1)]
+    assert entries(terms) == [(0, 0, 400), (1, 400, 400), (2, 400, 400), (3, 400, 400), (4, 400, OPEN)]
 
 
-def test_the_end_of_a_known_term_can_be_set_and_the_last_one_opened_again():
-    log = terms((0, 0, -1))
-    log.record(0, 0, 64)
-    assert list(log) == [(0, 0, 64)]
+@pytest.mark.conformance("C-327")
+def test_so_are_those_before_the_first_one_of_an_empty_log():
+    terms = LeadershipTerms()
 
-    log.record(0, 0)
-    assert list(log) == [(0, 0, -1)]
+    terms.record(2, 0)
 
-
-def test_a_truncation_drops_the_terms_that_are_not_there_any_more():
-    log = terms((0, 0, 96), (1, 96, 200), (2, 200, 200), (3, 200, -1))
-    log.truncate(150, first_removed_term_id=2)
-    assert list(log) == [(0, 0, 96), (1, 96, 150)]
-
-    log = terms((0, 0, 96), (1, 96, 200), (2, 200, -1))
-    log.truncate(64, first_removed_term_id=2)
-    assert list(log) == [(0, 0, 64)]
+    assert entries(terms) == [(0, 0, 0), (1, 0, 0), (2, 0, OPEN)]
 
 
-def test_a_term_is_found_by_its_id():
-    log = terms((4, 32, 96), (5, 96, -1))
+def test_a_log_that_begins_with_a_snapshot_has_no_terms_before_it():
+    terms = LeadershipTerms()
 
-    assert log.find(4) == (4, 32, 96)
-    assert log.find(3) is None
-    assert log.find(6) is None
-    assert log.end_of(log.find(4), 128) == 96
-    assert log.end_of(log.find(5), 128) == 128
+    terms.record(7, 5000)
+
+    assert entries(terms) == [(7, 5000, OPEN)]
+    assert terms.find(6) is None
 
 
-@pytest.mark.parametrize("entries", [[(0, 0, 96), (2, 96, -1)], [(0, 64, 96), (1, 32, -1)]])
-def test_terms_with_a_gap_or_out_of_order_are_a_bug(entries):
+def test_of_a_known_term_only_the_end_is_set():
+    terms = a_log(400, 1000)
+
+    terms.record(1, 400, 1000)
+    assert entries(terms) == [(0, 0, 400), (1, 400, 1000)]
+    terms.record(1, 400)
+    assert entries(terms)[-1] == (1, 400, OPEN), "bytes are about to follow"
+
+
+@pytest.mark.conformance("C-325")
+def test_a_known_term_cannot_begin_elsewhere():
     with pytest.raises(AssertionError):
-        terms(*entries)
+        a_log(400, 1000).record(1, 368)
+
+
+@pytest.mark.parametrize(
+    ("position", "first_removed", "left"),
+    [
+        (700, 2, [(0, 0, 400), (1, 400, 700)]),
+        (400, 2, [(0, 0, 400), (1, 400, 400)]),
+        (400, 1, [(0, 0, 400)]),
+        (100, 2, [(0, 0, 100)]),
+        (0, 0, []),
+    ],
+)
+def test_a_cut_removes_terms_and_closes_the_last_that_is_left(position, first_removed, left):
+    terms = a_log(400, 1000, 1600)
+
+    terms.truncate(position, first_removed)
+
+    assert entries(terms) == left
+
+
+def test_terms_have_no_gaps_and_never_go_back():
+    for second in (LeadershipTerm(2, 400, OPEN), LeadershipTerm(1, 368, OPEN)):
+        with pytest.raises(AssertionError):
+            LeadershipTerms([LeadershipTerm(0, 400, 400), second])
+
+
+def test_the_term_after_another_is_told_with_its_end():
+    terms = a_log(400, 1000)
+
+    assert terms.after(-1) == (0, 0, 400)
+    assert terms.after(0) == (1, 400, OPEN)
+    assert terms.after(0, 1000) == (1, 400, 1000)
+    assert terms.after(1) == (-1, -1, -1)

@@ -1,192 +1,201 @@
-"""A member follows only a leader whose log is known to contain its own (safety rules 1.1 to 1.5)."""
+"""A member follows only a leader whose log is known to contain its own: what is asked, kept and cut off.
+
+The reference compares ends of terms alone (§3.3); here the log is followed down, term by term, to one whose
+bytes both have from the same base. From there up a term's one leader wrote both logs.
+"""
 
 import random
 
 import pytest
 
-from cluster.consensus import actions
+from cluster.consensus.actions import TruncateLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss
-from cluster.protocol.consensus import AppendPosition
-from tests.consensus.elections import (
-    LeaderLog,
-    Member,
-    State,
-    append_position,
-    canvass_position,
-    of_kind,
-)
+from cluster.protocol.consensus import CanvassPosition
+from cluster.protocol.enums import ElectionState
+from tests.consensus.language import LEADER_ID, ALeader, Driven, in_canvass, of_kind, receivers, sent, the_one
+
+S = ElectionState
 
 
-def a_member(terms, append_position, **settings):
-    settings.setdefault("log_position", 0)
-    return Member(terms=terms, append_position=append_position, **settings).canvasses()
+def settles(driven: Driven, leader: ALeader) -> list[tuple[int, int]]:
+    """Let it talk with the leader, begin anew and talk again, until it follows; what it cut off."""
+    driven.meets(leader)
+    while driven.state is S.INIT:
+        driven.work()
+        driven.prepared()
+        driven.meets(leader)
+    assert driven.state in (S.FOLLOWER_REPLAY, S.FOLLOWER_LOG_REPLICATION)
+    return [(cut.log_position, cut.first_removed_term_id) for cut in of_kind(driven.actions, TruncateLog)]
 
 
-def settled(member, leader):
-    """Let it talk with the leader, start over and talk again, until it follows."""
-    for _ in range(50):
-        if member.state is State.CANVASS:
-            leader.answer(member)
-        elif member.state is State.INIT:
-            member.work()
-        else:
-            return member
-    raise AssertionError("the member never follows")
+def terms_of(*entries: tuple[int, int, int]) -> LeadershipTerms:
+    return LeadershipTerms(LeadershipTerm(*entry) for entry in entries)
 
 
-def test_the_same_term_at_the_same_base_with_bytes_in_both_is_the_same_log():
-    member = a_member([(0, 0, 96), (1, 96, -1)], 160)
-    leader = LeaderLog(1, [(0, 0), (1, 96), (2, 256)], 256)
-    settled(member, leader)
+def test_the_leader_is_asked_about_the_begin_of_the_own_last_term_before_it_is_followed():
+    driven = in_canvass(400, 1000)
 
-    assert not of_kind(member.done, actions.TruncateLog)
-    assert member.state is State.FOLLOWER_LOG_REPLICATION
+    actions = driven.hears(ALeader(400, 1000).answer(1))
+
+    assert driven.state is S.CANVASS
+    assert receivers(actions, CanvassPosition) == [LEADER_ID], "nobody else is asked"
+    assert [m.log_leadership_term_id for m in sent(actions, CanvassPosition)] == [0]
+
+
+def test_bytes_of_one_term_from_one_base_are_one_log_to_the_end_of_the_shorter():
+    driven = in_canvass(400, 700)
+
+    actions = driven.meets(ALeader(400, 1000))
+
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
+    assert [m.log_leadership_term_id for m in sent(actions, CanvassPosition)] == [0], "one question"
+
+
+@pytest.mark.parametrize("end", [400, 700, 1000])
+def test_nothing_is_cut_that_the_leader_holds(end):
+    driven = in_canvass(400, end, processed=0)
+
+    assert settles(driven, ALeader(400, 1000, 1600)) == []
+
+
+def test_wrong_bytes_of_the_last_term_are_cut_off_from_where_they_begin():
+    """Ours: term 3 at 100-164. The leader's: term 2 to 132, nobody's term 3, term 4 from 132 on.
+
+    To cut at 132, where the leader's next term begins, would keep 100-132 of the wrong term.
+    """
+    ours = terms_of((0, 0, 0), (1, 0, 0), (2, 0, 100), (3, 100, -1))
+    driven = in_canvass(terms=ours, append=164, processed=96)
+
+    cut = the_one(driven.meets(ALeader(0, 0, 132, 132, term=4)), TruncateLog)
+
+    assert (cut.log_position, cut.first_removed_term_id) == (100, 3)
+    assert driven.election.terms == terms_of((0, 0, 0), (1, 0, 0), (2, 0, 100))
 
 
 def test_bytes_of_a_term_that_the_leader_knows_as_an_empty_one_are_cut_off():
-    """The reference keeps 100 to 132 here: safety rule 1.3."""
-    member = a_member([(0, 0, 96), (1, 96, 96), (2, 96, 96), (3, 96, -1)], 160)
-    leader = LeaderLog(1, [(0, 0), (1, 96), (2, 96), (3, 128), (4, 128)], 192)
-    settled(member, leader)
+    ours = terms_of((0, 0, 96), (1, 96, 96), (2, 96, -1))
+    driven = in_canvass(terms=ours, append=160, processed=0)
 
-    assert of_kind(member.done, actions.TruncateLog)[0] == actions.TruncateLog(96, 3)
-    assert member.state is State.FOLLOWER_LOG_REPLICATION
-    assert of_kind(member.done, actions.StartReplication)[-1].log_position == 96
+    assert settles(driven, ALeader(96, 96, 96, 192)) == [(96, 3)]
 
 
-def test_a_smaller_base_of_the_leader_is_where_the_logs_part():
-    member = a_member([(0, 0, 160), (1, 160, -1)], 224)
-    leader = LeaderLog(1, [(0, 0), (1, 96), (2, 256)], 256)
-    settled(member, leader)
+def test_the_smaller_of_both_bases_is_where_the_common_log_may_end():
+    """Ours: term 1 from 400 on. The leader's: from 200 on, so it holds nothing of our term 0 above 200."""
+    driven = in_canvass(400, 1000, processed=160)
 
-    assert of_kind(member.done, actions.TruncateLog)[0] == actions.TruncateLog(96, 1)
+    assert settles(driven, ALeader(200, 1000)) == [(200, 1)]
 
 
-def test_empty_terms_that_agree_prove_nothing_of_what_lies_below():
-    """Both have term 2 at 96, but the member's bytes before it are of term 0, the leader's of term 1."""
-    member = a_member([(0, 0, 96), (1, 96, 96), (2, 96, 96), (3, 96, -1)], 160)
-    leader = LeaderLog(1, [(0, 0), (1, 64), (2, 96), (3, 96), (4, 96), (5, 128)], 128)
-    settled(member, leader)
+def test_after_a_cut_the_question_is_asked_again_one_term_below():
+    """Ours: term 2 from 100 on, which takes its empty term 1 along; then term 0 turns out to be too long."""
+    driven = in_canvass(100, 100, 1000, processed=0)
 
-    assert min(action.log_position for action in of_kind(member.done, actions.TruncateLog)) == 64
+    assert settles(driven, ALeader(50, 80, 1000)) == [(80, 2), (50, 1)]
+
+
+def test_empty_terms_prove_nothing_so_the_question_goes_on_below():
+    """Both know term 2 as an empty one at 400; either may have filled it in."""
+    driven = in_canvass(400, 400, 400, processed=0)
+
+    driven.meets(ALeader(200, 400, 400))
+
+    assert [m.log_leadership_term_id for m in sent(driven.actions, CanvassPosition)] == [1, 0]
+    assert the_one(driven.actions, TruncateLog) == TruncateLog(200, 1), "their term 1 is another one"
 
 
 def test_a_term_without_bytes_is_kept_when_the_leader_has_it_too():
-    """It may be what makes the leader's log committed: dropping it would lower this member's standing."""
-    member = a_member([(0, 0, 96), (1, 96, -1)], 96)
-    leader = LeaderLog(1, [(0, 0), (1, 96), (2, 256)], 256)
-    leader.answer(member)
+    """It may be what makes the leader's log committed: to drop it would lower this member's standing."""
+    driven = in_canvass(96, 96, processed=0)
 
-    assert not of_kind(member.done, actions.TruncateLog)
-    assert member.election.terms.find(1) is not None
+    assert settles(driven, ALeader(96, 256)) == []
+    assert driven.election.terms.find(1) is not None
 
 
 def test_a_term_without_bytes_is_dropped_when_the_leader_has_it_elsewhere():
-    member = a_member([(0, 0, 96), (1, 96, -1)], 96)
-    leader = LeaderLog(1, [(0, 0), (1, 128), (2, 256)], 256)
-    settled(member, leader)
+    driven = in_canvass(96, 96, processed=0)
 
-    assert of_kind(member.done, actions.TruncateLog) == [actions.TruncateLog(96, 1)]
-    assert member.election.terms.find(1) is None
+    assert settles(driven, ALeader(128, 256)) == [(96, 1)]
 
 
-def test_a_cut_below_the_own_commit_position_stops_the_member():
-    member = a_member([(0, 0, 96), (1, 96, -1)], 160, log_position=128)
-    leader = LeaderLog(1, [(0, 0), (1, 64), (2, 256)], 256)
+@pytest.mark.parametrize(("processed", "is_lost"), [(800, True), (736, True), (700, False), (160, False)])
+def test_a_cut_below_the_own_commit_position_ends_the_member(processed, is_lost):
+    driven = in_canvass(400, 1000, processed=processed)
+    leader = ALeader(400, 700)
 
-    with pytest.raises(DataLoss, match="128 is committed here"):
-        leader.answer(member)
+    if is_lost:
+        with pytest.raises(DataLoss, match=f"differs from position 700 on, but {processed} is committed"):
+            driven.meets(leader)
+    else:
+        assert settles(driven, leader) == [(700, 2)]
 
 
-@pytest.mark.conformance("C-143")
-def test_the_seven_steps_of_a_lost_commit():
-    """A-2147: a member with an old term's tail must not make a quorum for another leader's entry."""
-    # Steps 1 to 3: member 2 wrote at 96 in term 1, alone, and went down; member 1 leads term 2 from 96 on.
-    leader = Member(1, terms=[(0, 0, 96), (1, 96, -1)], append_position=96, log_position=96).wins()
-    leader.work()
-    # Steps 4 and 5: member 2 is back with its tail [96, 128) and says where its log ends.
-    leader.hears(canvass_position(2, 1, 128))
-    leader.hears(append_position(2, 1, 128))
-    leader.work()
-    # The reference takes that for a quorum.
-    assert leader.state is State.LEADER_LOG_REPLICATION
-    assert leader.election._last_quorum_position == 0
+def test_a_leader_whose_log_begins_later_cannot_be_followed_without_a_snapshot():
+    later = ALeader(400, 1000)
+    later.terms = terms_of((1, 400, 1000))
+    later.terms.record(later.term, 1000)
 
-    # What makes member 2 count: its tail is gone, and it has recorded the term.
-    member = a_member([(0, 0, 96), (1, 96, -1)], 128, log_position=96)
-    settled(member, LeaderLog(1, [(0, 0), (1, 96), (2, 96)], 96, commit_position=0))
-    member.work()
-    assert of_kind(member.done, actions.TruncateLog) == [actions.TruncateLog(96, 2)]
-    assert member.election.terms.last_term_id == 2
-    reports = member.sent(AppendPosition)
-    assert [(r.leadership_term_id, r.log_position) for r in reports] == [(2, 96)]
-    leader.hears(append_position(2, 2, 96))
-    leader.work()
-    assert leader.state is State.LEADER_REPLAY
+    with pytest.raises(DataLoss, match="begins behind 0, where the own one ends: start this member from a"):
+        in_canvass().meets(later)
+
+
+def test_what_one_leader_tells_of_its_log_is_no_answer_to_a_question_about_anothers():
+    driven = in_canvass(400, 1000)
+    driven.hears(ALeader(400, 1000).answer(1))  # asks for the begin of term 1
+
+    actions = driven.hears(ALeader(400, 1000, member_id=2, term=6).answer(1))
+
+    assert driven.state is S.CANVASS
+    assert receivers(actions, CanvassPosition) == [2], "the proof begins anew"
 
 
 # ---- against a slow and obvious model: logs as lists of the term of every 32 bytes
 
 
-def random_logs(rng):
-    """Two logs of one history: leaders of ascending terms extend whatever log they have.
-
-    Returns (the logs as {member: [term of each unit]}, {member: terms}).
-    """
-    members = [0, 1, 2]
-    units = {m: [] for m in members}
-    terms = {m: LeadershipTerms() for m in members}
+def logs_of_one_history(chance: random.Random) -> list[tuple[list[int], LeadershipTerms]]:
+    """Three logs: leaders of ascending terms extend whatever log they have, and reach some of the others."""
+    units: list[list[int]] = [[], [], []]
+    terms = [LeadershipTerms() for _ in range(3)]
     term_id = -1
-    for _ in range(rng.randint(2, 9)):
-        term_id += rng.choice([1, 1, 1, 2, 3])
-        leader = rng.choice(members)
-        base = 32 * len(units[leader])
-        terms[leader].record(term_id, base)
-        reached = [m for m in members if m != leader and rng.random() < 0.4]
-        for follower in reached:  # brought level with the leader, as an election would
-            units[follower] = list(units[leader])
-            terms[follower] = LeadershipTerms(terms[leader])
-        written = rng.choice([0, 0, 1, 2, 4])
-        units[leader] += [term_id] * written
-        for follower in reached:
-            units[follower] += [term_id] * rng.randint(0, written)
-    return units, terms
+    for _ in range(chance.randint(2, 9)):
+        term_id += chance.choice([1, 1, 1, 2, 3])
+        leader = chance.randrange(3)
+        terms[leader].record(term_id, 32 * len(units[leader]))
+        reached = [id_ for id_ in range(3) if id_ != leader and chance.random() < 0.4]
+        written = chance.choice([0, 0, 1, 2, 4])
+        for id_ in reached:  # level with the leader, as an election makes them
+            units[id_] = units[leader] + [term_id] * chance.randint(0, written)
+            terms[id_] = LeadershipTerms(terms[leader])
+        units[leader] = units[leader] + [term_id] * written
+    return list(zip(units, terms))
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_what_is_kept_is_the_common_begin_of_both_logs(seed):
-    rng = random.Random(seed)
-    units, terms = random_logs(rng)
-    leader_id, member_id = rng.sample([0, 1, 2], 2)
-    # The leader's log is the better one, and it leads a new term from its end on.
-    if LogEnd(terms[leader_id].last_term_id, len(units[leader_id])) < LogEnd(
-        terms[member_id].last_term_id, len(units[member_id])
-    ):
-        leader_id, member_id = member_id, leader_id
-    leader_units, member_units = units[leader_id], units[member_id]
-    common = 0
-    while common < min(len(leader_units), len(member_units)) and leader_units[common] == member_units[common]:
-        common += 1
-    if len(terms[leader_id]) == 0:
-        return
+def ends_of(terms: LeadershipTerms, end: int) -> list[int]:
+    return [end if term.log_position == -1 else term.log_position for term in terms]
 
-    led = LeadershipTerms(terms[leader_id])
-    led.record(led.last_term_id + rng.choice([1, 2]), 32 * len(leader_units))
-    leader = LeaderLog(
-        leader_id, [(t.leadership_term_id, t.term_base_log_position) for t in led], 32 * len(leader_units)
-    )
-    member = Member(
-        member_id,
-        terms=[LeadershipTerm(*term) for term in terms[member_id]],
-        append_position=32 * len(member_units),
-        log_position=0,
-    ).canvasses()
-    settled(member, leader)
 
-    assert member.election.append_position == 32 * common
-    for term in member.election.terms:
-        in_led = led.find(term.leadership_term_id)
-        assert in_led is not None
-        assert in_led.term_base_log_position == term.term_base_log_position
+@pytest.mark.parametrize("seeds", range(10))
+def test_what_is_kept_is_the_common_begin_of_both_logs(seeds):
+    for seed in range(30 * seeds, 30 * seeds + 30):
+        chance = random.Random(seed)
+        logs = logs_of_one_history(chance)
+        one, other = sorted(chance.sample(logs, 2), key=lambda log: LogEnd(log[1].last_term_id, len(log[0])))
+        (units, terms), (led_units, led_terms) = one, other  # the better one leads
+        if led_terms.last_term_id == -1:
+            continue
+        common = next(
+            (i for i, (ours, theirs) in enumerate(zip(units, led_units)) if ours != theirs),
+            min(len(units), len(led_units)),
+        )
+
+        end = 32 * len(led_units)
+        leader = ALeader(*ends_of(led_terms, end), term=led_terms.last_term_id + chance.choice([1, 2]))
+        driven = in_canvass(terms=LeadershipTerms(terms), append=32 * len(units), processed=0)
+        settles(driven, leader)
+
+        assert driven.election.append_position == 32 * common, f"seed {seed}"
+        for term in driven.election.terms:
+            in_led = leader.terms.find(term.leadership_term_id)
+            assert in_led is not None
+            assert in_led.term_base_log_position == term.term_base_log_position, f"seed {seed}"

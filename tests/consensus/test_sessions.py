@@ -4,16 +4,14 @@ import pytest
 
 from cluster.consensus.authentication import AllowAll, AllowBackupAndStandby, DenyAll
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.sessions import SessionManager
 from cluster.errors import LocalProtocolError
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
-from tests.consensus.elections import SECOND
 
-TERM = 5
-LEADER = 0
+TERM, LEADER = 5, 0
 ENDPOINTS = "0=a:1,1=b:1,2=c:1"
 VERSION = 3 << 8
 
