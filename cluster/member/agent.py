@@ -229,6 +229,8 @@ class ConsensusModuleAgent:
     def close(self) -> None:
         """End now: services are told, the recording stops at what is written, the directory starts again."""
         if self.module.state is not ConsensusModuleState.CLOSED:
+            if self.leading is not None:
+                self.leading.close_log()
             self.services.terminate(self.commit_position, None)
             self.set_module_state(ConsensusModuleState.CLOSED)
         if self.recording is not None:

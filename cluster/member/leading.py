@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from cluster.consensus.actions import CompleteElection
-from cluster.consensus.context import NULL_POSITION
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.consensus.election import Election
 from cluster.consensus.established import Leader
 from cluster.member.frames import CommitPositionFrame, consensus_frame, link_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
 from cluster.protocol.enums import AppendPositionFlags
-from cluster.protocol.link import LogGeometry, LogImage, ReplicationRequest
+from cluster.protocol.link import LinkErrorCode, LogEnd, LogGeometry, LogImage, ReplicationRequest
 from cluster.protocol.log import TimerEvent
 
 if TYPE_CHECKING:
@@ -105,6 +105,14 @@ class Leading:
         frame = self._commit_frame.of(leader.leadership_term_id, leader.quorum_position)
         for member_id in agent.other_ids:
             agent.links.send(member_id, frame)
+
+    def close_log(self) -> None:
+        """Tell the followers that the log ends here in order: they need not find out that we are gone."""
+        agent = self._agent
+        self._publication.flush()
+        end = link_frame(LogEnd(NULL_VALUE, self._publication.position, LinkErrorCode.OK))
+        for member_id in agent.other_ids:
+            agent.links.send(member_id, end)
 
     # ---- into the log
 

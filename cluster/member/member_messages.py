@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cluster.consensus.context import NULL_VALUE
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, RemoteProtocolError
 from cluster.member import leading
 from cluster.member.frames import link_frame
@@ -19,7 +19,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, Role
-from cluster.protocol.link import LogGeometry, LogImage, ReplicationRequest
+from cluster.protocol.link import LogEnd, LogGeometry, LogImage, ReplicationRequest
 from cluster.protocol.sbe import Message
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class MemberMessages:
                 self._agent.on_log_geometry(member_id, message)
             case LogImage():
                 self._on_log_image(member_id, message)
+            case LogEnd():
+                self._on_log_end(member_id)
             case ReplicationRequest():
                 self._on_replication_request(member_id, message)
             case CatchupPosition():
@@ -135,6 +137,17 @@ class MemberMessages:
         if agent.election is not None and agent.role is Role.LEADER:
             return agent.election.leadership_term_id, agent.election.log_session_id
         return NULL_VALUE, NULL_VALUE
+
+    def _on_log_end(self, member_id: int) -> None:
+        """The leader closed its log in order: it is not waited for in the election that follows (C-163)."""
+        agent = self._agent
+        following = agent.following
+        if (
+            following is not None
+            and following.follower.leader_member_id == member_id
+            and agent.termination.position == NULL_POSITION
+        ):
+            agent.enter_election(f"leader {member_id} closed its log", graceful_closed_leader_id=member_id)
 
     def _on_replication_request(self, member_id: int, request: ReplicationRequest) -> None:
         term_id, session_id = self._led_session_id

@@ -169,12 +169,12 @@ class History:
         end_ns = cluster.world.now_ns + 12 * SECOND
         while cluster.world.now_ns < end_ns:
             for member in cluster.members:
-                if member.agent is not None and member.agent.election is not None:
-                    if member.agent.election.state is wanted:
-                        cluster.world.tell(member.name, f"is struck in {wanted.name}")
-                        others = [other for other in cluster.members if other is not member]
-                        random.choice([member.kill, member.power_cut, member.pause, others[0].kill])()
-                        return
+                election = None if member.agent is None else member.agent.election
+                if election is not None and election.state is wanted:
+                    cluster.world.tell(member.name, f"is struck in {wanted.name}")
+                    others = [other for other in cluster.members if other is not member]
+                    random.choice([member.kill, member.power_cut, member.pause, others[0].kill])()
+                    return
             cluster.step()
 
     def _repair(self) -> None:

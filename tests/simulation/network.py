@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 
@@ -48,14 +49,20 @@ class Network:
             self._dial(end.member_id, other_id, 0)
 
     def detach(self, member_id: int) -> None:
-        """The process is gone: its links break, and dialling it is refused."""
+        """The process is gone, and dialling it is refused; what it had sent arrives before the break does."""
         end = self._ends.pop(member_id, None)
         if end is None:
             return
         end.is_closed = True
-        for other in list(self._ends.values()):
-            if other.is_up(member_id):
-                self._break(other.member_id, member_id)
+        for other in self._ends.values():
+            way = self._ways.get((member_id, other.member_id))
+            if other.is_up(member_id) and way is not None:
+                at_ns = max(way.last_arrival_ns, self._world.now_ns) + self._delay()
+                self._world.at(at_ns, partial(self._on_end_of_stream, member_id, other.member_id, way))
+
+    def _on_end_of_stream(self, member_id: int, other_id: int, way: _Way) -> None:
+        if self._ways.get((member_id, other_id)) is way and not self.is_blocked(member_id, other_id):
+            self._break(other_id, member_id)
 
     def _break(self, member_id: int, other_id: int) -> None:
         """The link breaks for both ends; each dials again."""
@@ -84,6 +91,8 @@ class Network:
             if end is not None:
                 end.wake()
         for member_id, other_id in sorted(blocked):
+            if member_id not in self._ends:
+                self._break(other_id, member_id)  # what could not be told before
             self._dial(member_id, other_id, 0)
             self._dial(other_id, member_id, 0)
 
@@ -109,6 +118,8 @@ class Network:
                 end.on_refused(to_id)
             self._dial(from_id, to_id, min(refusals, REFUSALS_OF_GONE))
             return
+        if other.is_up(from_id):
+            self._break(to_id, from_id)  # what is left of a former life
         for one, two in ((end, other), (other, end)):
             self._ways[(one.member_id, two.member_id)] = _Way()
         end.on_connected(to_id, other.incarnation)
@@ -119,9 +130,11 @@ class Network:
 
     def send(self, from_id: int, to_id: int, frames: bytes) -> bool:
         way = self._ways.get((from_id, to_id))
-        end = self._ends.get(to_id)
-        if way is None or end is None:
+        if way is None:
             return False
+        end = self._ends.get(to_id)
+        if end is None:
+            return True  # taken by the kernel, and lost
         arrival_ns = max(way.last_arrival_ns, self._world.now_ns + self._delay())
         way.last_arrival_ns = arrival_ns
         way.frames.append((arrival_ns, frames))

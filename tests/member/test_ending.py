@@ -1,0 +1,158 @@
+"""Ending in order: a whole cluster, its leader alone, or a member whose disk gives up (§7.4, C-163)."""
+
+import pytest
+
+from cluster.protocol.enums import ClusterControlToggle
+from tests.simulation.cluster import MS, SECOND, SimulatedCluster
+from tests.simulation.disk import SimulatedDisk
+
+
+def a_busy_cluster(seed=1, members=3):
+    cluster = SimulatedCluster(members, seed)
+    cluster.await_leader()
+    client = cluster.add_client()
+    for number in range(50):
+        client.send(b"0:%d:" % number)
+    cluster.await_settled()
+    cluster.await_level()
+    return cluster
+
+
+def recording_log_of(member):
+    from cluster.archive.recording_log import RecordingLog
+
+    log = RecordingLog.open("member/cluster", files=member.disk)
+    return [(e.leadership_term_id, e.term_base_log_position, e.log_position) for e in log.entries]
+
+
+@pytest.mark.conformance("C-301", "C-302", "C-303", "C-304", "C-305")
+def test_an_abort_ends_all_members_at_the_leaders_end_and_appends_nothing():
+    cluster = a_busy_cluster()
+    end = cluster.leader.agent.publication.position
+    cluster.leader.agent.counters.control_toggle.set(ClusterControlToggle.ABORT)
+    cluster.run(1 * SECOND)
+
+    for member in cluster.members:
+        assert not member.is_running
+        assert member.death == ""
+        assert recording_log_of(member) == [(0, 0, end)]
+
+
+@pytest.mark.conformance("C-308")
+def test_after_an_abort_the_log_is_replayed_from_its_start():
+    cluster = a_busy_cluster()
+    applied = list(cluster.members[0].service.applied)
+    assert cluster.leader.agent.termination.begin()
+    cluster.run(1 * SECOND)
+    for member in cluster.members:
+        member.start()
+    cluster.await_leader()
+    cluster.await_level()
+
+    for member in cluster.members:
+        assert member.service.applied == applied
+
+
+@pytest.mark.conformance("C-304")
+def test_a_follower_that_does_not_answer_is_waited_for_for_10_s():
+    cluster = a_busy_cluster()
+    leader = cluster.leader
+    silent = cluster.followers[0]
+    silent.pause()
+    assert leader.agent.termination.begin()
+    cluster.run(9 * SECOND)
+    assert leader.is_running
+    cluster.run(2 * SECOND)
+
+    assert not leader.is_running
+
+
+def test_a_follower_that_is_gone_is_not_waited_for():
+    cluster = a_busy_cluster()
+    leader = cluster.leader
+    cluster.followers[0].kill()
+    cluster.run(300 * MS)
+    assert leader.agent.termination.begin()
+    cluster.run(500 * MS)
+
+    assert not leader.is_running
+
+
+def test_only_a_leader_can_end_the_cluster():
+    cluster = a_busy_cluster()
+
+    assert not cluster.followers[0].agent.termination.begin()
+    assert cluster.leader.agent.termination.begin()
+    assert not cluster.leader.agent.termination.begin()
+
+
+def test_a_termination_ack_that_nobody_asked_for_is_ignored():
+    from cluster.protocol.consensus import TerminationAck
+
+    cluster = a_busy_cluster()
+    leader = cluster.leader.agent
+    leader.messages.on_message(
+        cluster.followers[0].member_id, TerminationAck(0, 1 << 40, cluster.followers[0].member_id)
+    )
+    cluster.run(100 * MS)
+
+    assert cluster.leader is not None
+
+
+@pytest.mark.conformance("C-62", "C-163")
+def test_a_leader_that_stops_in_order_is_followed_by_another_at_once():
+    cluster = a_busy_cluster(members=5)
+    leader = cluster.leader
+    leader.stop()
+    stopped_ns = cluster.world.now_ns
+    cluster.run(5 * MS)
+    assert sum("closed its log" in line for line in cluster.world.events) == 4
+
+    cluster.await_leader()
+    assert cluster.world.now_ns - stopped_ns < 700 * MS
+    leader.start()
+    cluster.await_level()
+    cluster.check()
+    cluster.check_promises()
+
+
+@pytest.mark.conformance("C-221")
+def test_a_member_that_closes_closes_its_clients_connections_with_it():
+    cluster = a_busy_cluster()
+    client = cluster.clients[0]
+    leader = cluster.leader
+    leader.stop()
+    cluster.run(50 * MS)
+
+    assert not client.is_open
+    cluster.await_leader()
+    client.send(b"0:50:")
+    cluster.await_settled()
+
+
+def test_a_stopped_member_leaves_a_directory_that_starts_again():
+    cluster = a_busy_cluster()
+    follower = cluster.followers[0]
+    follower.stop()
+    cluster.run(2 * SECOND)
+    follower.start()
+    cluster.await_level()
+
+    cluster.check()
+
+
+def test_the_disk_forgets_nothing_that_was_synced():
+    from random import Random
+
+    for seed in range(20):
+        disk = SimulatedDisk(Random(seed))
+        disk.make_directory("d")
+        file = disk.open("d/f", create=True)
+        file.pwrite(b"kept" * 3000, 0)
+        file.datasync()
+        disk.sync_directory("d")
+        file.pwrite(b"lost" * 3000, 0)
+        disk.power_cut()
+        content = disk.open("d/f").pread(12000, 0)
+        pages = {content[begin : begin + 4] for begin in range(0, 12000, 4096)}
+        assert pages <= {b"kept", b"lost"}
