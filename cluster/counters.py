@@ -13,14 +13,19 @@ Aeron, CountersManager, ManyToOneRingBuffer and BroadcastTransmitter of Agrona; 
 import mmap
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self
+
+import numpy as np
 
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
     CNC_FILE_NAME,
+    COUNTER_METADATA,
+    KEY_OFFSET,
+    LABEL_LENGTH_OFFSET,
     METADATA_LENGTH,
     RING_TRAILER_LENGTH,
     VALUE_LENGTH,
@@ -54,6 +59,8 @@ _TERMINATED: Final = -1  # as heartbeat
 _RING_LENGTH: Final = 128 * 1024
 _BROADCAST_LENGTH: Final = 128 * 1024
 _ERROR_LOG_LENGTH: Final = 256 * 1024
+
+_RECORDS_PER_LOOK: Final = 256
 
 # Trailers, as indexes of 8-byte words; record header: i32 length, i32 type.
 _HEAD, _TAIL_INTENT, _TAIL, _LATEST = 384 // 8, 0, 1, 2
@@ -90,6 +97,27 @@ class Counter:
         return value
 
 
+class FoundCounter(Counter):
+    """A counter that another process may free, and whose id it may use for another."""
+
+    __slots__ = ("_begin", "_metadata", "_seen", "key")
+
+    def __init__(self, counter_id: int, words: memoryview, metadata: memoryview) -> None:
+        super().__init__(counter_id, words)
+        self._metadata = metadata
+        self._begin = counter_id * METADATA_LENGTH
+        self._seen = self._identity()
+        self.key = self._seen[KEY_OFFSET:]
+
+    def is_there(self) -> bool:
+        """Whether it is still the counter that was found."""
+        return self._identity() == self._seen
+
+    def _identity(self) -> bytes:
+        """State, type and key."""
+        return bytes(self._metadata[self._begin : self._begin + LABEL_LENGTH_OFFSET])
+
+
 class _MappedCounters:
     """What writer and reader share: the regions of one cnc.dat."""
 
@@ -118,25 +146,34 @@ class _MappedCounters:
         """All counters as they are now, reclaimed ones too."""
         return list(decode_counters(self._metadata, self._values))
 
-    def find(self, type_id: int, cluster_id: int | None = None) -> Counter | None:
+    def find(self, type_id: int, cluster_id: int | None = None) -> FoundCounter | None:
         """The allocated counter of the type, and of the cluster when one is given."""
-        for record in decode_counters(self._metadata, self._values):
-            if (
-                record.is_allocated
-                and record.type_id == type_id
-                and (cluster_id is None or record.key.startswith(counter_key(cluster_id)))
-            ):
-                return Counter(record.counter_id, self._words)
+        key = b"" if cluster_id is None else counter_key(cluster_id)
+        for counter in self._allocated(type_id):
+            if counter.key.startswith(key):
+                return counter
         return None
 
-    def find_recording_position(self, recording_id: int, session_id: int) -> Counter | None:
+    def find_recording_position(self, recording_id: int, session_id: int) -> FoundCounter | None:
         """The position counter of an active recording."""
-        for record in decode_counters(self._metadata, self._values):
-            if record.is_allocated and record.type_id == CounterTypeId.RECORDING_POSITION:
-                key = decode_recording_position_key(record.key)
-                if (key.recording_id, key.session_id) == (recording_id, session_id):
-                    return Counter(record.counter_id, self._words)
+        for counter in self._allocated(CounterTypeId.RECORDING_POSITION):
+            key = decode_recording_position_key(counter.key)
+            if (key.recording_id, key.session_id) == (recording_id, session_id):
+                return counter
         return None
+
+    def _allocated(self, type_id: int) -> Iterator[FoundCounter]:
+        """Counters of a type, by id; those of a thousand sessions are passed over without a look at each."""
+        block = _RECORDS_PER_LOOK * METADATA_LENGTH
+        for begin in range(0, len(self._metadata), block):
+            records = np.frombuffer(self._metadata[begin : begin + block], COUNTER_METADATA)
+            states = records["state"].copy()
+            found = np.flatnonzero((states == CounterState.ALLOCATED) & (records["type_id"] == type_id))
+            del records
+            for index in found.tolist():
+                yield FoundCounter(begin // METADATA_LENGTH + index, self._words, self._metadata)
+            if (states == CounterState.UNUSED).any():
+                return
 
     def errors(self) -> list[ErrorLogEntry]:
         """The distinct errors. Raises LogDamaged."""

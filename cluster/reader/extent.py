@@ -21,7 +21,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recovery import find_stop
 from cluster.archive.segments import Segments
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
-from cluster.counters import Counter, CountersReader
+from cluster.counters import CountersReader, FoundCounter
 from cluster.errors import DataLoss, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
@@ -58,6 +58,8 @@ class MemberState:
         self._aeron_dir = aeron_dir
         self._now_ms = now_ms
         self._counters: CountersReader | None = None
+        self._found: tuple[FoundCounter, FoundCounter | None] | None = None  # in ``_counters``
+        self._found_for: RecordingDescriptor | None = None
         self._crashed: Extent | None = None
         self.mark = self._read_mark()
         self.log_entries = self._read_recording_log()
@@ -115,13 +117,14 @@ class MemberState:
         self.log_entries = self._read_recording_log()
 
     def close(self) -> None:
+        self._found = None
         if self._counters is not None:
             self._counters.close()
             self._counters = None
 
     # ---- a member that runs
 
-    def live(self) -> tuple[Counter, Counter | None] | None:
+    def live(self) -> tuple[FoundCounter, FoundCounter | None] | None:
         """Commit position and recording position of the member that runs here; None when none does.
 
         The second is None between two terms, when nothing is recorded.
@@ -129,9 +132,11 @@ class MemberState:
         counters = self._counters
         if counters is not None:
             if counters.is_live(self._now_ms()) and not counters.is_replaced():
-                found = self._match(counters)
-                if found is not None:
-                    return found
+                if self._is_current(self._found):
+                    return self._found
+                self._found = self._match(counters)
+                if self._found is not None:
+                    return self._found
             self.close()
         self.mark = self._read_mark() or self.mark
         for path in counters_paths(self.files, self.member, self.mark, self._aeron_dir):
@@ -142,16 +147,24 @@ class MemberState:
             found = self._match(counters) if counters.is_live(self._now_ms()) else None
             if found is not None:
                 self._counters = counters
+                self._found = found
                 return found
             counters.close()
         return None
 
-    def _match(self, counters: CountersReader) -> tuple[Counter, Counter | None] | None:
+    def _is_current(self, found: tuple[FoundCounter, FoundCounter | None] | None) -> bool:
+        """Whether what was found before still holds; a recording that begins has a counter to be found."""
+        if found is None or self._found_for != self.descriptor:
+            return False
+        commit, recorded = found
+        return recorded is not None and commit.is_there() and recorded.is_there()
+
+    def _match(self, counters: CountersReader) -> tuple[FoundCounter, FoundCounter | None] | None:
         """The two counters, if the file is this member's."""
         commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id if self.mark else None)
         if commit is None:
             return None
-        descriptor = self.descriptor
+        descriptor = self._found_for = self.descriptor
         recorded = counters.find_recording_position(descriptor.recording_id, descriptor.session_id)
         if recorded is not None:
             return commit, recorded
