@@ -119,6 +119,8 @@ class Archive:
         return archive
 
     def _recover(self) -> None:
+        if self._sync_level > 0:
+            self._catalog.write_again()
         for entry in [entry for entry in self._catalog.entries if entry.is_valid]:
             self._catalog.check_entry(entry)
             descriptor = entry.descriptor
@@ -138,6 +140,8 @@ class Archive:
                 found = find_stop(
                     segments, descriptor, proof, self._checksum, file_sync_level=self._sync_level
                 )
+                if self._sync_level > 0 and found.unsure_from >= 0:
+                    segments.write_again(found.unsure_from, found.stop_position)
             finally:
                 segments.close()
             self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())

@@ -177,6 +177,11 @@ class CatalogFile:
 
     # ---- changing
 
+    def write_again(self) -> None:
+        """Make durable what was read: if a sync failed in an earlier life, the cache alone has it."""
+        self._file.pwrite(self._file.pread(self._end, 0), 0)
+        self._sync()
+
     def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Append an entry under the next recording id; return the descriptor with that id."""
         recording_id = self.header.next_recording_id

@@ -30,12 +30,17 @@ PAGE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The end that was found, by which witness, and what of the files behind it was given up."""
+    """The end that was found, by which witness, and what of the files behind it was given up.
+
+    From ``unsure_from`` on the bytes were read well, and may be in the cache alone: a sync of them failed, or
+    never happened, before the process died.
+    """
 
     recording_id: int
     stop_position: int
     witness: str
     cut_at: str = ""
+    unsure_from: int = -1
 
 
 def find_stop(
@@ -76,7 +81,7 @@ def _proven_stop(segments: Segments, recording_id: int, proof: Proof) -> Recover
         crc = zlib.crc32(data.data, crc)
         position += len(data)
     if crc == proof.data_crc:
-        return Recovered(recording_id, proof.to_position, "proof file")
+        return Recovered(recording_id, proof.to_position, "proof file", unsure_from=proof.from_position)
     return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
 
 
@@ -114,7 +119,7 @@ def _walked_stop(
             f"{why} at log position {stop}, but frames follow: not a torn end",
         )
     witness = "checksums" if checksum is not None else "frame headers"
-    return Recovered(descriptor.recording_id, stop, witness, why)
+    return Recovered(descriptor.recording_id, stop, witness, why, unsure_from=begin)
 
 
 def _misses_a_page(position: int, data: np.ndarray) -> int | None:

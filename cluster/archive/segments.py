@@ -104,6 +104,20 @@ class Segments:
             raise LogDamaged(self.path(base), position + done - base, f"the file ends before position {end}")
         return out
 
+    def write_again(self, position: int, end: int) -> None:
+        """Make [``position``, ``end``) durable as it reads, whatever became of earlier writes and syncs."""
+        while position < end:
+            base = self.base_of(position)
+            file = self.files.open(self.path(base), write=True)
+            try:
+                while position < min(end, base + self.segment_length):
+                    chunk_end = min(end, base + self.segment_length, position + ZERO_CHUNK)
+                    file.pwrite(self.read(position, chunk_end), position - base)
+                    position = chunk_end
+                file.datasync()
+            finally:
+                file.close()
+
     def create(self, path: str) -> "SegmentFile":
         """A new segment at ``path``, its whole length reserved, its first bytes zeroed."""
         file = self.files.open(path, create=True)
