@@ -1,7 +1,7 @@
 """A member's configuration: one flat table of keys, from a TOML file, the environment and the command line.
 
 Each key says its unit, its default, Aeron's name for it, and why one would change it; ``conf/node.toml`` is
-``documentation()`` written to a file. The environment variable of a key is ``CLUSTER_`` with its name in
+made of that (``config_text.py``). The environment variable of a key is ``CLUSTER_`` with its name in
 capitals, and wins over the file. Attributes have the unit in their name (``session_timeout_ns``), keys in
 their value (``session_timeout = "10s"``).
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from cluster.config_text import to_toml
 from cluster.errors import ConfigurationError
 from cluster.protocol.members import MemberEndpoints, parse_members
 
@@ -215,16 +215,6 @@ class NodeConfig(BaseModel):
         aeron="aeron.cluster.session.timeout",
         gt=0,
     )
-    ingress_batch_length: Size = _key(
-        "1m",
-        """Most bytes taken from one client connection in a turn, so that no client starves the others;
-        bounds the batch that is appended and synced at once. Aeron counts 50 fragments.""",
-        unit=SIZE,
-        aeron="aeron.cluster.ingress.fragment.limit",
-        ge=64 * KIB,
-        le=64 * MIB,
-    )
-
     # -- elections --
     leader_heartbeat_timeout_ns: Duration = _key(
         "10s",
@@ -485,13 +475,6 @@ def load(
         ) from None
 
 
-def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write the given keys as a file that ``load`` takes; its folder is made when missing."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    lines = [f"{key} = {_toml(value)}\n" for key, value in values.items()]
-    Path(path).write_text("".join(lines))
-
-
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """One line for each variable that begins like ours and is no key: probably a slip of the pen."""
     lines = []
@@ -516,52 +499,4 @@ def _explain(details: Any, places: Mapping[str, str], path: object) -> str:
     message = details["msg"][:1].lower() + details["msg"][1:]
     if not key:
         return where + message
-    return f"{where}{key} = {_toml(details['input'])}: {message.replace('input should be', 'expected')}"
-
-
-# -- conf/node.toml --
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, list) and len(value) > 0 and any(len(str(item)) > 20 for item in value):
-        return "[\n" + "".join(f"    {_toml(item)},\n" for item in value) + "]"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def documentation() -> str:
-    """The whole of ``conf/node.toml``: every key with its text, unit, Aeron's name and default."""
-    lines = textwrap.wrap(
-        "A member's configuration, complete: each key at its default, so that any of them may be left out. "
-        "The environment variable CLUSTER_KEY wins over the file, --member-id over both. "
-        "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
-        '"Aeron" is the property that means the same there.',
-        100,
-        initial_indent="# ",
-        subsequent_indent="# ",
-    )
-    lines += ["#", "#     cluster node --config conf/node.toml"]
-    for name, field in NodeConfig.model_fields.items():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        if extra["section"]:
-            title = f"# ---- {extra['section']} "
-            lines += ["", title + "-" * (102 - len(title))]
-        facts = [
-            f"default: {_toml(extra['default'])}"
-            if name != "members"
-            else "required for more than one member"
-        ]
-        facts += [f"{what}: {extra[what]}" for what in ("unit", "aeron") if extra[what]]
-        lines += [
-            "",
-            *textwrap.wrap(field.description or "", 100, initial_indent="# ", subsequent_indent="# "),
-        ]
-        lines.append("# " + "; ".join(facts).replace("aeron:", "Aeron:"))
-        lines.append(f"{_alias(name)} = {_toml(extra['default'])}")
-    return "\n".join(lines) + "\n"
+    return f"{where}{key} = {to_toml(details['input'])}: {message.replace('input should be', 'expected')}"

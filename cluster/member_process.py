@@ -15,7 +15,8 @@ from cluster.config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.log.append import message_end_position
 from cluster.log.frames import LogParams
-from cluster.node import ClusterNode, load_service
+from cluster.node import ClusterNode
+from cluster.service_loader import load_service
 from cluster.supervisor import tell
 
 GATEWAY_MODULES = (

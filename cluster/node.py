@@ -12,7 +12,6 @@ One thread turns all of them (``runner.py``). Nothing is decided here: what a me
 
 from __future__ import annotations
 
-import importlib
 import os
 import secrets
 import socket
@@ -34,7 +33,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.config import NodeConfig
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter, CountersFile
-from cluster.errors import AgentTermination, ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import DutyCycleStallTracker, MemberCounters
@@ -51,6 +50,7 @@ from cluster.protocol.members import format_members, ingress_endpoints
 from cluster.runner import Agent, AgentRunner, cluster_clock
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
+from cluster.service_loader import load_service
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
 from cluster.transport.poller import Poller, Target
@@ -477,41 +477,3 @@ def _context(config: NodeConfig) -> ConsensusModuleContext:
         term_length=config.log_term_length,
         mtu=config.log_mtu,
     )
-
-
-def load_service(name: str) -> Any:
-    """A service by its configured name: ``echo``, or ``module:ClassName``, also of the working directory.
-
-    Raises ConfigurationError that says what is missing.
-    """
-    if name == "echo":
-        name = "cluster.service.echo:EchoService"
-    module_name, separator, class_name = name.partition(":")
-    if not separator or not module_name or not class_name:
-        raise ConfigurationError(f'service "{name}": expected "echo" or "module:ClassName"')
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise ConfigurationError(f'service "{name}": {error}') from error
-        raise ConfigurationError(
-            f'service "{name}": no module {module_name}, neither installed nor in {os.getcwd()}'
-        ) from None
-    except Exception as error:
-        raise ConfigurationError(
-            f'service "{name}": importing {module_name} failed: {type(error).__name__}: {error}'
-        ) from error
-    try:
-        return getattr(module, class_name)()
-    except AttributeError:
-        if not hasattr(module, class_name):
-            raise ConfigurationError(f'service "{name}": {module_name} has no {class_name}') from None
-        raise
-    except AgentTermination:
-        raise
-    except Exception as error:
-        raise ConfigurationError(
-            f'service "{name}": {class_name}() failed: {type(error).__name__}: {error}'
-        ) from error

@@ -57,13 +57,13 @@ def up(
         )
     keys = plan_members(members, directory.absolute(), service, base_port)
 
-    from cluster import config, member_process
+    from cluster import config, config_text, member_process
     from cluster.supervisor import Supervisor
 
     configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
     member_process.warm_up(configs[0])
     for loaded, keys_of_member in zip(configs, keys, strict=True):
-        config.write(loaded.path / "node.toml", keys_of_member)
+        config_text.write(loaded.path / "node.toml", keys_of_member)
     supervisor = Supervisor(configs, member_process.run)
     if not _await_leader(supervisor):
         is_orderly = supervisor.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import config
+from cluster import config, config_text
 from cluster.errors import ConfigurationError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -29,8 +29,8 @@ def refusal(tmp_path: Path, text: str, **environment: str) -> str:
 
 
 def test_node_toml_is_what_the_model_says_of_itself():
-    """Written by: python -c 'from cluster import config; print(config.documentation(), end="")'"""
-    assert (CONF / "node.toml").read_text() == config.documentation()
+    """Written by: python -m cluster.config_text > conf/node.toml"""
+    assert (CONF / "node.toml").read_text() == config_text.documentation(config.NodeConfig)
 
 
 def test_node_toml_names_every_key_at_its_default():
@@ -61,7 +61,12 @@ def test_durations_have_suffixes_and_are_kept_in_nanoseconds(tmp_path, text, ns)
     ("text", "length"), [('"128k"', 131_072), ('"64m"', 1 << 26), ('"2M"', 1 << 21), ("65536", 65_536)]
 )
 def test_sizes_have_suffixes_and_are_kept_in_bytes(tmp_path, text, length):
-    assert load_text(tmp_path, f"ingress_batch_length = {text}").ingress_batch_length == length
+    assert (
+        load_text(
+            tmp_path, f"archive_segment_file_length = {text}\nlog_term_length = 65536"
+        ).archive_segment_file_length
+        == length
+    )
 
 
 def test_the_environment_wins_over_the_file_and_an_option_over_both(tmp_path):
