@@ -186,8 +186,13 @@ class Archive:
         channel: str = "aeron:ipc?alias=log",
         source_identity: str = "aeron:ipc",
         segment_length: int | None = None,
+        is_sparse: bool = False,
     ) -> Recording:
-        """A new recording, active, its first segment made; its id is the catalog's next."""
+        """A new recording, active, its first segment made; its id is the catalog's next.
+
+        With ``is_sparse`` its segments take the space that is written and no more: for what is small and
+        written once, as a snapshot in terms of 64 MiB.
+        """
         segment_length = max(segment_length or self._segment_length, term_length)
         descriptor = RecordingDescriptor(
             control_session_id=0,
@@ -215,6 +220,7 @@ class Archive:
             descriptor.replace(stop_position=start_position),
             file_sync_level=self._sync_level,
             checksum=self._checksum,
+            is_sparse=is_sparse,
         )
         self._recordings[descriptor.recording_id] = recording
         recording.activate(is_new=True)

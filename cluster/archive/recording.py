@@ -53,7 +53,9 @@ class Recording:
         *,
         file_sync_level: int,
         checksum: Checksum | None,
+        is_sparse: bool = False,
     ) -> None:
+        self._is_sparse = is_sparse
         self._files = files
         self._directory = directory
         self._catalog = catalog
@@ -126,7 +128,7 @@ class Recording:
         path = self._segments.path(self._base)
         try:
             if is_new or not self._files.exists(path):
-                self._segment = self._segments.create(path)
+                self._segment = self._segments.create(path, is_sparse=self._is_sparse)
                 self._segment.file.fullsync()
             else:
                 self._segment = self._segments.open_for_writing(self._base)
@@ -244,7 +246,7 @@ class Recording:
 
     def _prepare_next(self) -> None:
         self._remove_next()
-        self._next = self._segments.create(self._segments.next_path())
+        self._next = self._segments.create(self._segments.next_path(), is_sparse=self._is_sparse)
 
     def _zero_ahead(self, window: int) -> int:
         """Do the one piece of preparation that is most urgent; return 1 if there was any."""
@@ -252,7 +254,7 @@ class Recording:
         offset = self.append_position - self._base
         if self._segment.zero_ahead(offset, window):
             return 1
-        if offset >= self._segment.length * PREPARE_NEXT_AT:
+        if not self._is_sparse and offset >= self._segment.length * PREPARE_NEXT_AT:
             if self._next is None:
                 self._prepare_next()
                 return 1

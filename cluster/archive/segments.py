@@ -118,16 +118,19 @@ class Segments:
             finally:
                 file.close()
 
-    def create(self, path: str) -> "SegmentFile":
-        """A new segment at ``path``, its whole length reserved, its first bytes zeroed."""
+    def create(self, path: str, *, is_sparse: bool = False) -> "SegmentFile":
+        """A new segment at ``path``: its length reserved and its first bytes zeroed, or all of it a hole."""
         file = self.files.open(path, create=True)
         try:
-            file.allocate(self.segment_length)
+            if is_sparse:
+                file.resize(self.segment_length)
+            else:
+                file.allocate(self.segment_length)
         except OSError:
             file.close()
             self.files.unlink(path)
             raise
-        segment = SegmentFile(file, self.segment_length, zeroed_to=0)
+        segment = SegmentFile(file, self.segment_length, zeroed_to=self.segment_length if is_sparse else 0)
         segment.zero_ahead(0)
         return segment
 

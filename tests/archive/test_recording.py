@@ -158,6 +158,27 @@ def test_zeros_are_kept_ahead_of_what_is_written_a_piece_at_a_time(tmp_path):
     archive.close()
 
 
+def test_a_sparse_recording_takes_the_space_it_needs(tmp_path):
+    archive = open_archive(tmp_path)
+    log = a_log(20, term_length=1024 * 1024)
+    recording = archive.create_recording(
+        stream_id=107,
+        session_id=SESSION_ID,
+        initial_term_id=0,
+        term_length=1024 * 1024,
+        mtu=1408,
+        is_sparse=True,
+    )
+    recording.append(0, log.frames())
+    archive.close()
+    status = (tmp_path / "0-0.rec").stat()
+    assert status.st_size == 1024 * 1024
+    assert status.st_blocks * 512 < 128 * 1024
+    archive = open_archive(tmp_path)
+    assert np.array_equal(archive.recording(0).read(0, 1 << 20), log.frames())
+    archive.close()
+
+
 @pytest.mark.parametrize("name", ["crc32", "crc32c"])
 def test_with_checksums_each_frame_holds_one_and_damage_is_never_delivered(tmp_path, name):
     log = a_log(100)
