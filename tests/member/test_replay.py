@@ -1,0 +1,208 @@
+"""A recorded log, processed again by the module and its services (seed *Leader Replay*, §3.2)."""
+
+import pytest
+
+from cluster.protocol import decode, streams
+from cluster.protocol.enums import ElectionState, Role
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.session import SessionMessageHeader
+from cluster.service.channel import ServiceChannel
+from tests.simulation.cluster import SECOND, SimulatedCluster
+
+MAX_POSITION = 2**63 - 1
+
+
+@pytest.fixture
+def joins(monkeypatch):
+    """(JoinLog, log) that any service was told of, in order."""
+    told = []
+    original = ServiceChannel.join_log
+
+    def join_log(channel, message, log):
+        told.append((decode(message), log))
+        original(channel, message, log)
+
+    monkeypatch.setattr(ServiceChannel, "join_log", join_log)
+    return told
+
+
+def restarted(members=3, messages=300, seed=1):
+    """A cluster whose members have all started again over a log, in INIT."""
+    cluster = SimulatedCluster(members, seed)
+    cluster.await_leader()
+    client = cluster.add_client()
+    for number in range(messages):
+        client.send(b"0:%d:" % number + bytes(1000))
+    cluster.await_settled()
+    cluster.await_level()
+    for member in cluster.members:
+        member.kill()
+    return cluster
+
+
+def in_state(cluster, state):
+    """Step until some member is in the state; returns it."""
+    while True:
+        cluster.step()
+        for member in cluster.members:
+            election = None if member.agent is None else member.agent.election
+            if election is not None and election.state is state:
+                return member
+
+
+@pytest.mark.conformance("C-104", "C-107", "C-109", "C-315", "C-316")
+def test_services_are_told_to_replay_as_followers_what_is_recorded(joins):
+    cluster = restarted()
+    end = cluster._commit_positions[0]
+    joins.clear()
+    for member in cluster.members:
+        member.start()
+    cluster.await_leader()
+    cluster.await_level()
+
+    replays = [join for join, _ in joins if join.log_stream_id == streams.REPLAY]
+    assert len(replays) == 3
+    for join in replays:
+        assert (join.log_position, join.max_log_position) == (0, end)
+        assert (join.role, join.is_startup, join.log_channel) == (Role.FOLLOWER, True, "aeron:ipc")
+    live = [join for join, _ in joins if join.log_stream_id == streams.LOG]
+    assert sorted(join.role for join in live) == [Role.FOLLOWER, Role.FOLLOWER, Role.LEADER]
+    assert {(join.log_position, join.max_log_position) for join in live} == {(end, MAX_POSITION)}
+
+
+@pytest.mark.conformance("C-105", "C-106", "C-241")
+def test_a_replay_reads_the_own_recording_and_records_nothing(joins):
+    cluster = restarted(members=1)
+    member = cluster.members[0]
+    joins.clear()
+    member.start()
+    before = member.agent.recording.append_position
+    in_state(cluster, ElectionState.LEADER_INIT)
+
+    assert [log for join, log in joins if join.log_stream_id == streams.REPLAY] == [member.agent.recording]
+    assert member.agent.recording.append_position == before
+
+
+@pytest.mark.conformance("C-108", "C-124")
+def test_nothing_is_processed_before_the_services_have_acknowledged():
+    cluster = restarted(members=1)
+    member = cluster.members[0]
+    member.start()
+    service_turn = member.service_agent.do_work
+    in_state(cluster, ElectionState.LEADER_REPLAY)
+    member.service_agent.do_work = lambda *_: 0
+    cluster.run(5 * SECOND)
+    assert member.agent.election.state is ElectionState.LEADER_REPLAY
+    assert member.agent.commit_position == 0
+
+    member.service_agent.do_work = service_turn
+    cluster.await_leader()
+    assert member.agent.commit_position > 0
+
+
+@pytest.mark.conformance("C-111", "C-125", "C-242")
+def test_commit_pos_goes_with_the_module_and_gates_the_services_that_may_lag():
+    cluster = restarted(members=1, messages=800)
+    member = cluster.members[0]
+    member.start()
+    seen = set()
+    while member.agent.election is not None or member.agent.leading is None:
+        cluster.step()
+        agent = member.agent
+        assert agent.counters.commit_position.get() == agent.commit_position
+        assert member.service_agent.joined_position <= agent.commit_position
+        seen.add(agent.commit_position)
+
+    assert len(seen) > 3, "processed in parts"
+    cluster.await_level()
+
+
+@pytest.mark.conformance("C-113")
+def test_a_replay_is_not_over_within_a_snapshot():
+    from cluster.protocol.enums import ConsensusModuleState
+
+    cluster = restarted(members=1)
+    member = cluster.members[0]
+    member.start()
+    in_state(cluster, ElectionState.LEADER_REPLAY)
+    member.agent.module.change(ConsensusModuleState.SNAPSHOT)
+    cluster.run(2 * SECOND)
+    assert member.agent.election.state is ElectionState.LEADER_REPLAY
+
+    member.agent.module.change(ConsensusModuleState.ACTIVE)
+    cluster.await_leader()
+
+
+@pytest.mark.conformance("C-110", "C-219")
+def test_services_answer_nobody_while_they_replay():
+    cluster = restarted()
+    sent = []
+    for member in cluster.members:
+        member.start()
+        member.clients.send = lambda *frames: sent.append(frames) or 1
+    cluster.await_leader()
+    cluster.await_level()
+
+    template_ids = [frame[HEADER_LENGTH + 2] for _, frame in sent]
+    assert SessionMessageHeader.TEMPLATE_ID not in template_ids
+
+
+@pytest.mark.conformance("C-114")
+def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on():
+    cluster = restarted(members=1)
+    member = cluster.members[0]
+    end = cluster._commit_positions[0]
+    member.start()
+    in_state(cluster, ElectionState.LEADER_INIT)
+
+    assert member.agent.log_adapter.position == end == member.agent.commit_position
+    assert member.agent.election_actions.replay_stop_position == -1
+    cluster.await_leader()
+    cluster.await_level()
+    assert member.service_agent.joined_position == member.agent.commit_position
+
+
+@pytest.mark.conformance("C-231")
+def test_a_cluster_that_starts_again_closes_the_sessions_that_it_finds():
+    cluster = restarted()
+    for member in cluster.members:
+        member.start()
+    cluster.await_leader()
+    cluster.run(1 * SECOND)
+    cluster.await_level()
+
+    for member in cluster.members:
+        assert member.agent.sessions.sessions == {}
+        assert len(member.agent.sessions.table) == 0
+
+
+@pytest.mark.conformance("C-318", "C-319")
+def test_a_service_that_fails_to_start_ends_the_member():
+    from cluster.errors import AgentTermination
+    from cluster.protocol.service import ServiceAck
+
+    cluster = SimulatedCluster(1, is_started=False)
+    member = cluster.members[0]
+    member.start()
+    member.service_agent.do_work = lambda *_: 0
+    channel = member.agent.services._channels[0]
+    channel.offer_to_consensus_module(ServiceAck(0, 0, 0, -1, 0).encode())
+    with pytest.raises(AgentTermination, match="a service failed to start"):
+        member.agent.do_work(cluster.world.now_ns, member.cluster_time)
+
+
+@pytest.mark.conformance("C-295", "C-319")
+@pytest.mark.parametrize(("ack_id", "service_id"), [(0, 0), (7, 0), (1, 3)])
+def test_an_ack_that_is_not_the_next_one_is_an_error(ack_id, service_id):
+    from cluster.errors import ClusterError
+    from cluster.protocol.service import ServiceAck
+
+    cluster = SimulatedCluster(1)
+    cluster.await_leader()
+    agent = cluster.members[0].agent
+    acked = agent.services._expected_ack_id
+    wrong = ack_id if ack_id != 1 else acked
+    agent.services._channels[0].offer_to_consensus_module(ServiceAck(0, 0, wrong, -1, service_id).encode())
+
+    with pytest.raises(ClusterError):
+        agent.do_work(cluster.world.now_ns, cluster.members[0].cluster_time)

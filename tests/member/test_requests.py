@@ -1,0 +1,314 @@
+"""What clients and members ask for besides messages, and what each member may write (§4, §3.2)."""
+
+import pytest
+
+from cluster.consensus.authentication import AllowAll
+from cluster.protocol import decode, streams
+from cluster.protocol.consensus import CatchupPosition, NewLeadershipTerm
+from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction
+from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.protocol.link import CommitAck
+from cluster.protocol.log import ClusterActionRequest, TimerEvent
+from cluster.protocol.session import (
+    AdminRequest,
+    AdminResponse,
+    NewLeaderEvent,
+    SessionEvent,
+    SessionMessageHeader,
+)
+from tests.member.test_duty_cycle import entries
+from tests.simulation.cluster import MS, SECOND, SimulatedCluster
+
+
+def a_cluster(seed=1, members=3):
+    cluster = SimulatedCluster(members, seed)
+    cluster.await_leader()
+    client = cluster.add_client()
+    cluster.await_settled()
+    cluster.await_level()
+    return cluster, client
+
+
+def heard(cluster, client):
+    """Everything that the client gets from now on, decoded."""
+    messages = []
+    original = client._on_frames
+
+    def on_frames(frames):
+        offset = 0
+        while offset < len(frames):
+            length = int.from_bytes(frames[offset : offset + 4], "little")
+            messages.append(decode(frames, offset + HEADER_LENGTH, length - HEADER_LENGTH))
+            offset += align(length)
+        original(frames)
+
+    client._on_frames = on_frames
+    return messages
+
+
+def asks(client, message):
+    client._connection.send(frame(message.encode(), session_id=0, stream_id=streams.INGRESS))
+
+
+@pytest.mark.conformance("C-211", "C-212", "C-214")
+def test_an_admin_request_is_refused_by_default_on_the_sessions_own_egress():
+    cluster, client = a_cluster()
+    messages = heard(cluster, client)
+    request = AdminRequest(client.leadership_term_id, client.session_id, 9, AdminRequestType.SNAPSHOT)
+    asks(client, request)
+    cluster.run(10 * MS)
+
+    (response,) = [m for m in messages if isinstance(m, AdminResponse)]
+    assert (response.correlation_id, response.cluster_session_id) == (9, client.session_id)
+    assert response.response_code is AdminResponseCode.UNAUTHORISED_ACCESS
+    assert not any(isinstance(entry, ClusterActionRequest) for entry in entries(cluster.leader))
+
+
+def test_an_authorised_request_for_a_snapshot_says_that_there_are_none_yet():
+    cluster, client = a_cluster()
+    cluster.leader.agent.authorisation = AllowAll()
+    messages = heard(cluster, client)
+    asks(client, AdminRequest(client.leadership_term_id, client.session_id, 9, AdminRequestType.SNAPSHOT))
+    cluster.run(10 * MS)
+
+    assert [m.response_code for m in messages if isinstance(m, AdminResponse)] == [AdminResponseCode.ERROR]
+
+
+@pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
+def test_an_admin_request_of_another_term_or_session_is_not_answered(term, session):
+    cluster, client = a_cluster()
+    messages = heard(cluster, client)
+    asks(
+        client,
+        AdminRequest(
+            client.leadership_term_id if term is None else term,
+            client.session_id if session is None else session,
+            9,
+            AdminRequestType.SNAPSHOT,
+        ),
+    )
+    cluster.run(10 * MS)
+
+    assert messages == []
+
+
+@pytest.mark.conformance("C-217", "C-218")
+def test_a_client_hears_of_its_session_its_messages_and_its_commits_only():
+    cluster, client = a_cluster()
+    messages = heard(cluster, client)
+    for number in range(20):
+        client.send(b"0:%d:" % number)
+    cluster.await_settled()
+    cluster.leader.kill()
+    cluster.await_leader()
+    client.send(b"0:20:")
+    cluster.await_settled()
+    cluster.run(100 * MS)
+
+    from cluster.protocol.link import SessionResumed
+
+    kinds = {type(message) for message in messages}
+    assert kinds <= {SessionEvent, NewLeaderEvent, SessionMessageHeader, CommitAck, SessionResumed}
+    assert SessionMessageHeader in kinds
+
+
+@pytest.mark.conformance("C-200", "C-201")
+@pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
+def test_a_message_of_another_term_or_session_is_dropped(term, session):
+    cluster, client = a_cluster()
+    before = cluster.leader.agent.publication.position
+    header = SessionMessageHeader(
+        client.leadership_term_id if term is None else term,
+        client.session_id if session is None else session,
+        0,
+    )
+    client._connection.send(frame(header.encode() + b"x", session_id=0, stream_id=streams.INGRESS))
+    cluster.run(50 * MS)
+
+    assert cluster.leader.agent.publication.position == before
+
+
+def test_a_message_over_another_clients_connection_is_dropped():
+    cluster, client = a_cluster()
+    other = cluster.add_client()
+    cluster.await_settled()
+    cluster.await_level()
+    before = cluster.leader.agent.publication.position
+    header = SessionMessageHeader(client.leadership_term_id, client.session_id, 0)
+    other._connection.send(frame(header.encode() + b"stolen", session_id=0, stream_id=streams.INGRESS))
+    cluster.run(50 * MS)
+
+    assert cluster.leader.agent.publication.position == before
+
+
+@pytest.mark.conformance("C-216")
+def test_a_burst_that_is_larger_than_the_leaders_buffer_is_appended_whole():
+    cluster, client = a_cluster()
+    for number in range(3000):
+        client.send(b"0:%d:" % number + bytes(1200))
+    cluster.await_settled(timeout_ns=120 * SECOND)
+    cluster.await_level()
+    cluster.check()
+    cluster.check_promises()
+
+
+def test_a_message_above_the_maximum_closes_its_session_and_nobody_elses():
+    cluster, client = a_cluster()
+    other = cluster.add_client()
+    cluster.await_settled()
+    messages = heard(cluster, client)
+    client.send(bytes(cluster.term_length // 8))
+    other.send(b"1:0:")
+    cluster.run(100 * MS)
+
+    assert [m.detail for m in messages if isinstance(m, SessionEvent)] == ["SERVICE_ACTION"]
+    assert client.is_lost
+    assert other.acknowledged == 1
+
+
+@pytest.mark.parametrize("garbage", [bytes(8), b"\x18\x00\x01\x00\x6f\x00\x11\x00short", b"\xff" * 40])
+def test_garbage_from_a_client_leaves_the_member_and_the_others_alone(garbage):
+    cluster, client = a_cluster()
+    rude = cluster.add_client()
+    cluster.await_settled()
+    rude._connection.send(frame(garbage, session_id=0, stream_id=streams.INGRESS))
+    cluster.run(10 * MS)
+    client.send(b"0:0:")
+    cluster.run(50 * MS)
+
+    assert cluster.leader is not None
+    assert client.acknowledged == 1
+
+
+@pytest.mark.parametrize("garbage", [bytes(8), b"\x18\x00\x35\x00\x6f\x00\x11\x00short", b"\xff" * 40])
+def test_garbage_from_a_member_is_reported_and_survived(garbage):
+    cluster, client = a_cluster()
+    rude = cluster.followers[0]
+    rude.links.send(cluster.leader.member_id, frame(garbage, session_id=0, stream_id=streams.CONSENSUS))
+    cluster.run(10 * MS)
+    client.send(b"0:0:")
+    cluster.await_settled()
+
+    assert client.acknowledged == 1
+
+
+def test_a_member_that_speaks_for_another_is_not_listened_to():
+    from cluster.protocol.consensus import AppendPosition, Vote
+
+    cluster, _ = a_cluster()
+    leader = cluster.leader
+    one, two = (member.member_id for member in cluster.followers)
+    leader.agent.messages.on_message(one, Vote(99, 0, 0, leader.member_id, two, False))
+    leader.agent.messages.on_message(one, AppendPosition(0, 1 << 40, two, 0))
+
+    assert leader.agent.leading is not None
+    assert leader.agent.counters.errors.get() == 2
+
+
+@pytest.mark.conformance("C-162")
+def test_a_leader_of_another_app_version_ends_the_member():
+    from cluster.errors import AgentTermination
+
+    cluster, _ = a_cluster()
+    leader, follower = cluster.leader, cluster.followers[0]
+    message = NewLeadershipTerm(0, 1, 96, -1, 1, 96, 96, 0, 0, leader.member_id, 7, 2 << 16, False, 96)
+    with pytest.raises(AgentTermination, match="app version"):
+        follower.agent.messages.on_message(leader.member_id, message)
+
+
+@pytest.mark.conformance("C-149")
+def test_a_second_request_to_catch_up_is_ignored_while_one_is_served():
+    cluster, _ = a_cluster()
+    leader = cluster.leader.agent
+    follower = cluster.followers[0]
+    request = CatchupPosition(leader.leadership_term_id, 96, follower.member_id)
+    leader.messages.on_message(follower.member_id, request)
+    stream = leader.streams.get(follower.member_id)
+    leader.messages.on_message(follower.member_id, request)
+
+    assert leader.streams.get(follower.member_id) is stream
+    assert stream.is_catchup
+
+
+@pytest.mark.conformance("C-237", "C-252", "C-253", "C-261", "C-243")
+def test_only_the_leader_appends_and_a_timer_fires_once_at_one_position():
+    cluster, client = a_cluster()
+    for number in range(10):
+        client.send(b"timer %d" % number)
+    cluster.await_settled()
+    cluster.await_level()
+    assert [len(member.agent.timers) for member in cluster.members] == [10, 10, 10]
+    cluster.run(1 * SECOND)
+    cluster.await_level()
+
+    fired = [entry.correlation_id for entry in entries(cluster.members[0]) if isinstance(entry, TimerEvent)]
+    assert fired == list(range(10))
+    for member in cluster.members:
+        assert len(member.agent.timers) == 0
+        assert member.service.timers == fired
+        assert (member.agent.publication is not None) == (member is cluster.leader)
+    cluster.check()
+
+
+@pytest.mark.conformance("C-269")
+def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once():
+    cluster, client = a_cluster()
+    client.send(b"timer 1")
+    cluster.await_settled()
+    cluster.await_level()
+    leader = cluster.leader
+    for follower in cluster.followers:
+        cluster.network.block(leader.member_id, follower.member_id)
+    cluster.run(200 * MS)
+    assert len(leader.agent.uncommitted_timers) == 1
+    leader.kill()
+    cluster.network.heal()
+    cluster.await_leader()
+    cluster.run(1 * SECOND)
+    leader.start()
+    cluster.await_level()
+
+    for member in cluster.members:
+        assert member.service.timers == [1]
+
+
+@pytest.mark.conformance("C-248", "C-249", "C-250", "C-254", "C-255", "C-256", "C-260")
+def test_an_action_in_the_log_is_carried_out_by_followers_of_its_term_and_ends_the_poll():
+    from cluster.errors import AgentTermination
+    from cluster.protocol.enums import ConsensusModuleState
+
+    cluster, _ = a_cluster()
+    agent = cluster.followers[0].agent
+    term_id = agent.leadership_term_id
+
+    def reads(action, term_id=term_id, flags=0):
+        request = ClusterActionRequest(term_id, 0, 0, action, flags)
+        return agent.log_entries.on_log_message(request.encode(), 4096)
+
+    assert reads(ClusterAction.SUSPEND, term_id + 1)
+    assert agent.module.state is ConsensusModuleState.ACTIVE
+    assert reads(ClusterAction.SNAPSHOT, flags=1)
+    assert agent.module.state is ConsensusModuleState.ACTIVE
+    assert reads(ClusterAction.SUSPEND)
+    assert agent.module.state is ConsensusModuleState.SUSPENDED
+    assert reads(ClusterAction.RESUME)
+    assert agent.module.state is ConsensusModuleState.ACTIVE
+    with pytest.raises(AgentTermination, match="cannot take one yet"):
+        reads(ClusterAction.SNAPSHOT)
+
+
+@pytest.mark.conformance("C-281")
+def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader_once():
+    cluster, client = a_cluster(seed=3)
+    for number in range(30):
+        client.send(b"again %d" % number)
+    cluster.run(500_000)
+    cluster.leader.kill()
+    cluster.await_leader()
+    cluster.await_settled()
+    cluster.run(500 * MS)
+
+    for member in cluster.members:
+        if member.is_running:
+            offered = [payload for payload in member.service.applied if payload.isdigit()]
+            assert offered == [b"%d" % number for number in range(30)]
