@@ -516,6 +516,10 @@ class Cluster:
     def has_processed(self, text: str) -> bool:
         return text in self.processed
 
+    def forget_votes_of(self, member_id: int) -> None:
+        """Its disk was wiped: nothing keeps it from voting again in a term, but that it must not vote."""
+        self.vote_of = {key: value for key, value in self.vote_of.items() if key[0] != member_id}
+
     # ---- what must hold
 
     def on_processed(self, member: Member, index: int) -> None:
