@@ -236,7 +236,7 @@ def test_only_the_leader_appends_and_a_timer_fires_once_at_one_position():
     for number in range(10):
         client.send(b"timer %d" % number)
     cluster.await_settled()
-    cluster.await_level()
+    cluster.run(5 * MS)
     assert [len(member.agent.timers) for member in cluster.members] == [10, 10, 10]
     cluster.run(1 * SECOND)
     cluster.await_level()

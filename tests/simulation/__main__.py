@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 import traceback
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     begin = time.monotonic()
     failed: list[int] = []
     for seed in seeds:
+        gc.collect()  # a cluster is full of circles, with large arrays in them
         if not run_seed(seed, story=options.story):
             failed.append(seed)
             if not options.keep_going:
