@@ -48,6 +48,7 @@ class ServiceAdapter:
         self._channels = channels
         self._acks: list[deque[ServiceAck]] = [deque() for _ in channels]
         self._expected_ack_id = 0
+        self._awaited_ack_id = -1  # of the newest that was asked for
         self._awaited_position = NULL_VALUE
         self._on_acked: Callable[[list[ServiceAck]], None] | None = None
         self._has_log = False
@@ -113,6 +114,7 @@ class ServiceAdapter:
 
     def await_acks(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None]) -> None:
         """Call ``on_acked`` once every service has acknowledged ``log_position`` with the next id."""
+        self._awaited_ack_id += 1
         self._awaited_position = log_position
         self._on_acked = on_acked
         if not self._channels:
@@ -137,8 +139,8 @@ class ServiceAdapter:
 
     def _on_all_acked(self, acks: list[ServiceAck]) -> None:
         on_acked = self._on_acked
-        if on_acked is None:
-            return  # of a join that an election has overtaken
+        if on_acked is None or self._expected_ack_id - 1 != self._awaited_ack_id:
+            return  # of a join that an election has overtaken; it may well name the same position
         for ack in acks:
             if ack.log_position != self._awaited_position:
                 if any(other.log_position != ack.log_position for other in acks):

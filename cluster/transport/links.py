@@ -389,6 +389,9 @@ class MemberLinks:
         peer.incoming = connection
         peer.incoming_incarnation = hello.incarnation
         connection.pause()
+        if peer.outgoing_incarnation not in (None, hello.incarnation):
+            # It was greeted by a process that is gone, and went silent without a sign (a power cut).
+            self._drop_outgoing(peer)
         if peer.outgoing is None:
             peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
         connection.offer(self._reply(link.LinkErrorCode.OK, ""))
