@@ -10,10 +10,13 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ConfigurationError
 from spark_connector.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AVAILABLE_NOW = "available-now"
 _INTERVAL = re.compile(r"\d+(\.\d+)? *(ms|millisecond|s|second|m|min|minute|h|hour)s?", re.IGNORECASE)
@@ -133,6 +136,20 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def start(name: str, options: JobOptions) -> SparkSession:
+    """The Spark session for job ``name``, once it is known that there is a log to read.
+
+    Raises what opening the log raises: a directory that is none says so before Spark is started.
+    """
+    from jobs.session import spark_session
+    from spark_connector.log import forget_reader, open_reader
+
+    source = SourceOptions.parse(options.source)
+    open_reader(source)
+    forget_reader(source)
+    return spark_session(name, options.master, options.settings)
 
 
 def _pair(option: str, item: str) -> tuple[str, str]:

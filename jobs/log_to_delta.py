@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import beyond, create_table, high_water
-from jobs.session import spark_session
+from jobs.command import add_table, options_of, parser, run_main, start
+from jobs.merge import beyond, open_table
 from jobs.streaming import read_log, run, starting_at
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ def appending(spark: SparkSession, source: dict[str, str], table: str) -> DataSt
     """The write of the Log behind what ``table`` holds; the checkpoint and the trigger are the caller's."""
     schema = read_log(spark, source).schema
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
-    create_table(spark, table, columns, properties=PROPERTIES)
-    known_to = high_water(spark, table, "endPosition")
+    known_to = open_table(spark, table, columns, properties=PROPERTIES, progress="endPosition")
     entries = beyond(read_log(spark, starting_at(source, known_to)), known_to, "endPosition")
     writer = entries.writeStream.queryName("log_to_delta").format("delta").outputMode("append")
     return writer.option("path", table)
@@ -42,8 +40,7 @@ def main() -> None:
     )
     add_table(made)
     options = options_of(made)
-    spark = spark_session("log_to_delta", options.master, options.settings)
-    run(appending(spark, options.source, options.table), options)
+    run(appending(start("log_to_delta", options), options.source, options.table), options)
 
 
 if __name__ == "__main__":

@@ -24,34 +24,36 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 TABLE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
 
 
-def create_table(
+def open_table(
     spark: SparkSession,
     path: str,
     columns: str,
+    *,
     cluster_by: str | None = None,
     properties: dict[str, str] | None = None,
-) -> None:
-    """Make the Delta table at ``path`` with ``columns`` (DDL) unless it is there."""
+    progress: str = "lastPosition",
+) -> int | None:
+    """Make the Delta table at ``path`` with ``columns`` (DDL) unless it is there.
+
+    Returns how far in the log its rows come from, the largest of column ``progress``; None without rows.
+    """
+    from delta.tables import DeltaTable
+
+    if DeltaTable.isDeltaTable(spark, path):
+        (row,) = spark.sql(f"SELECT max({progress}) FROM {name_of(path)}").collect()
+        known_to: int | None = row[0]
+        return known_to
     clustering = f"CLUSTER BY ({cluster_by})" if cluster_by else ""
     pairs = ", ".join(
         f"'{key}' = '{value}'" for key, value in (TABLE_PROPERTIES | (properties or {})).items()
     )
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {name_of(path)} ({columns}) USING delta {clustering} "
-        f"TBLPROPERTIES ({pairs})"
-    )
+    spark.sql(f"CREATE TABLE {name_of(path)} ({columns}) USING delta {clustering} TBLPROPERTIES ({pairs})")
+    return None
 
 
 def name_of(path: str) -> str:
     """The SQL name of the Delta table at ``path``."""
     return f"delta.`{path}`"
-
-
-def high_water(spark: SparkSession, path: str, column: str = "lastPosition") -> int | None:
-    """The largest ``column`` of the table at ``path``, or ``None`` while it has no rows."""
-    (row,) = spark.sql(f"SELECT max({column}) FROM {name_of(path)}").collect()
-    found: int | None = row[0]
-    return found
 
 
 def beyond(entries: DataFrame, position: int | None, column: str = "position") -> DataFrame:

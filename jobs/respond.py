@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
-from jobs.command import options_of, parser, run_main
-from jobs.session import spark_session
+from jobs.command import options_of, parser, run_main, start
 from jobs.streaming import read_log, run, starting_at
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def main() -> None:
     transform_named(options.arguments.transform)
     if not options.arguments.to and "endpoints" not in options.source:
         raise ConfigurationError("--to is not given, and without --endpoints there is nobody to answer to")
-    respond(spark_session("respond", options.master, options.settings), options)
+    respond(start("respond", options), options)
 
 
 if __name__ == "__main__":

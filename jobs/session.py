@@ -32,8 +32,12 @@ DELTA_JARS: Final = (
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar",
 )
 
-# What a starting JVM says however well it is configured.
-_START_UP_NOISE: Final = re.compile(r"^WARNING: Using incubator modules: ")
+# What a starting JVM says however well it is configured, and what Spark's worker daemon says when the JVM
+# hangs up on a worker that it has no more use for.
+_INCUBATOR: Final = "WARNING: Using incubator modules: "
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_DAEMON_FRAME: Final = re.compile(r'^  File ".*/pyspark/daemon\.py", line \d+, in ')
+_HUNG_UP: Final = "BrokenPipeError: "
 
 
 def conf_dir() -> Path:
@@ -172,10 +176,35 @@ class _QuietStart:
 
     @staticmethod
     def _pass_on(reading: int, screen: int) -> None:
-        with os.fdopen(reading, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
+        wanted = WantedLines()
+        with os.fdopen(reading, errors="replace") as lines, os.fdopen(screen, "w") as out:
             for line in lines:
-                if not _START_UP_NOISE.match(line.decode(errors="replace")):
-                    out.write(line)
+                out.writelines(wanted.of(line))
+                out.flush()
+
+
+class WantedLines:
+    """Leaves Spark's noise out of its standard error, line by line."""
+
+    def __init__(self) -> None:
+        self._held: list[str] = []  # beginnings of tracebacks that may turn out to be noise
+        self._is_noise = False
+
+    def of(self, line: str) -> list[str]:
+        """What of the lines so far is to be shown now."""
+        if line.startswith(_INCUBATOR):
+            return []
+        if line.startswith(_TRACEBACK):
+            self._held.append(line)
+            return []
+        if _DAEMON_FRAME.match(line) or (self._is_noise and line.startswith(_HUNG_UP)):
+            self._held.clear()
+            self._is_noise = True
+            return []
+        shown = [*self._held, line]
+        self._held.clear()
+        self._is_noise = False
+        return shown
 
 
 def main() -> None:

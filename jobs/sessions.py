@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import beyond, create_table, high_water, merge, query_id
-from jobs.session import spark_session
+from jobs.command import add_table, options_of, parser, run_main, start
+from jobs.merge import beyond, merge, open_table, query_id
 from jobs.streaming import read_log, run_batches, starting_at
 
 if TYPE_CHECKING:
@@ -99,8 +98,7 @@ def sessions(entries: DataFrame) -> DataFrame:
 
 def keep_sessions(spark: SparkSession, options: JobOptions) -> None:
     """Bring ``options.table`` up to what the Log tells."""
-    create_table(spark, options.table, TABLE_COLUMNS, cluster_by="clusterSessionId")
-    known_to = high_water(spark, options.table)
+    known_to = open_table(spark, options.table, TABLE_COLUMNS, cluster_by="clusterSessionId")
     source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
     entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)
 
@@ -119,7 +117,7 @@ def main() -> None:
     )
     add_table(made)
     options = options_of(made)
-    keep_sessions(spark_session("sessions", options.master, options.settings), options)
+    keep_sessions(start("sessions", options), options)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import add_table, options_of, parser, run_main
-from jobs.merge import beyond, create_table, high_water, merge, name_of, query_id
-from jobs.session import spark_session
+from jobs.command import add_table, options_of, parser, run_main, start
+from jobs.merge import beyond, merge, name_of, open_table, query_id
 from jobs.streaming import read_log, run_batches, starting_at
 
 if TYPE_CHECKING:
@@ -106,8 +105,7 @@ def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
 
 def keep_terms(spark: SparkSession, options: JobOptions) -> None:
     """Bring ``options.table`` up to what the Log tells."""
-    create_table(spark, options.table, TABLE_COLUMNS)
-    known_to = high_water(spark, options.table)
+    known_to = open_table(spark, options.table, TABLE_COLUMNS)
     entries = beyond(read_log(spark, starting_at(options.source, known_to), LOG_COLUMNS), known_to)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
@@ -130,7 +128,7 @@ def main() -> None:
     )
     add_table(made)
     options = options_of(made)
-    keep_terms(spark_session("terms", options.master, options.settings), options)
+    keep_terms(start("terms", options), options)
 
 
 if __name__ == "__main__":

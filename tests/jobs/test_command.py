@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
 from jobs import command, respond
-from jobs.session import defaults
+from jobs.session import WantedLines, defaults
 
 JOBS = ["log_to_delta", "sessions", "timers", "terms", "respond"]
 
@@ -99,6 +99,28 @@ def test_a_failed_job_ends_with_its_errors_own_status(capsys):
         command.run_main(fail)
     assert ended.value.code == DataLoss.exit_status == 1
     assert capsys.readouterr().err == "the log ends at 96\n"
+
+
+NOISE = """WARNING: Using incubator modules: jdk.incubator.vector
+Traceback (most recent call last):
+Traceback (most recent call last):
+  File "/venv/pyspark.zip/pyspark/daemon.py", line 262, in manager
+  File "/venv/pyspark.zip/pyspark/daemon.py", line 95, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+  File "/venv/pyspark.zip/pyspark/daemon.py", line 262, in manager
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+NEWS = """12:00:00 ERROR SparkContext: no more disk
+Traceback (most recent call last):
+  File "job.py", line 3, in f
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+
+
+def test_sparks_noise_is_left_out_and_nothing_else():
+    wanted = WantedLines()
+    lines = [*NOISE.splitlines(), *NEWS.splitlines(), *NOISE.splitlines()]
+    assert [shown for line in lines for shown in wanted.of(line)] == NEWS.splitlines()
 
 
 def test_spark_defaults_are_read_as_spark_reads_them():

@@ -94,7 +94,7 @@ def environment() -> dict[str, str]:
 def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_dir, table, whole):
     done = subprocess.run(
         [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", table],
-        capture_output=True, text=True, check=False, timeout=110, cwd=ROOT, env=environment(),
+        capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
     )  # fmt: skip
     lines = done.stderr.splitlines()
     assert done.returncode == 0 and done.stdout == "", done.stderr
@@ -108,7 +108,7 @@ def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
     done = subprocess.run(
         [submit, "--properties-file", "conf/spark-defaults.conf", "jobs/terms.py",
          "--cluster-dir", member_dir, "--table", table],
-        capture_output=True, text=True, check=False, timeout=110, cwd=ROOT, env=environment(),
+        capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
@@ -117,7 +117,7 @@ def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
 def test_a_directory_that_is_none_is_one_line_and_status_1(tmp_path, table):
     done = subprocess.run(
         [sys.executable, "-m", "jobs.terms", "--cluster-dir", str(tmp_path), "--table", table],
-        capture_output=True, text=True, check=False, timeout=110, cwd=ROOT, env=environment(),
+        capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
     )  # fmt: skip
     assert done.returncode == 1
     assert str(tmp_path) in done.stderr and done.stderr.count("\n") == 1, done.stderr

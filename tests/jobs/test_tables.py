@@ -11,6 +11,8 @@ import pytest
 from jobs import merge, sessions, terms, timers
 from tests.jobs.conftest import rows_by
 
+pytestmark = pytest.mark.timeout(300)
+
 CASES = [
     (sessions.sessions, sessions.TABLE_COLUMNS),
     (timers.timers, timers.TABLE_COLUMNS),
@@ -103,19 +105,13 @@ def test_a_transform_delivers_the_columns_of_its_table(spark, log, transform, co
     assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in wanted]
 
 
-CUTS = [[1], [3, 200], [100, 101, 102, 400, 700]]
-
-
-@pytest.mark.parametrize("cuts", CUTS, ids=str)
-def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(
-    spark, log, decoded, table, cuts
-):
+def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, table):
     for module, function, key in (
         (sessions, sessions.sessions, "clusterSessionId"),
         (timers, timers.timers, "correlationId"),
     ):
         path = f"{table}-{key}"
-        merge.create_table(spark, path, module.TABLE_COLUMNS, cluster_by=key)
+        merge.open_table(spark, path, module.TABLE_COLUMNS, cluster_by=key)
         for number, batch in enumerate(batches(log, decoded, [3, 101, 400])):
             merge.merge(function(batch), path, key, module.ON_MATCH, ("a query", number))
         whole = rows_by(function(log), key)
@@ -123,7 +119,7 @@ def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(
 
 
 def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
-    merge.create_table(spark, table, sessions.TABLE_COLUMNS)
+    merge.open_table(spark, table, sessions.TABLE_COLUMNS)
     for transaction in [("a query", 0), ("a query", 0), ("a query", 0)]:
         merge.merge(sessions.sessions(log), table, "clusterSessionId", sessions.ON_MATCH, transaction)
     assert rows_by(spark.table(merge.name_of(table)), "clusterSessionId") == rows_by(
@@ -134,7 +130,7 @@ def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
 
 def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(spark, log, decoded, table):
     first, second = batches(log, decoded, [100])
-    merge.create_table(spark, table, timers.TABLE_COLUMNS)
+    merge.open_table(spark, table, timers.TABLE_COLUMNS)
     merge.merge(timers.timers(first), table, "correlationId", timers.ON_MATCH, ("a query", 0))
     merge.merge(timers.timers(second), table, "correlationId", timers.ON_MATCH, ("its successor", 0))
     assert rows_by(spark.table(merge.name_of(table)), "correlationId") == rows_by(
