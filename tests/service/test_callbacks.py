@@ -250,6 +250,18 @@ def test_answers_in_batches_and_one_by_one_keep_their_order():
     assert container.answers() == [(4, 6, b"1"), (4, 6, b"2"), (4, 6, b"3"), (4, 6, b"4")]
 
 
+def test_an_answer_bears_the_term_of_what_it_answers():
+    container = a_leader(service := Recorder())
+    service.do["on_session_message"] = lambda session, *_: session.offer(b"x")
+    container.log.opened(1)
+    container.log.message(1, b"in the first term")
+    container.log.term()
+    container.log.message(1, b"in the second")
+    container.commit()
+
+    assert [batch.leadership_term_id for batch in container.egress] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("offsets", "lengths"), [([0, 8], [1, 2]), ([-1, 0], [1, 1]), ([0, 0], [1, -1]), ([0], [1])]
 )
