@@ -9,7 +9,7 @@ The package never reads a clock, waits or opens a socket itself: all that comes 
 
 from cluster.client.cluster_client import ClusterClient, State
 from cluster.client.context import ClientContext, CredentialsSupplier
-from cluster.client.egress import EgressBatch
+from cluster.client.egress import ControlledAction, EgressBatch
 from cluster.transport.sockets import Offer
 
 PublicationResult = Offer  # the name that some know it by
@@ -17,6 +17,7 @@ PublicationResult = Offer  # the name that some know it by
 __all__ = [
     "ClientContext",
     "ClusterClient",
+    "ControlledAction",
     "CredentialsSupplier",
     "EgressBatch",
     "Offer",

@@ -15,27 +15,22 @@ in ``poll_egress`` and in the offers.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from enum import Enum
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from cluster.client.connecting import AsyncConnect
 from cluster.client.context import ClientContext
-from cluster.client.egress import EgressBatch
+from cluster.client.egress_adapter import EgressAdapter
 from cluster.client.ingress import IngressPublication, World
 from cluster.client.payloads import Payloads, as_columns
 from cluster.client.window import UnacknowledgedWindow
 from cluster.errors import ClientClosed, LocalProtocolError, RemoteProtocolError, TimedOut
-from cluster.log.egress import EgressMessages, parse_egress
-from cluster.log.frames import DONE, MALFORMED, OUT_FULL, SESSION_HEADER_LENGTH
-from cluster.protocol import Message, decode, link, streams
+from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import AdminRequestType, EventCode
-from cluster.protocol.frame import align
 from cluster.protocol.session import (
     AdminRequest,
     AdminResponse,
@@ -45,7 +40,6 @@ from cluster.protocol.session import (
     SessionKeepAlive,
 )
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.frames import each_frame
 from cluster.transport.sockets import Offer
 
 if TYPE_CHECKING:
@@ -55,9 +49,6 @@ SEND_ATTEMPTS = 3
 RESUME_INTERVAL_NS = 100_000_000  # between two requests for the session at one member
 WAIT_S = 0.01
 FLUSH_ON_CLOSE_NS = 1_000_000_000
-EGRESS_ROWS = 16_384
-COMMIT_ACK = struct.Struct("<8sqqqq")
-COMMIT_ACK_KIND = link.CommitAck(0, 0, 0, 0).encode()[:8]
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 
 
@@ -86,7 +77,7 @@ class ClusterClient:
         self._window = UnacknowledgedWindow(
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
-        self._messages = EgressMessages(EGRESS_ROWS)
+        self._egress = EgressAdapter(event.cluster_session_id, context.dispatch)
         self._correlation_ids = count(attempt.correlation_id + 1)
         self._payload_length_max = attempt.publication.message_length_max - SESSION_HEADER_LENGTH
         self._new_leader_timeout_ns = context.new_leader_timeout_ns(event.leader_heartbeat_timeout_ns)
@@ -96,7 +87,6 @@ class ClusterClient:
         self._last_sent_ns = self._last_heard_ns = world.now_ns()
         self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
-        self._is_dispatching = False  # the receive buffer is the listener's: nothing else may be received
         self._is_resume_asked = False
         self._poll_at = OFFERED_PER_POLL
         self._state = State.CONNECTED
@@ -224,7 +214,7 @@ class ClusterClient:
     def _poll_while_offering(self) -> None:
         """Who only offers would never hear what is committed, and be cut off for not reading its egress."""
         self._poll_at = self._window.position + OFFERED_PER_POLL
-        if not self._is_dispatching:
+        if not self._egress.is_dispatching:
             self.poll_egress()
 
     def _too_long(self, length: int, row: int) -> LocalProtocolError:
@@ -234,7 +224,7 @@ class ClusterClient:
 
     def _refuse(self) -> int:
         """Why nothing can be taken now, after a poll: offers move the search for a leader on as well."""
-        if not self._is_dispatching:
+        if not self._egress.is_dispatching:
             self.poll_egress()
         match self._state:
             case State.AWAIT_NEW_LEADER:
@@ -365,75 +355,16 @@ class ClusterClient:
         try:
             if not connection.receive():
                 return 0
-            dispatched = 0
             self._last_heard_ns = now_ns
             self._probed_ns = None
-            while connection.has_frames:
-                if fragment_limit is not None and dispatched >= fragment_limit:
-                    break
-                dispatched += self._receive_run(publication, fragment_limit, dispatched, now_ns)
-            return dispatched
+            return self._egress.poll(
+                connection, fragment_limit, lambda message: self._on_message(message, publication, now_ns)
+            )
         except RemoteProtocolError as error:
             connection.close(str(error))
             return 0
 
-    def _receive_run(
-        self, publication: IngressPublication, fragment_limit: int | None, dispatched: int, now_ns: int
-    ) -> int:
-        """Dispatch the messages up to the next frame of another kind, and that frame."""
-        connection = publication.connection
-        messages = self._messages
-        start = connection.start
-        if fragment_limit is not None and fragment_limit - dispatched < EGRESS_ROWS:
-            messages = EgressMessages(fragment_limit - dispatched)
-        status, consumed = parse_egress(connection.buffer, start, connection.end, messages)
-        if status == MALFORMED:
-            raise RemoteProtocolError(f"malformed egress at byte {consumed - start} of a run")
-        other: Message | None = None
-        if status not in (DONE, OUT_FULL):
-            stream_id, offset, length = next(each_frame(connection.buffer, consumed, connection.end))
-            consumed = align(offset + length)
-            if stream_id in (streams.EGRESS, streams.LINK):
-                other = self._decode(connection.buffer, offset, length)
-        count = messages.count
-        if count:
-            batch = self._batch_of(messages)
-            self._is_dispatching = True
-            try:
-                self._dispatch.messages(batch)
-            except BaseException:
-                row = self._dispatch.rows_done - 1
-                consumed = align(int(batch.offsets[row] + batch.lengths[row]))
-                raise
-            finally:
-                self._is_dispatching = False
-                connection.advance(consumed)
-        else:
-            connection.advance(consumed)
-        if other is not None and not connection.is_closed:
-            self._on_message(other, publication, now_ns)
-        return count + (other is not None)
-
-    @staticmethod
-    def _decode(buffer: np.ndarray, offset: int, length: int) -> Message | None:
-        """What ``decode`` says, without its search for what comes with every batch."""
-        if length == COMMIT_ACK.size:
-            kind, *values = COMMIT_ACK.unpack_from(buffer.data, offset)
-            if kind == COMMIT_ACK_KIND:
-                return link.CommitAck(*values)
-        return decode(buffer, offset, length)
-
-    def _batch_of(self, messages: EgressMessages) -> EgressBatch:
-        """The rows of this session; another's are passed over, as in Aeron."""
-        timestamps, offsets, lengths = messages.timestamps, messages.offsets, messages.lengths
-        ours = messages.session_ids == self.cluster_session_id
-        if not (ours[0] if len(ours) == 1 else ours.all()):
-            timestamps, offsets, lengths = timestamps[ours], offsets[ours], lengths[ours]
-        return EgressBatch(self.cluster_session_id, timestamps, offsets, lengths, messages.buffer)
-
     def _on_message(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
-        if getattr(message, "cluster_session_id", None) != self.cluster_session_id:
-            return
         match message:
             case link.CommitAck():
                 self._on_commit_ack(message)
@@ -512,7 +443,10 @@ class ClusterClient:
     def _on_answer(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
         if isinstance(message, SessionEvent) and message.code is EventCode.REDIRECT:
             self._publications.adopt(message.detail)
-        elif not isinstance(message, NewLeaderEvent):  # that one says nothing that SessionResumed does not
+        elif getattr(message, "cluster_session_id", None) == self.cluster_session_id and not isinstance(
+            message,
+            NewLeaderEvent,  # it says nothing that SessionResumed does not
+        ):
             self._on_message(message, publication, now_ns)
 
     def _on_new_leader(self, event: NewLeaderEvent, publication: IngressPublication, now_ns: int) -> None:

@@ -6,22 +6,42 @@
     on_new_leader(cluster_session_id, leadership_term_id, leader_member_id, ingress_endpoints)
     on_admin_response(cluster_session_id, correlation_id, request_type, response_code, message, payload)
 
+    on_extension_message(schema_id, template_id, message)          of a schema that is not the cluster's
+
 A listener has any of them; a plain callable is ``on_message``. Payloads lie in the buffer that they were
-received into: they are the listener's until it returns.
+received into: they are the listener's until it returns. ``on_message`` may return a ``ControlledAction``
+(Aeron's ControlledFragmentHandler); any other result means to go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.protocol.session import AdminResponse, NewLeaderEvent, SessionEvent
 
-METHODS = ("on_message", "on_messages", "on_session_event", "on_new_leader", "on_admin_response")
+METHODS = (
+    "on_message",
+    "on_messages",
+    "on_session_event",
+    "on_new_leader",
+    "on_admin_response",
+    "on_extension_message",
+)
+
+
+class ControlledAction(IntEnum):
+    """What is to happen after a message. COMMIT and CONTINUE are the same here: nothing is held back."""
+
+    ABORT = 1  # stop, and bring this message again with the next poll
+    BREAK = 2  # stop, and go on behind it with the next poll
+    COMMIT = 3
+    CONTINUE = 4
 
 
 @dataclass(slots=True)
@@ -48,6 +68,7 @@ class EgressDispatch:
 
     __slots__ = (
         "_on_admin_response",
+        "_on_extension_message",
         "_on_message",
         "_on_messages",
         "_on_new_leader",
@@ -61,10 +82,14 @@ class EgressDispatch:
         self._on_session_event = methods.get("on_session_event")
         self._on_new_leader = methods.get("on_new_leader")
         self._on_admin_response = methods.get("on_admin_response")
+        self._on_extension_message = methods.get("on_extension_message")
         self.rows_done = 0  # of the batch that ``messages`` was given, also when the listener raised
 
     def messages(self, batch: EgressBatch) -> None:
-        """Tell of a batch; the row at which a listener raised counts as done, those behind it do not."""
+        """Tell of a batch; ``rows_done`` says how far.
+
+        The row at which a listener raised counts as done, one that it aborted does not.
+        """
         self.rows_done = len(batch)
         if self._on_messages is not None:
             self._on_messages(batch)
@@ -80,11 +105,23 @@ class EgressDispatch:
             )
             row = 0
             try:
-                for row, (timestamp, begin, end) in enumerate(rows, 1):  # noqa: B007 - told on error
-                    on_message(session_id, timestamp, view[begin:end])
+                for row, (timestamp, begin, end) in enumerate(rows, 1):
+                    action = on_message(session_id, timestamp, view[begin:end])
+                    if action.__class__ is ControlledAction and action <= ControlledAction.BREAK:
+                        self.rows_done = row - (action is ControlledAction.ABORT)
+                        return
             except BaseException:
                 self.rows_done = row
                 raise
+
+    def extension_message(self, schema_id: int, template_id: int, message: memoryview) -> None:
+        """``ClusterError`` when nobody listens to other schemas: it would be lost silently."""
+        if self._on_extension_message is None:
+            raise ClusterError(
+                f"egress has template {template_id} of schema {schema_id}, and the listener has no "
+                "on_extension_message"
+            )
+        self._on_extension_message(schema_id, template_id, message)
 
     def session_event(self, event: SessionEvent) -> None:
         if self._on_session_event is not None:

@@ -1,13 +1,16 @@
 """Sending, hearing and staying alive (client-service-tools, 6.2)."""
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from cluster.client import Offer, State
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
+from cluster.client import ControlledAction, Offer, State
+from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 from cluster.protocol import link
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode
+from cluster.protocol.frame import frame
 from cluster.protocol.session import (
     AdminRequest,
     AdminResponse,
@@ -24,7 +27,7 @@ def cluster():
     return FakeCluster()
 
 
-@pytest.mark.conformance("S-30")
+@pytest.mark.conformance("S-30", "S-31")
 def test_a_message_goes_out_behind_the_header_of_its_session_and_term(cluster):
     client = connect(cluster)
 
@@ -265,6 +268,67 @@ def test_a_listener_that_raises_loses_no_message(cluster):
         client.poll_egress()
     client.poll_egress()
     assert heard == [b"1", b"2", b"3"]
+
+
+@pytest.mark.conformance("S-47")
+def test_a_listener_that_breaks_off_gets_the_next_message_with_the_next_poll(cluster):
+    heard = []
+
+    def listener(session_id, timestamp, payload):
+        heard.append(bytes(payload))
+        return ControlledAction.BREAK if payload == b"2" else None
+
+    client = connect(cluster, listener)
+    cluster.answer(b"1", b"2", b"3")
+    cluster.acknowledge(0)
+
+    assert client.poll_egress() == 2
+    assert heard == [b"1", b"2"]
+    client.poll_egress()
+    assert heard == [b"1", b"2", b"3"]
+
+
+@pytest.mark.conformance("S-47")
+def test_a_message_that_a_listener_aborts_comes_again(cluster):
+    heard = []
+
+    def listener(session_id, timestamp, payload):
+        heard.append(bytes(payload))
+        return ControlledAction.ABORT if len(heard) in (1, 3) else ControlledAction.COMMIT
+
+    client = connect(cluster, listener)
+    cluster.answer(b"1", b"2")
+    for _ in range(4):
+        client.poll_egress()
+
+    assert heard == [b"1", b"1", b"2", b"2"]
+
+
+@pytest.mark.conformance("S-46")
+def test_a_foreign_schema_goes_to_who_listens_for_it_and_is_an_error_otherwise(cluster):
+    told = []
+
+    class Extension:
+        def on_message(self, *message):
+            told.append(bytes(message[2]))
+
+        def on_extension_message(self, schema_id, template_id, message):
+            told.append((schema_id, template_id, bytes(message[8:])))
+
+    foreign = frame(struct.pack("<HHHH", 4, 3, 999, 1) + b"body", session_id=0, stream_id=102)
+    client = connect(cluster, Extension())
+    cluster.leader.connection.put(foreign)
+    cluster.answer(b"after it")
+    client.poll_egress()
+    assert told == [(999, 3, b"body"), b"after it"]
+
+    client = connect(cluster, lambda *message: told.append(bytes(message[2])))
+    cluster.leader.connection.put(foreign)
+    cluster.answer(b"after it")
+    with pytest.raises(ClusterError, match="template 3 of schema 999"):
+        client.poll_egress()
+    client.poll_egress()
+    assert told[2:] == [b"after it"]
 
 
 def test_a_listener_may_offer(cluster):
