@@ -4,7 +4,8 @@
     the log's recording bytes, whose end the archive has found (or recovered)
     node-state.dat      the term that this member has voted in
 
-Nothing of either: a member that has never been, or one whose disk was wiped; it asks the others (rule 1.5).
+No term that it has voted in: a member that has never been, or one whose disk was wiped; it asks the others
+(rule 1.5). Log bytes do not change that: they are what it had fetched again when it crashed.
 """
 
 from dataclasses import dataclass
@@ -56,8 +57,8 @@ def recover(
         raise ClusterError(
             f"a snapshot is at position {plan.snapshots[0].log_position}: this member cannot load one yet"
         )
+    is_wiped = node_state.candidate_term_id == NULL_VALUE
     if plan.log is None:
-        is_wiped = node_state.candidate_term_id == NULL_VALUE
         return Recovered(None, 0, 0, is_wiped, 0)
 
     recording = archive.recording(plan.log.recording_id)
@@ -73,4 +74,4 @@ def recover(
             f"{recording_log.path}: term {plan.log.leadership_term_id} begins at "
             f"{plan.log.term_base_log_position}, but the recording ends at {append_position}"
         )
-    return Recovered(recording, recording.start_position, append_position, False, cut_bytes)
+    return Recovered(recording, recording.start_position, append_position, is_wiped, cut_bytes)
