@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from cluster.errors import DataLoss
+from cluster.errors import ClusterError, DataLoss
 from spark_connector.log import boundary_at_or_after, forget_reader, open_reader
 from spark_connector.offsets import Offset, check_cluster, identity_text
 from spark_connector.options import SourceOptions
@@ -38,9 +38,8 @@ def read_range(
     """
     if log_range.start == log_range.end:
         return
+    reader = _open_checked(options, log_range)
     try:
-        reader = open_reader(options)
-        _check(reader, log_range, options.endpoints is not None)
         yield from reader.batches(
             boundary_at_or_after(reader, log_range.start, log_range.known),
             log_range.end,
@@ -52,6 +51,18 @@ def read_range(
     except Exception:
         forget_reader(options)  # a broken connection or file is not for the next task
         raise
+
+
+def _open_checked(options: SourceOptions, log_range: LogRange) -> LogReader:
+    """The reader of the log that was planned; one of an earlier query, of another log, is opened again."""
+    try:
+        reader = open_reader(options)
+        _check(reader, log_range, options.endpoints is not None)
+    except ClusterError:
+        forget_reader(options)
+        reader = open_reader(options)
+        _check(reader, log_range, options.endpoints is not None)
+    return reader
 
 
 def _check(reader: LogReader, log_range: LogRange, is_remote: bool) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cluster.errors import ConfigurationError
-from spark_connector.log import SourceLog
+from spark_connector.log import SourceLog, forget_reader
 from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.options import EARLIEST, LATEST, SourceOptions
 from spark_connector.planning import plan
@@ -39,6 +39,7 @@ class ClusterBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
+        forget_reader(options)  # of an earlier query: another log may be there now
         log = SourceLog(options)
         recorded_end = log.recorded_end()
         end = log.resolve("endingOffsets", _or(options.ending_offsets, LATEST), recorded_end)

@@ -1,5 +1,8 @@
 """What the options of the ``cluster`` format accept, and what they say when they do not."""
 
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 from cluster.errors import ConfigurationError
@@ -143,3 +146,14 @@ def test_before_the_kind_is_known_the_names_of_both_pass():
     check_names(["endpoints", "committimeoutms", "minpartitions", "checkpointlocation"])
     with pytest.raises(ConfigurationError, match=r"unknown source or sink option 'endpoint'.*endpoints"):
         check_names(["endpoint"])
+
+
+@pytest.mark.parametrize("options", [SourceOptions, SinkOptions])
+def test_the_documentation_has_every_option_with_its_default_and_meaning(options):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+    table = ["| option | default | meaning |", "|---|---|---|"]
+    for option in fields(options):
+        metadata = option.metadata
+        table.append(f"| `{metadata['name']}` | {metadata['shown'] or '–'} | {metadata['meaning']} |")
+
+    assert "\n".join(table) in text

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from cluster.errors import ConfigurationError, DataLoss
+from cluster.errors import ConfigurationError, DataLoss, LogDamaged
 from spark_connector.options import SourceOptions
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
 from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
@@ -315,6 +315,47 @@ def test_a_task_of_another_cluster_or_beyond_the_end_fails(live, tmp_path):
             rows(batch(live), [type(planned)(planned.cluster, 0, live.position + 96, 0)])
     finally:
         other.stop()
+
+
+def test_a_directory_that_holds_another_log_now_is_read_anew(tmp_path):
+    """Workers keep readers open across queries; a cluster may have been made afresh in between."""
+    for life in (1, 2):
+        log, session_id = open_log(tmp_path / "member-0", time=1_800_000_000_000 + life)
+        sent = log.lines(session_id, 10 * life, 3)
+        planned = batch(log).partitions()
+        assert payloads(batch(log), planned) == sent
+        log.stop()
+        (tmp_path / "member-0").rename(tmp_path / f"life-{life}")
+
+
+def test_what_was_purged_is_not_passed_over_in_silence(live):
+    live.messages(live.session_id, [b"x" * 1000] * 300)
+    live.commit()
+    reader = stream(live, maxEntriesPerTrigger="10")
+    start = reader.initialOffset()
+    live._recording.purge_to(2 * TERM_LENGTH)
+
+    with pytest.raises(
+        DataLoss, match=rf"position 0 of cluster 0:1800000000000.*purged up to {2 * TERM_LENGTH}"
+    ):
+        stream(live).latestOffset(start, ALL)
+    earliest = stream(live).initialOffset()
+    assert earliest["position"] == 2 * TERM_LENGTH
+    assert live._recording.start_position == 2 * TERM_LENGTH
+
+
+def test_a_damaged_segment_is_named_with_the_place(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    log.lines(session_id, 0, 100)
+    log.stop()
+    segment = tmp_path / "member-0" / "archive" / "0-0.rec"
+    with segment.open("r+b") as file:
+        file.seek(4800)
+        file.write(b"\xff" * 4)
+    reader = batch(log)
+
+    with pytest.raises(LogDamaged, match=rf"{segment} at offset 4800"):
+        rows(reader, reader.partitions())
 
 
 def test_progress_tells_how_far_the_log_is_and_what_is_left(live):
