@@ -154,3 +154,30 @@ def test_a_snapshot_whose_ids_do_not_follow_one_another_does_not_load(numbers):
 
     with pytest.raises(LogDamaged, match="expected"):
         loaded(service_session_id(0, 2 + len(numbers)), service_session_id(0, 1), messages)
+
+
+def test_a_1903_what_a_service_offers_to_a_new_leader_is_in_the_log():
+    """Every member's service offers the same messages: a follower's numbers go on where the log is."""
+    old_leader, new_leader, log = pending_of(b"a", b"b"), pending_of(b"a", b"b"), Log()
+    old_leader.poll(log.append, limit=20)
+    for message_id, _ in log.entries:
+        new_leader.sweep_follower(message_id)
+
+    new_leader.enqueue(b"c")
+    new_leader.poll(log.append, limit=20)
+
+    assert [payload for _, payload in log.entries] == [b"a", b"b", b"c"]
+    assert log.entries[-1][0] == service_session_id(0, 3)
+
+
+@pytest.mark.conformance("C-275")
+def test_a_1903_a_service_that_lags_behind_its_log_repeats_nothing_and_loses_nothing():
+    """Its member leads before the service has offered what the log shows already."""
+    new_leader, log = PendingServiceMessageTracker(0), Log()
+    new_leader.sweep_follower(service_session_id(0, 2))
+
+    for payload in (b"a", b"b", b"c", b"d"):
+        new_leader.enqueue(payload)
+        new_leader.poll(log.append, limit=20)
+
+    assert [payload for _, payload in log.entries] == [b"c", b"d"]

@@ -156,3 +156,31 @@ def test_any_history_of_requests_fires_what_a_plain_table_would():
         for other in due:
             del table[other]
     assert sorted(timers) == sorted(table.items())
+
+
+@pytest.mark.conformance("C-267")
+def test_while_time_passes_timers_fire_in_the_order_of_their_ticks():
+    timers, log = timers_of(t1=30, t2=10, t3=20, t4=10), Log()
+
+    fired_at = {}
+    for now in range(0, 40, 5):
+        before = len(log.events)
+        timers.poll(now, log.expire, limit=20)
+        fired_at.update({id_: now for id_ in log.events[before:]})
+
+    assert log.events == [2, 4, 3, 1]
+    assert fired_at == {2: 10, 4: 10, 3: 20, 1: 30}
+
+
+@pytest.mark.conformance("C-271")
+def test_what_a_snapshot_sees_is_what_fires_after_the_restart():
+    before, log = timers_of(t1=300, t2=100, t3=100), Log()
+    before.poll(99, log.expire, limit=20)
+
+    after = PriorityHeapTimerService()
+    for correlation_id, deadline in before:
+        after.schedule(correlation_id, deadline)
+    after.poll(10_000, log.expire, limit=20)
+
+    assert list(before) == [(2, 100), (3, 100), (1, 300)]
+    assert log.events == [2, 3, 1]
