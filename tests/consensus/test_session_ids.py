@@ -40,15 +40,10 @@ class Sessions:
         self.manager = SessionManager(a_context(), self.log)
 
     def opens(self, count: int) -> None:
+        request = SessionConnectRequest(7, 102, 3 << 8)
         for connection_id in range(count):
-            self.manager.on_connect_request(
-                connection_id,
-                SessionConnectRequest(7, 102, 3 << 8),
-                is_leader=True,
-                now_ns=START_NS,
-                now_ms=0,
-            )
-        self.manager.process_pending(TERM, 0, CLUSTER_TIME, START_NS, 0)
+            self.manager.on_connect_request(connection_id, request, is_leader=True, now_ns=START_NS, now_ms=0)
+            self.manager.process_pending(TERM, 0, CLUSTER_TIME, START_NS, 0)
 
     def reads(self, log: Log, count: int) -> None:
         for number, event in enumerate(log.opened[:count], 1):
