@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 
@@ -34,7 +35,9 @@ class Leader:
         self.session_id = 41
         self.committed_max: int | None = None  # acknowledge no more than this many, None: all
         self.answers = 1  # echoes of each message
+        self.answers_late_s = 0.0  # how long after the acknowledgement echoes are sent
         self.closes_after: int | None = None  # close the session when the log is this long
+        self._late: list[tuple[float, int, bytes]] = []  # (when, to whom, echoes)
         self._poller = Poller()
         ipc = Endpoint(Medium.IPC, path=f"{folder}/ingress.sock")
         self._port = ClientPort(
@@ -63,8 +66,11 @@ class Leader:
 
     def _run(self) -> None:
         while not self._is_stopped:
-            self._poller.wait(1)
+            self._poller.wait(0.01 if self._late else 1)
             self._port.poll(self)
+            while self._late and time.monotonic() >= self._late[0][0]:
+                _, connection_id, echoes = self._late.pop(0)
+                self._port.send(connection_id, echoes)
 
     def stop(self) -> None:
         if not self._is_stopped:
@@ -85,6 +91,7 @@ class Leader:
 
     def on_frames(self, connection_id: int, buffer: np.ndarray, start: int, end: int) -> None:
         answers = bytearray()
+        self._connection_id = connection_id
         for stream_id, offset, length in each_frame(buffer, start, end):
             payload = buffer[offset : offset + length].tobytes()
             if stream_id in (streams.INGRESS, streams.LINK):
@@ -103,6 +110,9 @@ class Leader:
                 self.log.append(content)
                 header = SessionMessageHeader(1, self.session_id, 7).encode()
                 echo = frame(header + content, session_id=0, stream_id=streams.EGRESS)
+                if self.answers_late_s:
+                    self._late.append((time.monotonic() + self.answers_late_s, self._connection_id, echo))
+                    return b""
                 return echo * self.answers
             case SessionConnectRequest():
                 event = self._event(EventCode.OK, message.correlation_id, "")

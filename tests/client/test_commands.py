@@ -88,6 +88,14 @@ def test_answers_are_waited_for_while_they_come(leader, capfdbinary):
     assert capfdbinary.readouterr().out == b"x\n" * 30
 
 
+def test_an_answer_that_comes_within_the_linger_time_after_the_commit_is_printed(leader, capfdbinary):
+    leader.answers_late_s = 0.2
+    with standard_input(b"late\n"):
+        assert main(["send", "--linger", "5000", "--endpoints", leader.endpoints["ipc"]]) == 0
+
+    assert capfdbinary.readouterr().out == b"late\n"
+
+
 def test_nothing_to_send_is_done_at_once(leader, capfdbinary):
     with standard_input(b""):
         assert main(["send", "--endpoints", leader.endpoints["ipc"], "--linger", "0"]) == 0
