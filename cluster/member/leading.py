@@ -133,6 +133,8 @@ class Leading:
     def on_append_position(self, member_id: int, term_id: int, log_position: int, flags: int) -> None:
         agent = self._agent
         self.leader.on_append_position(member_id, term_id, log_position, agent.now_ns)
+        if agent.streams.has_suspended and term_id == self.leader.leadership_term_id:
+            agent.streams.resume(member_id)
         if flags == AppendPositionFlags.CATCHUP:
             check_catchup(agent, member_id, term_id, log_position)
 
@@ -142,7 +144,7 @@ class Leading:
             message, self._publication.position, agent.cluster_time, agent.now_ns
         )
         if reply is not None:
-            agent.streams.stop(message.follower_member_id)
+            agent.streams.suspend(message.follower_member_id)
             agent.links.send(message.follower_member_id, geometry_frame(agent) + consensus_frame(reply))
 
 

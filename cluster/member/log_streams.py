@@ -39,6 +39,7 @@ class LogStream:
         "correlation_id",
         "is_catchup",
         "is_stop_catchup_due",
+        "is_suspended",
         "member_id",
         "merge_position",
         "position",
@@ -53,6 +54,7 @@ class LogStream:
         self.position = position
         self.stop_position = stop_position  # NULL_POSITION: whatever is appended
         self.is_catchup = is_catchup
+        self.is_suspended = False  # until the follower shows that it still follows
         self.merge_position = NULL_POSITION  # where it first had all that there was
 
     @property
@@ -70,6 +72,7 @@ class LogStreams:
         self._live: list[LogStream] = []  # those that follow, for the hot path
         self._chunk = np.empty(0, np.uint8)
         self.has_laggards = False
+        self.has_suspended = False
 
     def open(self, recording: Readable) -> None:
         """The log that is sent from now on."""
@@ -78,7 +81,7 @@ class LogStreams:
     def clear(self) -> None:
         self._streams.clear()
         self._live = []
-        self.has_laggards = False
+        self.has_laggards = self.has_suspended = False
 
     def get(self, member_id: int) -> LogStream | None:
         return self._streams.get(member_id)
@@ -101,9 +104,30 @@ class LogStreams:
         if self._streams.pop(member_id, None) is not None:
             self._changed()
 
+    def suspend(self, member_id: int) -> None:
+        """The follower canvasses: send nothing more until it asks again, or reports in this term anyway.
+
+        Then the canvass was an old one that came late; where it stopped, the stream goes on.
+        """
+        stream = self._streams.get(member_id)
+        if stream is not None:
+            stream.is_suspended = True
+            self._changed()
+
+    def resume(self, member_id: int) -> None:
+        """The follower has reported in this term."""
+        stream = self._streams.get(member_id)
+        if stream is not None and stream.is_suspended:
+            stream.is_suspended = False
+            self._changed()
+
     def _changed(self) -> None:
-        self._live = [stream for stream in self._streams.values() if stream.stop_position == NULL_POSITION]
-        self.has_laggards = bool(self._streams)
+        streams = self._streams.values()
+        self._live = [
+            stream for stream in streams if stream.stop_position == NULL_POSITION and not stream.is_suspended
+        ]
+        self.has_laggards = bool(streams)
+        self.has_suspended = any(stream.is_suspended for stream in streams)
 
     def on_batch(self, position: int, end_position: int, batch: np.ndarray) -> None:
         """Send what was just written to those who have all before it."""
@@ -121,6 +145,8 @@ class LogStreams:
         self.has_laggards = False
         work_count = 0
         for stream in list(self._streams.values()):
+            if stream.is_suspended:
+                continue
             work_count += self._send_recorded(stream, self._recording)
             if stream.is_done:
                 self.stop(stream.member_id)

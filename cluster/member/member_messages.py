@@ -74,6 +74,8 @@ class MemberMessages:
         match message:
             case AppendPosition():
                 agent.carry_out(election.on_append_position_of(message, now_ns))
+                if message.leadership_term_id == election.leadership_term_id:
+                    agent.streams.resume(message.follower_member_id)
                 if message.flags == AppendPositionFlags.CATCHUP:
                     leading.check_catchup(
                         agent, message.follower_member_id, message.leadership_term_id, message.log_position
@@ -81,7 +83,7 @@ class MemberMessages:
             case CommitPosition():
                 agent.carry_out(election.on_commit_position(message, now_ns))
             case CanvassPosition():
-                agent.streams.stop(message.follower_member_id)
+                agent.streams.suspend(message.follower_member_id)
                 agent.carry_out(election.on_canvass_position(message, now_ns))
             case RequestVote():
                 agent.carry_out(election.on_request_vote(message, now_ns))

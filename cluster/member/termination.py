@@ -28,8 +28,10 @@ class Termination:
         self._are_services_done = False
 
     def reset(self) -> None:
-        """An election came in between."""
-        if self._agent.module.state is not ConsensusModuleState.TERMINATING:
+        """An election came in between: who has told its services to end ends, all others go on."""
+        if self._agent.module.state is ConsensusModuleState.TERMINATING:
+            self._close()
+        else:
             self.position = NULL_POSITION
 
     # ---- the leader
@@ -62,13 +64,16 @@ class Termination:
             member.has_terminated = True
 
     def check_leader(self) -> int:
-        """Close once the services are done and all followers are, or their time is up."""
+        """Close once the services are done and all followers are, or their time is up.
+
+        Services may never be done: without a majority the position is never committed.
+        """
         agent = self._agent
-        is_over = agent.now_ns >= self._deadline_ns or all(
+        are_all_done = self._are_services_done and all(
             agent.members[member_id].has_terminated or member_id in agent.gone_member_ids
             for member_id in agent.other_ids
         )
-        if not self._are_services_done or not is_over:
+        if not are_all_done and agent.now_ns < self._deadline_ns:
             return 0
         self._close()
         return 1
