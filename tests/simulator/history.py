@@ -15,7 +15,7 @@ from random import Random
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.protocol import streams
-from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
+from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.frame import HEADER_LENGTH
 from tests.simulator.clients import Client, client_endpoints
 from tests.simulator.committed_log import Violation, require
@@ -27,6 +27,7 @@ from tests.simulator.network import Network
 from tests.simulator.world import MS, SECOND, Clock, ProcessDied, World, readable
 
 STEP_NS = 100 * MS
+ELECTION_STATES = [state.name for state in ElectionState]
 
 
 @dataclass(slots=True)

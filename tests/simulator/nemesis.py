@@ -61,8 +61,6 @@ class Nemesis:
             "clock stop": self._clock_stop,
             "slow disk": self._slow_disk,
             "full disk": self._full_disk,
-            "failed sync": self._failed_sync,
-            "failed writes": self._failed_writes,
             "slow service": self._slow_service,
             "client vanishes": self._client_vanishes,
             "client hangs": self._client_hangs,
@@ -73,6 +71,8 @@ class Nemesis:
             faults["power cut"] = self._power_cut
             faults["power cut in a turn"] = self._power_cut_in_turn
             faults["power cut of all"] = self._power_cut_of_all
+            faults["failed sync"] = self._failed_sync
+            faults["failed writes"] = self._failed_writes
         if len(self.history.context.member_ids) > 1:
             faults["wipe"] = self._wipe
         return faults

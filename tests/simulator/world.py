@@ -26,6 +26,7 @@ class Trace:
         self._hash = blake2b(digest_size=8)
         self.events: deque[tuple[int, str, str]] = deque(maxlen=None if keeps_all else LAST_EVENTS)
         self.count = 0
+        self.listen: Callable[[tuple[int, str, str]], None] | None = None
 
     def bytes_moved(self, now_ns: int, what: str, number: int, crc: int) -> None:
         """An event that nobody wants to read."""
@@ -37,6 +38,8 @@ class Trace:
         self.count += 1
         self._hash.update(f"{now_ns} {who} {what}\n".encode())
         self.events.append((now_ns, who, what))
+        if self.listen is not None:
+            self.listen((now_ns, who, what))
 
     @property
     def hash(self) -> str:

@@ -1,0 +1,124 @@
+"""Seeded histories of a faulty cluster.
+
+python -m tests.simulation --seeds 1000 --from 1     many, over both cores; stops telling after a few failures
+python -m tests.simulation --seed 91                 one again, to the same trace hash
+python -m tests.simulation --seed 91 --story         who did what, and why
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+
+from tests.simulator.history import History, Result
+from tests.simulator.world import readable
+
+EVENTS_SHOWN = 40
+FAILURES_SHOWN = 5
+
+
+def run_seed(seed: int) -> Result:
+    """One history, in whatever process."""
+    return History(seed).run()
+
+
+def summary(result: Result) -> str:
+    """One line of one history."""
+    verdict = "fails" if result.violation else "well"
+    return (
+        f"seed {result.seed:>6} {verdict:<5} {result.trace_hash} {result.virtual_s:6.1f} s "
+        f"{result.events:>6} events {result.terms:>2} terms {result.entries:>5} entries "
+        f"{result.acknowledged:>5} acks"
+    )
+
+
+def tell_failure(result: Result) -> None:
+    """The invariant, what was last, and the command that brings it back."""
+    print(f"\nseed {result.seed} fails: {result.violation}")
+    for event in result.last_events[-EVENTS_SHOWN:]:
+        print(f"  {event}")
+    print(f"trace {result.trace_hash}; replay it with: make sim SEED={result.seed}\n", flush=True)
+
+
+def tell_one(seed: int, *, story: bool) -> int:
+    """Replay one seed."""
+    history = History(seed, keeps_story=story)
+    if story:
+        history.world.trace.listen = lambda event: print(readable(event))
+    result = history.run()
+    if result.violation and not story:
+        tell_failure(result)
+    elif result.violation:
+        print(f"seed {seed} fails: {result.violation}")
+    print(summary(result))
+    return int(bool(result.violation))
+
+
+def tell_coverage(results: list[Result]) -> None:
+    """What the histories reached together, and what they did not."""
+    from tests.simulator.history import ELECTION_STATES
+
+    faults, transitions = Counter[str](), Counter[str]()
+    for result in results:
+        faults.update(result.faults)
+        transitions.update(result.transitions)
+    print("faults: " + ", ".join(f"{name} {count}" for name, count in sorted(faults.items())))
+    print("transitions:")
+    for name, count in sorted(transitions.items()):
+        print(f"  {name:<60} {count:>7}")
+    reached = {name.split(" -> ")[1] for name in transitions}
+    missing = [name for name in ELECTION_STATES if name not in reached]
+    print(f"states: {len(ELECTION_STATES) - len(missing)} of {len(ELECTION_STATES)} reached")
+    if missing:
+        print("never reached: " + ", ".join(missing))
+
+
+def tell_many(seeds: range, jobs: int, *, verbose: bool) -> int:
+    begin = time.monotonic()
+    results: list[Result] = []
+    failed: list[Result] = []
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for result in pool.imap_unordered(run_seed, seeds):
+            results.append(result)
+            if verbose:
+                print(summary(result), flush=True)
+            if result.violation:
+                failed.append(result)
+                if len(failed) <= FAILURES_SHOWN:
+                    tell_failure(result)
+    took_s = time.monotonic() - begin
+    tell_coverage(results)
+    print(
+        f"{len(results)} histories in {took_s:.0f} s, {len(results) / took_s:.1f} a second: "
+        f"{sum(result.virtual_s for result in results) / 3600:.1f} hours of {len(results)} clusters, "
+        f"{sum(result.entries for result in results)} entries committed, "
+        f"{sum(result.terms for result in results)} terms"
+    )
+    for result in sorted(failed, key=lambda result: result.seed):
+        print(f"failed: seed {result.seed}: {result.violation}")
+    return int(bool(failed))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=100, help="how many histories")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--story", action="store_true", help="tell what happens; with --seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--verbose", action="store_true", help="a line for each history")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return tell_one(options.seed, story=options.story)
+    seeds = range(options.first, options.first + options.seeds)
+    return tell_many(seeds, options.jobs, verbose=options.verbose)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
