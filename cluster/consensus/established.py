@@ -189,7 +189,6 @@ class Follower:
         self.notified_commit_position = notified_commit_position
         self.candidate_term_id = candidate_term_id
         self.time_of_last_leader_message_ns = now_ns
-        self.is_leader_gone = False
         self._context = context
         self._sent_position = NULL_POSITION
         self._time_of_last_append_position_ns = now_ns - context.leader_heartbeat_interval_ns
@@ -213,10 +212,7 @@ class Follower:
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
         """C-94, C-95, unless this follower hears its leader."""
-        is_heard = (
-            not self.is_leader_gone
-            and now_ns - self.time_of_last_leader_message_ns < self._context.election_timeout_ns
-        )
+        is_heard = now_ns - self.time_of_last_leader_message_ns < self._context.election_timeout_ns
         if message.candidate_term_id <= self.leadership_term_id or is_heard:
             return None
         return f"member {message.candidate_member_id} asks for a vote in term {message.candidate_term_id}"
