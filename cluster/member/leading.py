@@ -174,7 +174,7 @@ def on_catchup_position(agent: "ConsensusModuleAgent", message: CatchupPosition,
     member_id = message.follower_member_id
     running = agent.streams.get(member_id)
     recording = agent.log_recording()
-    is_running = running is not None and running.is_catchup and not running.is_suspended
+    is_running = running is not None and running.is_catchup and not running.has_canvassed
     if is_running or not (recording.start_position <= message.log_position <= recording.append_position):
         return
     agent.streams.start(member_id, message.log_position, message.log_position, is_catchup=True)

@@ -37,6 +37,7 @@ class LogStream:
 
     __slots__ = (
         "correlation_id",
+        "has_canvassed",
         "is_catchup",
         "is_stop_catchup_due",
         "is_suspended",
@@ -54,6 +55,7 @@ class LogStream:
         self.position = position
         self.stop_position = stop_position  # NULL_POSITION: whatever is appended
         self.is_catchup = is_catchup
+        self.has_canvassed = False  # since it asked: its next request is a new one
         self.is_suspended = False  # until the follower shows that it still follows
         self.merge_position = NULL_POSITION  # where it first had all that there was
 
@@ -111,7 +113,7 @@ class LogStreams:
         """
         stream = self._streams.get(member_id)
         if stream is not None:
-            stream.is_suspended = True
+            stream.is_suspended = stream.has_canvassed = True
             self._changed()
 
     def resume(self, member_id: int) -> None:
