@@ -20,7 +20,7 @@ demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in 
 	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
 
 test: lint  ## Types, style and layers, then every fast test and a first slice of the simulator
-	@$(PYTHON_BIN) -m pytest -q --ignore=tests/interop --ignore=tests/faults $(ARGS)
+	@$(PYTHON_BIN) -m pytest -q -m 'not interop and not faults' $(ARGS)
 
 lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
 	@$(PYTHON_BIN) -m ruff check .
@@ -37,10 +37,10 @@ sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM
 	@$(PYTHON_BIN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(if $(STORY),--story) $(ARGS)
 
 interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories
-	@$(PYTHON_BIN) -m pytest -q tests/interop $(ARGS)
+	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
 faults: $(STAMP)  ## Real processes, killed and stopped under load
-	@$(PYTHON_BIN) -m pytest -q tests/faults $(ARGS)
+	@$(PYTHON_BIN) -m pytest -q -m faults $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)

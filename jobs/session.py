@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -119,8 +122,34 @@ def spark_session(
         os.environ["JAVA_HOME"] = found
     for key, value in _settings(app_name, master, extra or {}).items():
         builder = builder.config(key, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     with _QuietStart(log):
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler of Ctrl-C talks to the JVM from within whatever call is being made to it.
+        signal.signal(signal.SIGINT, on_interrupt)
+    return spark
+
+
+@contextmanager
+def ending(spark: SparkSession) -> Iterator[SparkSession]:
+    """Stop ``spark`` on the way out; when interrupted, end its JVM at once.
+
+    An interrupt may have cut a call to the JVM in two, and another call could be taken for its rest.
+    """
+    try:
+        yield spark
+    except KeyboardInterrupt:
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        gateway.proc.kill()
+        gateway.proc.wait()
+        raise
+    except BaseException:
+        spark.stop()
+        raise
+    else:
+        spark.stop()
 
 
 def java_home() -> str | None:

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import JobOptions
@@ -46,19 +47,24 @@ def run_batches(
 def run(writer: Any, options: JobOptions) -> None:
     """Start ``writer`` and stay until its query ends; Ctrl-C and SIGTERM stop it after its current step.
 
-    Raises what made the query fail.
+    Raises what made the query fail, and KeyboardInterrupt once an interrupted one has stopped.
     """
     query = writer.option("checkpointLocation", options.checkpoint).trigger(**options.trigger).start()
-    with _stopping(query):
-        for line in progress_lines(query):
-            options.say(line)
+    with _interrupts() as interrupted:
+        try:
+            for line in progress_lines(query, interrupted):
+                options.say(line)
+        finally:
+            query.stop()
+        if interrupted.is_set():
+            raise KeyboardInterrupt
 
 
-def progress_lines(query: StreamingQuery) -> Iterator[str]:
+def progress_lines(query: StreamingQuery, interrupted: Event) -> Iterator[str]:
     """One line for each batch with rows, as they complete, and a closing one; raises the query's failure."""
     seen, rows, milliseconds = -1, 0, 0
     active = True
-    while active:
+    while active and not interrupted.is_set():
         active = not query.awaitTermination(POLL_SECONDS)
         for progress in query.recentProgress:
             if progress["batchId"] <= seen or not progress["numInputRows"]:
@@ -67,7 +73,8 @@ def progress_lines(query: StreamingQuery) -> Iterator[str]:
             rows += progress["numInputRows"]
             milliseconds += progress["durationMs"]["triggerExecution"]
             yield progress_line(progress)
-    yield f"{query.name}: done, {rows:,} rows{_rate(rows, milliseconds)}"
+    end = "stopped" if interrupted.is_set() else "done"
+    yield f"{query.name}: {end}, {rows:,} rows{_rate(rows, milliseconds)}"
 
 
 def progress_line(progress: Any) -> str:
@@ -86,15 +93,16 @@ def _rate(rows: int, milliseconds: int) -> str:
 
 
 @contextmanager
-def _stopping(query: StreamingQuery) -> Iterator[None]:
-    """Stop ``query`` on the way out however that is, and treat SIGTERM as Ctrl-C."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
+def _interrupts() -> Iterator[Event]:
+    """An event that SIGINT and SIGTERM set, while inside, instead of breaking into a call to the JVM."""
+    interrupted = Event()
+    if current_thread() is not main_thread():  # signals are not its business
+        yield interrupted
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = [signal.signal(number, lambda *_: interrupted.set()) for number in numbers]
     try:
-        yield
+        yield interrupted
     finally:
-        signal.signal(signal.SIGTERM, previous)
-        query.stop()
+        for number, handler in zip(numbers, previous):
+            signal.signal(number, handler)

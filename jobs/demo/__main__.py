@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -30,8 +31,10 @@ def main() -> None:
     from jobs.demo.story import Settings, run
 
     def interrupt(*_: object) -> None:
+        logging.disable(logging.CRITICAL)  # or the bridge to the JVM reports that a call to it was cut off
         raise KeyboardInterrupt
 
+    signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     settings = Settings(Path(given.dir), given.seconds, given.flights, given.base_port)
     if not run(settings):

@@ -80,11 +80,6 @@ class LiveQueries:
         self._of_log.rows()
         self._log.stop()
 
-    def stop(self) -> None:
-        """Stop both, wherever they are."""
-        for query in (self._answers, self._log):
-            query.stop()
-
 
 class Batches:
     """The rows of every batch of a query, gathered before Spark forgets it."""

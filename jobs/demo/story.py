@@ -19,7 +19,7 @@ from jobs.demo.flights import read_carriers
 from jobs.demo.follower import LogFollower
 from jobs.demo.queries import LiveQueries
 from jobs.demo.screen import Gauges, Screen
-from jobs.session import spark_session
+from jobs.session import ending, spark_session
 from jobs.sessions import keep_sessions
 from jobs.terms import keep_terms
 from jobs.timers import keep_timers
@@ -54,10 +54,8 @@ def run(settings: Settings) -> bool:
             carriers = read_carriers(settings.flights)
         with screen.step("start three members, and Spark"):
             cluster = stack.enter_context(ClusterProcess(home / "cluster", SERVICE, settings.base_port))
-            spark = spark_session("demo", log=home / "spark.log")
-            stack.callback(spark.stop)
+            spark = stack.enter_context(ending(spark_session("demo", log=home / "spark.log")))
             queries = LiveQueries(spark, cluster.endpoints, home)
-            stack.callback(queries.stop)
         with screen.step(f"open {len(carriers)} sessions, one a carrier"):
             airlines = Airlines(carriers, cluster.ipc_endpoints, settings.seconds * 1000)
             follower = LogFollower(cluster.endpoints, airlines.timetable.start_ms)

@@ -103,6 +103,23 @@ def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_
     assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
 
 
+def test_a_job_that_is_stopped_stops_in_order(member_dir, table):
+    job = subprocess.Popen(
+        [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", table,
+         "--trigger", "1 second"],
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment(),
+    )  # fmt: skip
+    try:
+        assert job.stderr is not None
+        assert job.stderr.readline().startswith("terms: batch 0, 761 rows in ")
+        job.terminate()
+        _, rest = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    assert job.returncode == 130
+    assert rest.startswith("terms: stopped, 761 rows") and rest.count("\n") == 1, rest
+
+
 def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
     submit = Path(sys.executable).parent / "spark-submit"
     done = subprocess.run(
