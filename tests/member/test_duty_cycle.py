@@ -16,8 +16,8 @@ from cluster.protocol.enums import (
 from cluster.protocol.frame import align
 from cluster.protocol.log import NewLeadershipTermEvent, SessionOpenEvent, TimerEvent
 from cluster.protocol.session import SessionMessageHeader
-from tests.simulation.cluster import MS, SECOND, US, SimulatedCluster
-from tests.simulation.member import log_bytes
+from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
+from tests.member.in_memory.member import log_bytes
 
 
 def a_cluster(members=3, seed=1, **settings):

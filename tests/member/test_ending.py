@@ -3,8 +3,8 @@
 import pytest
 
 from cluster.protocol.enums import ClusterControlToggle
-from tests.simulation.cluster import MS, SECOND, SimulatedCluster
-from tests.simulation.disk import SimulatedDisk
+from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+from tests.member.in_memory.disk import SimulatedDisk
 
 
 def a_busy_cluster(seed=1, members=3):

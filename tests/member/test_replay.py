@@ -7,7 +7,7 @@ from cluster.protocol.enums import ElectionState, Role
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.channel import ServiceChannel
-from tests.simulation.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 MAX_POSITION = 2**63 - 1
 

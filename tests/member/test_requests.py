@@ -16,8 +16,8 @@ from cluster.protocol.session import (
     SessionEvent,
     SessionMessageHeader,
 )
+from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 from tests.member.test_duty_cycle import entries
-from tests.simulation.cluster import MS, SECOND, SimulatedCluster
 
 
 def a_cluster(seed=1, members=3):

@@ -1,11 +1,19 @@
-"""The production classes of a cluster under virtual time: one thread, one seed, one history.
+"""The deterministic simulator: production classes under virtual time, with faults, judged by invariants.
 
-    world.py     virtual time, and what happens next
-    disk.py      a disk in memory that forgets what was not synced
-    network.py   links and clients' connections with delays, resets and partitions
-    client.py    clients that send, count what is acknowledged, and move on when the leader does
-    member.py    one member: agent and service over that disk and network; dies and comes back
-    cluster.py   ``SimulatedCluster``: members, faults, and the invariants over all of them
+Nothing here is a model of the cluster. Members run ConsensusModuleAgent, ClusteredServiceAgent, Archive,
+MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simulated is what lies below them.
 
-Read ``cluster.py`` first. ``python -m tests.simulation --help`` runs seeds.
+    world.py          virtual time, chance by seed, the trace, processes that die in the middle of a turn
+    disk.py           a disk: page cache, sync, power cuts, torn pages, errors
+    network.py        sockets: delays, cuts, silence, one-way partitions
+    member.py         a member's process, put together as cluster/node.py does
+    service.py        the service that runs on every member: its state is a hash of all that it was given
+    clients.py        clients that open, send, vanish and follow leaders
+    invariants.py     what must hold: after every turn, and at the end
+    committed_log.py  the log that all must agree on, read entry by entry
+    nemesis.py        what goes wrong, and when
+    history.py        one seed: set-up, storm, healing, verdict
+    __main__.py       many seeds, or the story of one
+
+Read ``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it.
 """

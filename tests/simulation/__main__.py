@@ -1,63 +1,127 @@
-"""Run seeded histories: ``python -m tests.simulation --seeds 100 --from 1``; one: ``--seed 91 --story``."""
+"""Seeded histories of a faulty cluster.
+
+python -m tests.simulation --seeds 1000 --from 1     many, over both cores; stops telling after a few failures
+python -m tests.simulation --seed 91                 one again, to the same trace hash
+python -m tests.simulation --seed 91 --story         who did what, and why
+"""
 
 from __future__ import annotations
 
 import argparse
 import gc
+import multiprocessing
+import os
 import sys
 import time
-import traceback
+from collections import Counter
 
-from tests.simulation.history import History
+from tests.simulation.history import History, Result
+from tests.simulation.world import readable
+
+EVENTS_SHOWN = 40
+FAILURES_SHOWN = 5
+SEEDS_PER_PROCESS = 50
 
 
-def run_seed(seed: int, *, story: bool) -> bool:
-    """Run one history; a failing one ends with the line that replays it."""
-    history = History(seed)
+def run_seed(seed: int) -> Result:
+    """One history, in whatever process."""
+    result = History(seed).run()
+    gc.collect()  # agents and sockets refer to each other, and hold large buffers
+    return result
+
+
+def summary(result: Result) -> str:
+    """One line of one history."""
+    verdict = "fails" if result.violation else "well"
+    return (
+        f"seed {result.seed:>6} {verdict:<5} {result.trace_hash} {result.virtual_s:6.1f} s "
+        f"{result.events:>6} events {result.terms:>2} terms {result.entries:>5} entries "
+        f"{result.acknowledged:>5} acks"
+    )
+
+
+def tell_failure(result: Result) -> None:
+    """The invariant, what was last, and the command that brings it back."""
+    print(f"\nseed {result.seed} fails: {result.violation}")
+    for event in result.last_events[-EVENTS_SHOWN:]:
+        print(f"  {event}")
+    print(f"trace {result.trace_hash}; replay it with: make sim SEED={result.seed}\n", flush=True)
+
+
+def tell_one(seed: int, *, story: bool) -> int:
+    """Replay one seed."""
+    history = History(seed, keeps_story=story)
     if story:
-        history.cluster.world.story = print
-    try:
-        outcome = history.run()
-    except Exception as error:
-        print(f"seed {seed} fails: {type(error).__name__}: {error}")
-        if not isinstance(error, AssertionError) or story:
-            traceback.print_exc()
-        if not story:
-            for line in list(history.cluster.world.events)[-40:]:
-                print(f"  {line}")
-        print(f"trace {history.cluster.world.trace_hash:08x}; replay with: make sim SEED={seed}")
-        return False
-    if story:
-        print(f"seed {seed}: {outcome}")
-        print(f"trace {outcome.trace_hash:08x}")
-    return True
+        history.world.trace.listen = lambda event: print(readable(event))
+    result = history.run()
+    if result.violation and not story:
+        tell_failure(result)
+    elif result.violation:
+        print(f"seed {seed} fails: {result.violation}")
+    print(summary(result))
+    return int(bool(result.violation))
+
+
+def tell_coverage(results: list[Result]) -> None:
+    """What the histories reached together, and what they did not."""
+    from tests.simulation.history import ELECTION_STATES
+
+    faults, transitions = Counter[str](), Counter[str]()
+    for result in results:
+        faults.update(result.faults)
+        transitions.update(result.transitions)
+    print("faults: " + ", ".join(f"{name} {count}" for name, count in sorted(faults.items())))
+    print("transitions:")
+    for name, count in sorted(transitions.items()):
+        print(f"  {name:<60} {count:>7}")
+    reached = {name.split(" -> ")[1] for name in transitions}
+    missing = [name for name in ELECTION_STATES if name not in reached]
+    print(f"states: {len(ELECTION_STATES) - len(missing)} of {len(ELECTION_STATES)} reached")
+    if missing:
+        print("never reached: " + ", ".join(missing))
+
+
+def tell_many(seeds: range, jobs: int, *, verbose: bool) -> int:
+    begin = time.monotonic()
+    results: list[Result] = []
+    failed: list[Result] = []
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
+        for result in pool.imap_unordered(run_seed, seeds):
+            results.append(result)
+            if verbose:
+                print(summary(result), flush=True)
+            if result.violation:
+                failed.append(result)
+                if len(failed) <= FAILURES_SHOWN:
+                    tell_failure(result)
+    took_s = time.monotonic() - begin
+    tell_coverage(results)
+    print(
+        f"{len(results)} histories in {took_s:.0f} s, {len(results) / took_s:.1f} a second: "
+        f"{sum(result.virtual_s for result in results) / 3600:.1f} hours of {len(results)} clusters, "
+        f"{sum(result.entries for result in results)} entries committed, "
+        f"{sum(result.terms for result in results)} terms"
+    )
+    for result in sorted(failed, key=lambda result: result.seed):
+        print(f"failed: seed {result.seed}: {result.violation}")
+    return int(bool(failed))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=100, help="how many histories")
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--story", action="store_true", help="tell what happens")
-    parser.add_argument("--keep-going", action="store_true", help="run the other seeds after a failure, too")
+    parser.add_argument("--story", action="store_true", help="tell what happens; with --seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--verbose", action="store_true", help="a line for each history")
     options = parser.parse_args(arguments)
-    seeds = (
-        [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
-    )
-    begin = time.monotonic()
-    failed: list[int] = []
-    for seed in seeds:
-        gc.collect()  # a cluster is full of circles, with large arrays in them
-        if not run_seed(seed, story=options.story):
-            failed.append(seed)
-            if not options.keep_going:
-                break
-    took = time.monotonic() - begin
-    if failed:
-        print(f"failed: {', '.join(map(str, failed))} ({took:.1f} s)")
-        return 1
-    print(f"{len(seeds)} histories went well in {took:.1f} s")
-    return 0
+    if options.seed is not None:
+        return tell_one(options.seed, story=options.story)
+    seeds = range(options.first, options.first + options.seeds)
+    return tell_many(seeds, options.jobs, verbose=options.verbose)
 
 
 if __name__ == "__main__":

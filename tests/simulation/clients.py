@@ -20,7 +20,7 @@ from tests.simulation.network import Network, SimulatedPoller
 from tests.simulation.world import MS, SECOND, Process, World
 
 KINDS = "....eeeettxm"
-LENGTHS = (0, 8, 40, 100, 100, 300, 1_200, 1_500, 4_000)
+LENGTHS = (0, 8, 20, 40, 60, 100, 100, 100, 300, 1_500, 4_000)
 CLIENT_TICK_NS = 20 * MS
 TURN_NS = 20_000
 
@@ -76,8 +76,8 @@ class Client(Process):
         self.number = number
         self.poller = SimulatedPoller(network, self)
         self.is_sending = True
-        self.rate = random.choice([0.05, 0.2, 0.5])  # chance of a burst in a turn
-        self.burst = random.choice([1, 3, 12])
+        self.rate = random.choice([0.02, 0.1, 0.3])  # chance of a burst in a turn
+        self.burst = random.choice([1, 2, 8])
         self.client: ClusterClient | None = None
         self.sessions = 0
         self._network = network
@@ -177,7 +177,7 @@ class Client(Process):
     def vanish(self) -> None:
         """The program is killed, and started anew: its session has nobody any more."""
         self.tell("vanishes")
-        self._network.on_process_died(self.poller)
+        self._network.on_killed(self.poller)
         self.poller = SimulatedPoller(self._network, self)
         self._attempt = None
         self.client = None

@@ -1,205 +1,438 @@
-"""A disk in memory behind ``cluster.archive.files.Files``.
+"""A disk in memory that does what real ones do to programs that trust them: ``Files`` for a member.
 
-What is written can be read at once (the page cache); what is synced survives a power cut; of the rest each
-4 KiB page survives or not, as chance has it. A process that is killed loses nothing that it wrote. Names that
-are made, changed or removed survive a power cut once their directory is synced.
+A file is what its process reads back (the page cache), and beside it what the device holds of the pages
+written since the last sync:
+
+    pwrite      changes the cache; the device's old page is kept until a sync
+    datasync    forgets the old pages: what is cached is durable
+    push        hands pages to the device's own cache; durable with the next sync of any file
+    SIGKILL     keeps the cache
+    power cut   each page written since the last sync is whole, gone, or torn at a sector; names made or
+                changed since the folder was synced may be as before
+    failed sync the pages count as clean and are not on the device (what Linux does): they read back well
+                until the cache drops them
+
+Faults are switched on per disk: ``DiskFaults``. Times are spent by the process that waits.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from random import Random
+from typing import Any
+
+from tests.simulation.world import Process, World
 
 PAGE = 4096
+SECTOR = 512
+
+WRITE_NS = 6_000
+READ_NS = 4_000
+SYNC_NS = 90_000
 
 
-class SimulatedLock:
-    def __init__(self, disk: SimulatedDisk, path: str) -> None:
-        self._disk = disk
-        self._path = path
+@dataclass(slots=True)
+class DiskFaults:
+    """What goes wrong now."""
 
-    def release(self) -> None:
-        self._disk.locked.discard(self._path)
+    is_full: bool = False  # no new block can be had
+    writes_fail: bool = False  # EIO
+    syncs_fail: bool = False  # EIO, and the pages count as clean
+    sync_failures: int = 0  # so many more
+    slowness: int = 1  # factor on all times
+    misdirected_writes: int = 0  # so many more land a few pages off
 
 
-class _Inode:
-    """Content as the process sees it, and for each page written since the last sync what the disk holds."""
+class Inode:
+    """A file: ``cache`` is what reads return, ``old`` what the device has in place of dirty pages."""
 
-    __slots__ = ("content", "durable_pages", "durable_size")
+    __slots__ = ("allocated", "bad", "cache", "device_size", "lost", "old", "pushed")
 
     def __init__(self) -> None:
-        self.content = bytearray()
-        self.durable_pages: dict[int, bytes] = {}
-        self.durable_size = 0
+        self.cache = bytearray()
+        self.device_size = 0
+        self.allocated = 0  # blocks reserved up to here
+        self.old: dict[int, bytes] = {}  # page: content on the device, of pages that are dirty
+        self.lost: dict[int, bytes] = {}  # the same, of pages that count as clean and are not
+        self.pushed: set[int] = set()
+        self.bad: list[tuple[int, int]] = []  # ranges that cannot be read
 
-    def remember(self, offset: int, length: int) -> None:
-        for page in range(offset // PAGE, (offset + length + PAGE - 1) // PAGE):
-            if page not in self.durable_pages:
-                self.durable_pages[page] = bytes(self.content[page * PAGE : (page + 1) * PAGE])
+    def keep_old(self, begin: int, end: int) -> None:
+        """Before [begin, end) changes: remember what the device has there."""
+        old, cache, pushed = self.old, self.cache, self.pushed
+        for page in range(begin // PAGE, -(-end // PAGE)):
+            if page not in old:
+                lost = self.lost.pop(page, None)
+                old[page] = bytes(cache[page * PAGE : page * PAGE + PAGE]) if lost is None else lost
+            elif pushed:
+                pushed.discard(page)
+
+    def write(self, data: Any, offset: int) -> None:
+        view = memoryview(data)
+        end = offset + view.nbytes
+        self.keep_old(offset, end)
+        if end > len(self.cache):
+            self.cache.extend(bytes(end - len(self.cache)))
+        self.cache[offset:end] = view
+        self.allocated = max(self.allocated, end)
+
+    def resize(self, length: int) -> None:
+        if length < len(self.cache):
+            self.keep_old(length, len(self.cache))
+            del self.cache[length:]
+        else:
+            self.cache.extend(bytes(length - len(self.cache)))
 
     def sync(self) -> None:
-        self.durable_pages.clear()
-        self.durable_size = len(self.content)
+        self.old.clear()
+        self.pushed.clear()
+        self.device_size = len(self.cache)
 
-    def lose(self, random: Random) -> None:
-        for page, durable in sorted(self.durable_pages.items()):
-            if random.random() < 0.5:
-                begin = page * PAGE
-                padded = durable.ljust(min(PAGE, len(self.content) - begin), b"\0")
-                self.content[begin : begin + len(padded)] = padded
-        if random.random() < 0.5 and self.durable_size < len(self.content):
-            del self.content[self.durable_size :]
-        self.sync()
+    def put_back(self, page: int, content: bytes) -> None:
+        """Let the cache say what the device has of a page."""
+        begin = page * PAGE
+        end = min(begin + PAGE, len(self.cache))
+        if begin < end:
+            self.cache[begin:end] = content[: end - begin].ljust(end - begin, b"\0")
+
+    def is_durable(self, begin: int, end: int) -> bool:
+        """Whether a power cut now would keep [begin, end) as it reads."""
+        if end > self.device_size:
+            return False
+        if not self.old and not self.lost:
+            return True
+        for page in range(begin // PAGE, -(-end // PAGE)):
+            held = self.old.get(page, self.lost.get(page))
+            if held is not None:
+                base = page * PAGE
+                first, last = max(begin, base), min(end, base + PAGE)
+                if self.cache[first:last] != held[first - base : last - base].ljust(last - first, b"\0"):
+                    return False
+        return True
+
+
+class Disk:
+    """One machine's disk; outlives the processes that use it."""
+
+    def __init__(self, world: World, random: Random, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.faults = DiskFaults()
+        self.sync_count = 0
+        self.folders: set[str] = set()
+        self.locks: dict[str, Process] = {}
+        self._random = random
+        self._names: dict[str, Inode] = {}
+        self._changes: dict[str, list[dict[str, Inode | None]]] = {}  # by folder, since its last sync
+        self._pushed: list[Inode] = []
+
+    # -- names --
+
+    def inode(self, path: str) -> Inode | None:
+        return self._names.get(path)
+
+    def paths(self) -> list[str]:
+        return sorted(self._names)
+
+    def change_names(self, change: dict[str, Inode | None]) -> None:
+        """Names that change in one step: a folder's journal keeps or loses them together."""
+        folder = os.path.dirname(next(iter(change)))
+        self._changes.setdefault(folder, []).append({path: self._names.get(path) for path in change})
+        self._put_names(change)
+
+    def _put_names(self, names: dict[str, Inode | None]) -> None:
+        for path, inode in names.items():
+            if inode is None:
+                self._names.pop(path, None)
+            else:
+                self._names[path] = inode
+
+    def sync_folder(self, folder: str) -> None:
+        self._changes.pop(folder, None)
+
+    # -- what happens to a machine --
+
+    def on_process_died(self, process: Process) -> None:
+        """The kernel takes its locks back; pages stay."""
+        self.locks = {path: owner for path, owner in self.locks.items() if owner is not process}
+
+    def power_cut(self) -> None:
+        """All that is not on the device is gone, or half of it is."""
+        self.locks.clear()
+        for folder in sorted(self._changes):
+            steps = self._changes[folder]
+            kept = self._random.randint(0, len(steps))  # a journal keeps its order
+            for before in reversed(steps[kept:]):
+                self._put_names(before)
+        self._changes.clear()
+        self._pushed.clear()
+        for path in sorted(self._names):
+            self._cut_power_of(self._names[path])
+
+    def _cut_power_of(self, inode: Inode) -> None:
+        random = self._random
+        size = len(inode.cache)
+        if size > inode.device_size and random.random() < 0.5:
+            size = random.choice([inode.device_size, random.randint(inode.device_size, size)])
+        for page in sorted(inode.old):
+            fate = random.random()
+            if fate < 0.4:
+                inode.put_back(page, inode.old[page])
+            elif fate < 0.7:
+                self._tear(inode, page, inode.old[page])
+        for page in sorted(inode.lost):
+            inode.put_back(page, inode.lost[page])
+        if size < len(inode.cache):
+            del inode.cache[size:]
+        inode.lost.clear()
+        inode.sync()
+
+    def _tear(self, inode: Inode, page: int, old: bytes) -> None:
+        """Some sectors of the page were written, others not."""
+        old = old.ljust(PAGE, b"\0")
+        for sector in range(0, PAGE, SECTOR):
+            begin = page * PAGE + sector
+            end = min(begin + SECTOR, len(inode.cache))
+            if begin < end and self._random.random() < 0.5:
+                inode.cache[begin:end] = old[sector : sector + end - begin]
+
+    def drop_caches(self) -> None:
+        """Clean pages are read from the device again: those of a failed sync now show what is there."""
+        for path in sorted(self._names):
+            inode = self._names[path]
+            for page in sorted(inode.lost):
+                inode.put_back(page, inode.lost[page])
+            inode.lost.clear()
+
+    def wipe(self) -> None:
+        """A new, empty disk."""
+        self.folders.clear()
+        self.locks.clear()
+        self._names.clear()
+        self._changes.clear()
+        self._pushed.clear()
+
+    # -- called by files --
+
+    def flush_device(self) -> None:
+        for inode in self._pushed:
+            for page in inode.pushed:
+                inode.old.pop(page, None)
+            inode.pushed.clear()
+        self._pushed.clear()
+
+    def push(self, inode: Inode, offset: int, length: int) -> None:
+        dirty = [page for page in range(offset // PAGE, -(-(offset + length) // PAGE)) if page in inode.old]
+        if dirty:
+            inode.pushed.update(dirty)
+            self._pushed.append(inode)
+
+    def write_back(self, inode: Inode, offset: int, length: int) -> None:
+        """Some of the dirty pages of the range reach the device at once."""
+        for page in range(offset // PAGE, -(-(offset + length) // PAGE)):
+            if page in inode.old and page not in inode.pushed and self._random.random() < 0.3:
+                del inode.old[page]
+
+    def fail_sync(self, inode: Inode) -> None:
+        inode.lost.update(inode.old)
+        inode.old.clear()
+        inode.pushed.clear()
+
+    def misdirect(self, offset: int, size: int) -> int:
+        pages = max(size // PAGE, 1)
+        return (offset + self._random.randrange(1, 4) * PAGE) % (pages * PAGE)
 
 
 class SimulatedFile:
-    def __init__(self, disk: SimulatedDisk, path: str, inode: _Inode) -> None:
+    """``File`` of one process."""
+
+    __slots__ = ("_disk", "_inode", "_is_writable", "_process", "path")
+
+    def __init__(self, disk: Disk, process: Process, path: str, inode: Inode, is_writable: bool) -> None:
         self.path = path
         self._disk = disk
+        self._process = process
         self._inode = inode
+        self._is_writable = is_writable
+
+    def _error(self, number: int) -> OSError:
+        return OSError(number, os.strerror(number), self.path)
+
+    def _begin(self, duration_ns: int) -> None:
+        self._process.effect()
+        self._process.spend(duration_ns * self._disk.faults.slowness)
 
     def pread(self, length: int, offset: int) -> bytes:
-        return bytes(self._inode.content[offset : offset + length])
+        self._process.spend(READ_NS)
+        self._check_readable(offset, length)
+        return bytes(self._inode.cache[offset : offset + length])
 
-    def pread_into(self, buffer, offset: int) -> int:  # type: ignore[no-untyped-def]
-        view = memoryview(buffer).cast("B")
-        piece = self._inode.content[offset : offset + len(view)]
-        view[: len(piece)] = piece
-        return len(piece)
+    def pread_into(self, buffer: Any, offset: int) -> int:
+        self._process.spend(READ_NS)
+        view = memoryview(buffer)
+        with memoryview(self._inode.cache) as cache:
+            data = cache[offset : offset + len(view)]
+            self._check_readable(offset, len(data))
+            view[: len(data)] = data
+            count = len(data)
+            data.release()
+        return count
 
-    def pwrite(self, data, offset: int) -> None:  # type: ignore[no-untyped-def]
-        view = memoryview(data).cast("B")
-        inode = self._inode
-        end = offset + len(view)
-        inode.remember(offset, len(view))
-        if len(inode.content) < end:
-            inode.content.extend(bytes(end - len(inode.content)))
-        inode.content[offset:end] = view
+    def _check_readable(self, offset: int, length: int) -> None:
+        for begin, end in self._inode.bad:
+            if begin < offset + length and offset < end:
+                raise self._error(errno.EIO)
+
+    def pwrite(self, data: Any, offset: int) -> None:
+        self._begin(WRITE_NS)
+        assert self._is_writable
+        inode, faults = self._inode, self._disk.faults
+        view = memoryview(data)
+        if faults.writes_fail:
+            whole = (offset + len(view) // 2) // PAGE * PAGE - offset  # a page is copied or it is not
+            if whole > 0:
+                inode.write(view[:whole], offset)
+            raise self._error(errno.EIO)
+        if faults.is_full and offset + len(view) > inode.allocated:
+            fits = max(inode.allocated - offset, 0)
+            if fits:
+                inode.write(view[:fits], offset)
+            raise self._error(errno.ENOSPC)
+        if faults.misdirected_writes:
+            faults.misdirected_writes -= 1
+            offset = self._disk.misdirect(offset, len(inode.cache))
+        inode.write(view, offset)
 
     def size(self) -> int:
-        return len(self._inode.content)
+        return len(self._inode.cache)
 
     def allocate(self, length: int) -> None:
-        if len(self._inode.content) < length:
-            self._inode.content.extend(bytes(length - len(self._inode.content)))
+        self._begin(WRITE_NS)
+        inode = self._inode
+        if length > inode.allocated:
+            if self._disk.faults.is_full:
+                raise self._error(errno.ENOSPC)
+            inode.allocated = length
+        if length > len(inode.cache):
+            inode.resize(length)
 
     def resize(self, length: int) -> None:
-        content = self._inode.content
-        if len(content) < length:
-            content.extend(bytes(length - len(content)))
-        else:
-            self._inode.remember(length, len(content) - length)
-            del content[length:]
+        self._begin(WRITE_NS)
+        self._inode.resize(length)
 
     def start_writeback(self, offset: int, length: int) -> None:
-        pass
+        self._begin(WRITE_NS)
+        self._disk.write_back(self._inode, offset, length)
 
     def push(self, offset: int, length: int) -> None:
-        self._disk.sync_count += 1
-        for page in range(offset // PAGE, (offset + length + PAGE - 1) // PAGE):
-            self._inode.durable_pages.pop(page, None)
+        self._begin(WRITE_NS)
+        self._fail_if_told()
+        self._disk.push(self._inode, offset, length)
 
     def datasync(self) -> None:
+        self._begin(SYNC_NS)
+        self._fail_if_told()
         self._disk.sync_count += 1
         self._inode.sync()
+        self._disk.flush_device()
 
-    def fullsync(self) -> None:
-        self.datasync()
+    fullsync = datasync
+
+    def _fail_if_told(self) -> None:
+        faults = self._disk.faults
+        if faults.syncs_fail or faults.sync_failures:
+            faults.sync_failures = max(faults.sync_failures - 1, 0)
+            self._disk.fail_sync(self._inode)
+            raise self._error(errno.EIO)
 
     def close(self) -> None:
         pass
 
 
-class SimulatedDisk:
-    """The file system of one member."""
+class _Lock:
+    def __init__(self, disk: Disk, path: str, process: Process) -> None:
+        self._disk = disk
+        self._path = path
+        self._process = process
 
-    def __init__(self, random: Random, process_id: int = 1) -> None:
-        self._random = random
-        self._inodes: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
-        self._directories: set[str] = set()
-        self.locked: set[str] = set()
-        self.sync_count = 0
+    def release(self) -> None:
+        if self._disk.locks.get(self._path) is self._process:
+            del self._disk.locks[self._path]
+
+
+class SimulatedFiles:
+    """``Files`` of one process on a disk."""
+
+    def __init__(self, disk: Disk, process: Process, process_id: int) -> None:
+        self.disk = disk
+        self._process = process
         self._process_id = process_id
 
-    # ---- Files
-
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SimulatedFile:
+        inode = self.disk.inode(path)
         if create:
-            if path in self._inodes:
+            self._process.effect()
+            if inode is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            self._inodes[path] = _Inode()
-        elif path not in self._inodes:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return SimulatedFile(self, path, self._inodes[path])
+            if os.path.dirname(path) not in self.disk.folders:
+                raise _not_found(path)
+            inode = Inode()
+            self.disk.change_names({path: inode})
+        elif inode is None:
+            raise _not_found(path)
+        return SimulatedFile(self.disk, self._process, path, inode, write or create)
 
     def exists(self, path: str) -> bool:
-        return path in self._inodes or path in self._directories
+        return self.disk.inode(path) is not None or path in self.disk.folders
 
     def is_directory(self, path: str) -> bool:
-        return path in self._directories
+        return path in self.disk.folders
 
     def list_directory(self, path: str) -> list[str]:
-        prefix = f"{path}/"
-        names = {name[len(prefix) :].split("/")[0] for name in self._inodes if name.startswith(prefix)}
-        return sorted(names)
+        if path not in self.disk.folders:
+            raise _not_found(path)
+        return [os.path.basename(name) for name in self.disk.paths() if os.path.dirname(name) == path]
 
     def make_directory(self, path: str) -> None:
-        self._directories.add(path)
+        while path and path not in self.disk.folders and path != "/":
+            self.disk.folders.add(path)
+            path = os.path.dirname(path)
 
     def rename(self, path: str, new_path: str) -> None:
-        self._inodes[new_path] = self._inodes.pop(path)
+        self._process.effect()
+        inode = self.disk.inode(path)
+        if inode is None:
+            raise _not_found(path)
+        self.disk.change_names({path: None, new_path: inode})
 
     def unlink(self, path: str) -> None:
-        if path not in self._inodes:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        del self._inodes[path]
+        self._process.effect()
+        if self.disk.inode(path) is None:
+            raise _not_found(path)
+        self.disk.change_names({path: None})
 
     def sync_directory(self, path: str) -> None:
-        self.sync_count += 1
-        prefix = f"{path}/"
-        for name in [name for name in self._durable_names if name.startswith(prefix)]:
-            if name not in self._inodes:
-                del self._durable_names[name]
-        for name, inode in self._inodes.items():
-            if name.startswith(prefix):
-                self._durable_names[name] = inode
+        self._process.effect()
+        self._process.spend(SYNC_NS * self.disk.faults.slowness)
+        if self.disk.faults.syncs_fail:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        self.disk.sync_folder(path)
+        self.disk.flush_device()
 
-    def lock(self, path: str) -> SimulatedLock | None:
-        if path in self.locked:
+    def lock(self, path: str) -> _Lock | None:
+        owner = self.disk.locks.get(path)
+        if owner is not None and owner.is_alive:
             return None
-        self.locked.add(path)
-        if path not in self._inodes:
-            self._inodes[path] = self._durable_names[path] = _Inode()
-        return SimulatedLock(self, path)
+        if self.disk.inode(path) is None:
+            self.open(path, create=True)
+        self.disk.locks[path] = self._process
+        return _Lock(self.disk, path, self._process)
 
     def process_id(self) -> int:
         return self._process_id
 
-    # ---- faults
 
-    def kill(self) -> None:
-        """The process dies: its locks go, what it wrote stays."""
-        self.locked.clear()
-        self._process_id += 1
-
-    def power_cut(self) -> None:
-        """What was not synced is lost, or not, page by page and name by name."""
-        self.kill()
-        for name, inode in sorted(self._durable_names.items()):
-            if name not in self._inodes and self._random.random() < 0.5:
-                self._inodes[name] = inode
-        for name in [name for name in sorted(self._inodes) if name not in self._durable_names]:
-            if self._random.random() < 0.5:
-                del self._inodes[name]
-        for _, inode in sorted(self._inodes.items()):
-            inode.lose(self._random)
-        self._durable_names = dict(self._inodes)
-
-    def wipe(self) -> None:
-        """An empty disk."""
-        self.kill()
-        self._inodes.clear()
-        self._durable_names.clear()
-        self._directories.clear()
+def _not_found(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

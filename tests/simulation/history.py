@@ -1,188 +1,327 @@
-"""One seed, one history: a cluster under load while its members, links and power fail, and then heal.
+"""One seed's history: a cluster is set up, a storm goes over it, it heals, and is judged.
 
-Faults are chosen by the seed and leave a majority standing most of the time, not always: what a minority or
-nobody can do must be right as well. After the last fault everything comes back, and the cluster has to do so
-too: everything sent is committed, all logs and services are level, within a bounded time.
+start      members one by one or all at once
+storm      faults as nemesis.py draws them, clients sending all the while
+healing    a majority is whole and connected, the rest stays as broken as it is: it must commit again
+calm       everything is whole: all members and clients come to the same end
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, field
 from random import Random
 
-from cluster.protocol.enums import ElectionState
-from tests.simulation.cluster import MS, SECOND, SimulatedCluster
+from cluster.archive.files import Buffer
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.protocol import streams
+from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
+from cluster.protocol.frame import HEADER_LENGTH
+from tests.simulation.clients import Client, client_endpoints
+from tests.simulation.committed_log import Violation, require
+from tests.simulation.disk import Disk
+from tests.simulation.invariants import Invariants
+from tests.simulation.member import CLIENT_PORT, CLUSTER_ID, Member, Observer, Settings, host_of
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.network import Network
+from tests.simulation.world import MS, SECOND, Clock, ProcessDied, World, readable
 
-MEMBER_COUNTS = (3, 3, 3, 5)
-STATES = tuple(ElectionState)[2:17]
+STEP_NS = 100 * MS
+ELECTION_STATES = [state.name for state in ElectionState]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What can be told of a history that went well."""
+@dataclass(slots=True)
+class Result:
+    """How a seed went."""
 
     seed: int
-    trace_hash: int
+    trace_hash: str
+    events: int
+    virtual_s: float
+    committed_bytes: int
+    entries: int
     terms: int
     acknowledged: int
-    faults: int
-    virtual_s: float
+    violation: str = ""
+    last_events: list[str] = field(default_factory=list)
+    transitions: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
+
+
+class Recorder:
+    """Keeps some consensus messages, to have them come again much later (F22)."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[tuple[int, bytes]]] = {}
+
+    def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
+        """Keep the first messages, and then each so many-th."""
+        if len(buffers) != 1 or not HEADER_LENGTH < len(buffers[0]) <= 512:
+            return
+        data = bytes(memoryview(buffers[0]))
+        if int.from_bytes(data[16:20], "little") != streams.CONSENSUS:
+            return
+        kept = self._kept.setdefault(member.member_id, [])
+        if len(kept) < 400:
+            kept.append((to_member_id, data))
+        elif len(data) > 72:  # anything but the reports and heartbeats of every turn
+            kept[zlib.crc32(data) % 400] = (to_member_id, data)
+
+    def replay(self, member: Member, random: Random) -> int:
+        """Send some of them again over the connections of now."""
+        kept = self._kept.get(member.member_id, [])
+        count = 0
+        if not member.is_up:
+            return 0
+        try:
+            for _ in range(random.randint(1, 20)):
+                if kept:
+                    to_member_id, data = random.choice(kept)
+                    count += member.links.send_again(to_member_id, data) > 0
+        except ProcessDied:
+            member.on_killed()
+        return count
+
+
+class _Coverage(Observer):
+    """States and transitions of elections that were seen."""
+
+    def __init__(self, invariants: Invariants, recorder: Recorder) -> None:
+        self.transitions: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
+        self._invariants = invariants
+        self._recorder = recorder
+        self.on_turn = invariants.on_turn  # type: ignore[method-assign]
+        self.on_applied = invariants.on_applied  # type: ignore[method-assign]
+        self.on_started = invariants.on_started  # type: ignore[method-assign]
+
+    def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
+        self._recorder.on_sent(member, to_member_id, buffers)
+        self._invariants.on_sent(member, to_member_id, buffers)
+
+    def on_event(self, member: Member, text: str) -> None:
+        if text.startswith("election "):
+            transition = text[len("election ") :].split(":")[0]
+            self.transitions[transition] = self.transitions.get(transition, 0) + 1
+
+    def on_ended(self, member: Member, error: BaseException | None) -> None:
+        name = type(error).__name__
+        self.ends[name] = self.ends.get(name, 0) + 1
 
 
 class History:
-    """``run`` raises InvariantBroken (or whatever broke) with ``cluster.world.events`` telling how."""
+    """All that one seed decides; ``run`` lets it happen."""
 
-    def __init__(self, seed: int, fault_count: int = 12) -> None:
-        self.seed = seed
-        self.random = Random(seed * 7919 + 17)
-        self.fault_count = fault_count
-        self.cluster = SimulatedCluster(
-            self.random.choice(MEMBER_COUNTS),
-            seed,
-            delay_ns=self.random.choice([(20_000, 200_000), (50_000, 2 * MS), (1 * MS, 40 * MS)]),
+    def __init__(self, seed: int, *, keeps_story: bool = False) -> None:
+        self.world = world = World(seed, keeps_story=keeps_story)
+        random = world.random("setup")
+        self.random = random
+        member_count = random.choices([1, 3, 5], [1, 12, 3])[0]
+        is_default = random.random() < 0.15  # Aeron's own time-outs
+        times = (
+            {}
+            if is_default
+            else {
+                "session_timeout_ns": 4 * SECOND,
+                "leader_heartbeat_timeout_ns": 2 * SECOND,
+                "startup_canvass_timeout_ns": 5 * SECOND,
+                "election_timeout_ns": random.choice([500, 1_000]) * MS,
+                "leader_heartbeat_interval_ns": random.choice([50, 200]) * MS,
+            }
         )
-        self._faults = [
-            (self._kill, 4),
-            (self._kill_leader, 4),
-            (self._power_cut, 2),
-            (self._power_cut_of_all, 1),
-            (self._reset_links, 3),
-            (self._partition, 3),
-            (self._one_way, 2),
-            (self._pause, 2),
-            (self._stop_in_order, 1),
-            (self._strike_in_state, 6),
+        member_ids = tuple(range(member_count))
+        endpoints = client_endpoints({i: host_of(i) for i in member_ids}, CLIENT_PORT)
+        self.context = ConsensusModuleContext(
+            member_ids=member_ids,
+            ingress_endpoints=",".join(f"{i}={endpoint}" for i, endpoint in endpoints.items()),
+            cluster_id=CLUSTER_ID,
+            term_length=64 * 1024,
+            max_sessions=16,
+            **times,
+        )
+        self.settings = Settings(
+            self.context,
+            file_sync_level=random.choices([0, 1, 2], [2, 10, 2])[0],
+            segment_length=random.choice([64, 128, 256]) * 1024,
+            tick_ns=random.choice([10, 20, 40]) * MS,
+        )
+        self.network = Network(world, world.random("network"))
+        self.invariants = Invariants(self.settings.file_sync_level)
+        self.recorder = Recorder()
+        self.coverage = _Coverage(self.invariants, self.recorder)
+        self.is_calm = False
+        self.is_suspended = False
+        self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
+        self.clocks = {i: Clock(world, skew_ns=random.randrange(-2 * SECOND, 2 * SECOND)) for i in member_ids}
+        self.members: dict[int, Member] = {}  # the present or last life of each
+        self.incarnation = 0
+        self.clients = [
+            Client(world, number, self.network, endpoints, world.random(f"client {number}"), self.invariants)
+            for number in range(random.randint(1, 3))
         ]
+        self.nemesis = Nemesis(self)
 
-    def run(self) -> Outcome:
-        cluster, random = self.cluster, self.random
-        cluster.await_leader(timeout_ns=90 * SECOND)
-        for _ in range(random.randint(1, 3)):
-            cluster.add_client()
-        self._send_for(random.randint(20, 200) * MS)
-        for _ in range(self.fault_count):
-            fault = random.choices([f for f, _ in self._faults], [w for _, w in self._faults])[0]
-            fault()
-            self._send_for(random.choice([1, 5, 30, 300, 1500, 6000]) * MS)
-            if random.random() < 0.5:
-                self._repair()
-                self._send_for(random.choice([1, 100, 2000]) * MS)
-            cluster.check()
-        self._repair()
-        cluster.await_leader(timeout_ns=150 * SECOND)
-        self._send_for(50 * MS)
-        cluster.await_settled(timeout_ns=90 * SECOND)
-        cluster.await_level(timeout_ns=60 * SECOND)
-        cluster.check()
-        cluster.check_promises()
-        return Outcome(
-            seed=self.seed,
-            trace_hash=cluster.world.trace_hash,
-            terms=len(cluster.leader_of_term),
-            acknowledged=sum(client.acknowledged for client in cluster.clients),
-            faults=self.fault_count,
-            virtual_s=cluster.world.now_ns / SECOND,
+    # -- members --
+
+    def start(self, member_id: int) -> Member:
+        """Let a member's process begin; it must not run."""
+        before = self.members.get(member_id)
+        assert before is None or not before.is_alive
+        self.incarnation += 1
+        self.network.revive(host_of(member_id))
+        member = self.members[member_id] = Member(
+            self.world,
+            member_id,
+            self.settings,
+            self.disks[member_id],
+            self.network,
+            self.clocks[member_id],
+            self.world.random(f"member {member_id}, life {self.incarnation}"),
+            self.incarnation,
+            self.coverage,
+        )
+        member.tell(f"starts, life {self.incarnation}")
+        member.wake(self.world.now_ns)
+        return member
+
+    def alive(self) -> list[Member]:
+        return [member for member in self.members.values() if member.is_alive]
+
+    def leader(self) -> Member | None:
+        """Who leads the highest term among those that believe to lead."""
+        leaders = [member for member in self.alive() if member.is_leading and not member.is_paused]
+        return max(leaders, key=lambda member: member.agent.leadership_term_id, default=None)
+
+    def resume_cluster(self) -> None:
+        """Ask whoever leads now to resume, until nobody is suspended."""
+        leader = self.leader()
+        if leader is not None and leader.agent is not None:
+            agent = leader.agent
+            if agent.module.state is ConsensusModuleState.SUSPENDED:
+                agent.counters.control_toggle.set(ClusterControlToggle.RESUME)
+
+    @property
+    def quorum(self) -> int:
+        return self.context.quorum_threshold
+
+    # -- the run --
+
+    def run(self) -> Result:
+        violation = ""
+        try:
+            self._run()
+        except Violation as error:
+            violation = str(error)
+        except Exception as error:  # a bug: production asserts, or breaks
+            import traceback
+
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            violation = f"{type(error).__name__}: {error} ({last.filename.split('/main/')[-1]}:{last.lineno})"
+            self.error = error
+        world = self.world
+        return Result(
+            seed=world.seed,
+            trace_hash=world.trace.hash,
+            events=world.trace.count,
+            virtual_s=world.now_ns / SECOND,
+            committed_bytes=self.invariants.log.end,
+            entries=self.invariants.log.entries,
+            terms=len(self.invariants.leaders),
+            acknowledged=self.invariants.acknowledged,
+            violation=violation,
+            last_events=[readable(event) for event in world.trace.events],
+            transitions=self.coverage.transitions,
+            faults=self.nemesis.counts | {f"ends: {k}": v for k, v in self.coverage.ends.items()},
         )
 
-    # ---- load
+    def _run(self) -> None:
+        for member_id in self.context.member_ids:
+            self.world.at(self.random.choice([0, self.random.randrange(SECOND)]), self.start, member_id)
+        for client in self.clients:
+            client.wake(self.random.randrange(SECOND))
+        self._await_commit("start", self._start_bound_ns())
+        self.nemesis.storm()
+        self.nemesis.heal_majority()
+        self._await_commit("healing", self._start_bound_ns())
+        self.is_calm = True
+        self.nemesis.heal_all()
+        self._await_commit("calm", self._start_bound_ns())
+        self._come_to_rest()
 
-    def _send_for(self, duration_ns: int) -> None:
-        cluster, random = self.cluster, self.random
-        pieces = random.randint(1, 6)
-        for _ in range(pieces):
-            for client in cluster.clients:
-                if client.is_lost:
-                    continue
-                for _ in range(random.choice([0, 1, 3, 20])):
-                    payload = b"%d:%d:" % (client.client_id, len(client.sent))
-                    client.send(payload + bytes(random.choice([0, 5, 100, 1400, 3000])))
-            cluster.run(duration_ns // pieces)
-        if all(client.is_lost for client in cluster.clients):
-            cluster.add_client()
+    def _start_bound_ns(self) -> int:
+        """In what time a whole majority commits again, whatever was before."""
+        context = self.context
+        return (
+            context.startup_canvass_timeout_ns
+            + 3 * context.leader_heartbeat_timeout_ns
+            + 20 * context.election_timeout_ns
+            + 5 * SECOND
+        )
 
-    # ---- faults
+    def _await_commit(self, phase: str, bound_ns: int) -> None:
+        """I14: something new is committed in bounded time."""
+        log = self.invariants.log
+        sessions = {session_id: session.messages for session_id, session in log.sessions.items()}
+        deadline_ns = self.world.now_ns + bound_ns
+        self.world.tell("history", f"{phase}: a message is to be committed within {bound_ns / SECOND:.1f} s")
+        while not any(
+            session.messages > sessions.get(session_id, 0) for session_id, session in log.sessions.items()
+        ):
+            require(
+                self.world.now_ns < deadline_ns,
+                "I14",
+                f"{phase}: nothing was committed within {bound_ns / SECOND:.1f} s; {self._stand()}",
+            )
+            self._step()
 
-    def _pick(self, running: bool = True):  # type: ignore[no-untyped-def]
-        members = [member for member in self.cluster.members if member.is_running == running]
-        return self.random.choice(members) if members else None
+    def _step(self) -> None:
+        self.world.run_until(self.world.now_ns + STEP_NS)
+        self.nemesis.look_after()
+        if self.is_suspended:
+            self.resume_cluster()
 
-    def _kill(self) -> None:
-        member = self._pick()
-        if member is not None:
-            member.kill()
+    def _stand(self) -> str:
+        told = []
+        for member in self.members.values():
+            agent = member.agent
+            state = "not started" if agent is None else "leads" if agent.leading else "follows"
+            if agent is not None and agent.election is not None:
+                state = agent.election.state.name
+            life = "" if member.is_alive else " (dead)"
+            told.append(f"{member.name} {state} at {member.commit_position}{life}")
+        return ", ".join(told)
 
-    def _kill_leader(self) -> None:
-        if self.cluster.leader is not None:
-            self.cluster.leader.kill()
+    def _come_to_rest(self) -> None:
+        """No more is sent: all that was is acknowledged, and all members are at the same end."""
+        for client in self.clients:
+            client.is_sending = False
+        self.world.tell("history", "calm: clients send no more")
+        deadline_ns = self.world.now_ns + self._start_bound_ns()
+        while not self._is_at_rest():
+            require(
+                self.world.now_ns < deadline_ns,
+                "I14",
+                f"calm: no rest within {self._start_bound_ns() / SECOND:.1f} s; {self._stand()}; "
+                + ", ".join(f"{c.name} {'done' if c.is_done else 'waits'}" for c in self.clients),
+            )
+            self._step()
+        leader = self.leader()
+        assert leader is not None
+        cluster_time = self.invariants.log.last_timestamp
+        self.invariants.check_converged(list(self.members.values()), cluster_time)
 
-    def _power_cut(self) -> None:
-        member = self._pick()
-        if member is not None:
-            member.power_cut()
-
-    def _power_cut_of_all(self) -> None:
-        for member in self.cluster.members:
-            member.power_cut()
-
-    def _stop_in_order(self) -> None:
-        member = self._pick()
-        if member is not None:
-            member.stop()
-
-    def _reset_links(self) -> None:
-        count = self.cluster.member_count
-        for _ in range(self.random.randint(1, 3)):
-            one = self.random.randrange(count)
-            self.cluster.network.reset(one, (one + 1 + self.random.randrange(count - 1)) % count)
-
-    def _partition(self) -> None:
-        ids = list(range(self.cluster.member_count))
-        self.random.shuffle(ids)
-        cut = self.random.randint(1, len(ids) - 1)
-        self.cluster.world.tell("network", f"partition {sorted(ids[:cut])} | {sorted(ids[cut:])}")
-        for one in ids[:cut]:
-            for two in ids[cut:]:
-                self.cluster.network.block(one, two)
-                self.cluster.network.block(two, one)
-
-    def _one_way(self) -> None:
-        count = self.cluster.member_count
-        one = self.random.randrange(count)
-        two = (one + 1 + self.random.randrange(count - 1)) % count
-        self.cluster.world.tell("network", f"nothing comes from {one} to {two}")
-        self.cluster.network.block(one, two)
-
-    def _pause(self) -> None:
-        member = self._pick()
-        if member is not None:
-            self.cluster.world.tell(member.name, "is paused")
-            member.pause()
-
-    def _strike_in_state(self) -> None:
-        """Disturb the cluster, wait for a member to be in some state of an election, and strike there."""
-        cluster, random = self.cluster, self.random
-        self._repair()
-        leader = cluster.leader
-        if leader is not None:
-            random.choice([leader.kill, leader.pause, leader.power_cut])()
-        wanted = random.choice(STATES)
-        end_ns = cluster.world.now_ns + 12 * SECOND
-        while cluster.world.now_ns < end_ns:
-            for member in cluster.members:
-                election = None if member.agent is None else member.agent.election
-                if election is not None and election.state is wanted:
-                    cluster.world.tell(member.name, f"is struck in {wanted.name}")
-                    others = [other for other in cluster.members if other is not member]
-                    random.choice([member.kill, member.power_cut, member.pause, others[0].kill])()
-                    return
-            cluster.step()
-
-    def _repair(self) -> None:
-        """Everything that failed comes back."""
-        self.cluster.world.tell("repair", "all come back")
-        self.cluster.network.heal()
-        for member in self.cluster.members:
-            if member.is_running and member.is_paused:
-                member.resume()
-            elif not member.is_running:
-                member.start()
+    def _is_at_rest(self) -> bool:
+        if not all(client.is_done for client in self.clients) or self.leader() is None:
+            return False
+        log = self.invariants.log
+        if log.awaited_service_messages:
+            return False
+        return all(
+            member.is_alive
+            and member.agent is not None
+            and member.agent.commit_position == log.end
+            and member.agent.recording is not None
+            and member.agent.recording.append_position == log.end
+            and member.service.chain == self.invariants.chains[max(self.invariants.chains)]
+            for member in self.members.values()
+        ) and len(self.members) == len(self.context.member_ids)

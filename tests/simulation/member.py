@@ -1,275 +1,310 @@
-"""One simulated member: the production agents over a simulated disk and network."""
+"""A member's process: the production parts, put together as ``cluster/node.py`` does, on simulated media."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 from cluster.archive.archive import Archive
+from cluster.archive.files import Buffer
+from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError
+from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
+from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
+from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.network import SimulatedClients, SimulatedLinks
-from tests.simulation.world import EPOCH_NS, MS, US
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.links import MemberLinks
+from cluster.transport.server import ClientPort
+from tests.simulation.disk import Disk, SimulatedFiles
+from tests.simulation.network import Network, SimulatedPoller
+from tests.simulation.service import ChainService, VectorisedChainService
+from tests.simulation.world import Clock, Process, ProcessDied, World
 
-if TYPE_CHECKING:
-    from tests.simulation.cluster import SimulatedCluster
+FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)  # end the process
+TURN_NS = 30_000
+LINK_PORT, CLIENT_PORT = 9002, 9001
+CLUSTER_ID = 7
 
-TURN_NS = 30 * US  # what a turn with work takes
-DIRECTORY = "member"
+
+def host_of(member_id: int) -> str:
+    return f"10.0.0.{member_id + 1}"
 
 
-class HashingEcho:
-    """Answers every message with itself, and keeps a hash chain over everything it was told."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all members of a run share."""
 
-    def __init__(self, member: SimulatedMember) -> None:
+    context: ConsensusModuleContext  # of any member; the others differ by their id alone
+    file_sync_level: int = 1
+    segment_length: int = 128 * 1024
+    checksum: str | None = None
+    tick_ns: int = 10_000_000
+
+
+class Observer:
+    """What the run wants to hear of its members; the invariants are one."""
+
+    def on_started(self, member: Member) -> None: ...
+
+    def on_turn(self, member: Member) -> None: ...
+
+    def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
+
+    def on_applied(self, member: Member, position: int, chain: int) -> None: ...
+
+    def on_event(self, member: Member, text: str) -> None: ...
+
+    def on_ended(self, member: Member, error: BaseException | None) -> None: ...
+
+
+class _ObservedLinks(MemberLinks):
+    """Production links; what they are to take is told before it is on its way."""
+
+    def __init__(self, member: Member, **arguments: Any) -> None:
+        super().__init__(**arguments)
         self._member = member
-        self.chain = hashlib.blake2b(digest_size=8).digest()
-        self.chain_at: dict[int, bytes] = {}
-        self.applied: list[bytes] = []
-        self.timers: list[int] = []
-        self.cluster = None
 
-    def _apply(self, what: bytes) -> None:
-        assert self.cluster is not None
-        self.chain = hashlib.blake2b(self.chain + what, digest_size=8).digest()
-        position = self.cluster.log_position()
-        self.chain_at[position] = self.chain
-        self._member.cluster.on_applied(self._member.member_id, position, self.chain)
+    def send(self, member_id: int, *buffers: Buffer) -> int:
+        if self.is_up(member_id):
+            self._member.observer.on_sent(self._member, member_id, buffers)
+        return super().send(member_id, *buffers)
 
-    def on_start(self, cluster, snapshot_image) -> None:  # type: ignore[no-untyped-def]
-        self.cluster = cluster
-
-    def on_session_open(self, session, timestamp) -> None:  # type: ignore[no-untyped-def]
-        self._apply(b"open %d %d" % (session.id, timestamp))
-
-    def on_session_close(self, session, timestamp, close_reason) -> None:  # type: ignore[no-untyped-def]
-        self._apply(b"close %d %d %d" % (session.id, timestamp, close_reason))
-
-    def on_session_message(self, session, timestamp, buffer) -> None:  # type: ignore[no-untyped-def]
-        payload = bytes(buffer)
-        self.applied.append(payload)
-        self._apply(b"message %d %d " % (-1 if session is None else session.id, timestamp) + payload)
-        if session is not None:
-            if payload.startswith(b"timer "):
-                self.cluster.schedule_timer(int(payload[6:]), timestamp + 50)
-            elif payload.startswith(b"again "):
-                self.cluster.offer(payload[6:])
-            session.offer(payload)
-
-    def on_timer_event(self, correlation_id, timestamp) -> None:  # type: ignore[no-untyped-def]
-        self.timers.append(correlation_id)
-        self._apply(b"timer %d %d" % (correlation_id, timestamp))
-
-    def on_new_leadership_term_event(self, event) -> None:  # type: ignore[no-untyped-def]
-        self._apply(b"term %d %d" % (event.leadership_term_id, event.term_base_log_position))
-
-    def on_role_change(self, role) -> None:  # type: ignore[no-untyped-def]
-        pass
-
-    def on_terminate(self, cluster) -> None:  # type: ignore[no-untyped-def]
-        pass
+    def send_again(self, member_id: int, frame: bytes) -> int:
+        """An old message comes once more."""
+        return super().send(member_id, frame)
 
 
-class SimulatedMember:
-    """A process that can be started and killed again and again over the same disk."""
+class Member(Process):
+    """One life of a member, from its start to its end; disk, clock and host outlive it."""
 
-    def __init__(self, cluster: SimulatedCluster, member_id: int) -> None:
-        self.cluster = cluster
+    def __init__(
+        self,
+        world: World,
+        member_id: int,
+        settings: Settings,
+        disk: Disk,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        incarnation: int,
+        observer: Observer,
+    ) -> None:
+        super().__init__(world, host_of(member_id), f"member {member_id}")
         self.member_id = member_id
-        self.world = cluster.world
-        self.disk = SimulatedDisk(Random(self.world.random.getrandbits(64)), 1000 * (member_id + 1))
-        self.incarnation = 0
+        self.settings = settings
+        self.disk = disk
+        self.network = network
+        self.clock = clock
+        self.incarnation = incarnation
+        self.observer = observer
+        self.poller = SimulatedPoller(network, self)
+        self.files = SimulatedFiles(disk, self, 1_000 + incarnation)
+        self.directory = f"/member-{member_id}"
         self.agent: ConsensusModuleAgent | None = None
-        self.service: HashingEcho | None = None
         self.service_agent: ClusteredServiceAgent | None = None
-        self.links: SimulatedLinks | None = None
-        self.clients: SimulatedClients | None = None
-        self.death = ""  # why the process ended by itself
-        self.clock_offset_ns = 0
-        self.is_paused = False
-        self._archive: Archive | None = None
-        self._turn_at_ns: int | None = None
-        self._generation = 0
+        self.service: ChainService | None = None
+        self.service_stalled_until_ns = 0
+        self.end: BaseException | None = None
+        self._random = random
+        self.is_up = False  # started, and taking turns
+        self.dies_by_power = False
 
-    @property
-    def is_running(self) -> bool:
-        return self.agent is not None
+    # -- starting --
 
-    @property
-    def name(self) -> str:
-        return f"member {self.member_id}"
-
-    def start(self) -> None:
-        """Start the process; it recovers from what is on its disk."""
-        assert self.agent is None
-        world, cluster = self.world, self.cluster
-        self.incarnation += 1
-        self._generation += 1
-        self.death = ""
-        random = Random(world.random.getrandbits(64))
-        context: ConsensusModuleContext = cluster.context_of(self.member_id)
-        try:
-            archive = self._archive = Archive.open(
-                f"{DIRECTORY}/archive",
-                files=self.disk,
-                file_sync_level=cluster.file_sync_level,
-                segment_length=cluster.term_length,
-                epoch_ms=lambda: (EPOCH_NS + world.now_ns) // MS,
-            )
-            recording_log = RecordingLog.open(f"{DIRECTORY}/cluster", files=self.disk, file_sync_level=1)
-            node_state = NodeStateFile.open(f"{DIRECTORY}/cluster", files=self.disk, file_sync_level=1)
-        except ClusterError as error:
-            self._die(error)
-            return
-        self.links = SimulatedLinks(
-            cluster.network, world, self.member_id, context.member_ids, self.incarnation, self.wake
+    def _start(self) -> None:
+        """As ``cluster/node.py``."""
+        settings = self.settings
+        context = replace(settings.context, member_id=self.member_id)
+        epoch_ms, clock_ns = self._epoch_ms, self._clock_ns
+        cluster_dir = f"{self.directory}/cluster"
+        mark_file = ClusterMarkFile.create(
+            cluster_dir,
+            files=self.files,
+            component_type=ClusterComponentType.CONSENSUS_MODULE,
+            now_ms=epoch_ms(),
+            cluster_id=CLUSTER_ID,
+            member_id=self.member_id,
         )
-        self.clients = SimulatedClients(world, self.wake, cluster.network.delay_ns)
+        self.archive = Archive.open(
+            f"{self.directory}/archive",
+            files=self.files,
+            file_sync_level=settings.file_sync_level,
+            segment_length=settings.segment_length,
+            checksum=settings.checksum,
+            epoch_ms=epoch_ms,
+        )
+        for found in self.archive.recovered:
+            self.tell(f"recovered recording {found.recording_id} to {found.stop_position}: {found.witness}")
+        self.recording_log = RecordingLog.open(
+            cluster_dir, files=self.files, file_sync_level=settings.file_sync_level
+        )
+        self.node_state = NodeStateFile.open(
+            cluster_dir, files=self.files, file_sync_level=settings.file_sync_level
+        )
+        self.links = _ObservedLinks(
+            self,
+            member_id=self.member_id,
+            listen=Endpoint(Medium.TCP, self.host, LINK_PORT),
+            members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
+            incarnation=self.incarnation,
+            cluster_id=CLUSTER_ID,
+            poller=self.poller,
+            clock_ns=clock_ns,
+            on_error=self._on_error,
+        )
+        self.clients = ClientPort(
+            [Endpoint(Medium.TCP, self.host, CLIENT_PORT)],
+            poller=self.poller,  # type: ignore[arg-type]
+            member_id=self.member_id,
+            cluster_id=CLUSTER_ID,
+            incarnation=self.incarnation,
+            message_length_max=message_length_max(context.term_length),
+            clock_ns=clock_ns,
+            on_error=self._on_error,
+        )
         channel = ServiceChannel()
-        counters = MemberCounters(CountersFile.in_memory(), context)
-        self.agent = ConsensusModuleAgent(
-            context,
-            archive=archive,
-            recording_log=recording_log,
-            node_state=node_state,
-            links=self.links,
-            clients=self.clients,
-            service_channels=[channel],
-            counters=counters,
-            random=random,
-            on_event=lambda what: world.tell(self.name, what),
-            on_error=lambda error: world.tell(self.name, f"error: {error}"),
-        )
-        self.service = HashingEcho(self)
+        counters = MemberCounters(CountersFile.in_memory(now_ms=epoch_ms()), context)
+        kind = VectorisedChainService if self._random.random() < 0.5 else ChainService
+        self.service = kind(self._on_applied)
         self.service_agent = ClusteredServiceAgent(
             self.service,
             channel,
             counters.commit_position.get,
-            client_id=1,
-            max_message_length=cluster.term_length // 8,
+            cluster_id=CLUSTER_ID,
+            log_read_bytes=64 * 1024,
         )
-        world.tell(self.name, f"starts, incarnation {self.incarnation}")
+        self.agent = ConsensusModuleAgent(
+            context,
+            archive=self.archive,
+            recording_log=self.recording_log,
+            node_state=self.node_state,
+            links=self.links,
+            clients=self.clients,
+            service_channels=[channel],
+            counters=counters,
+            random=self._random,
+            mark_file=mark_file,
+            on_event=self.tell,
+            on_error=self._on_error,
+        )
+        self.agent.on_start(clock_ns(), epoch_ms())
+        self.observer.on_started(self)
+
+    def _epoch_ms(self) -> int:
+        return self.clock.epoch_ms(self.now_ns)
+
+    def _clock_ns(self) -> int:
+        return self.clock.monotonic_ns(self.now_ns)
+
+    # -- turning --
+
+    def turn(self) -> int | None:
+        """As ``AgentRunner``: look at the sockets, read the clocks once, let each agent work."""
+        self.spend(TURN_NS)
         try:
-            self.agent.on_start(world.now_ns, self.cluster_time)
+            if not self.is_up:
+                self._start()
+                self.is_up = True
+                return 0
+            work_count = self._turn_agents()
+        except FATAL as error:
+            self._exit(error)
+            return None
         except ClusterError as error:
-            self._die(error)
-            return
-        cluster.network.attach(self.links)
-        self.wake()
+            if not self.is_up:
+                self._exit(error)
+                return None
+            self._on_error(error)
+            work_count = 1
+        self.observer.on_turn(self)
+        assert self.agent is not None
+        if self.agent.is_closed:
+            self._exit(None)
+            return None
+        return 0 if work_count else self.settings.tick_ns
 
-    @property
-    def cluster_time(self) -> int:
-        return (EPOCH_NS + self.world.now_ns + self.clock_offset_ns) // MS
-
-    # ---- turns
-
-    def wake(self) -> None:
-        """Something came: take a turn soon."""
-        self._turn_at(self.world.now_ns + 1 * US)
-
-    def _turn_at(self, time_ns: int) -> None:
-        if self._turn_at_ns is not None and self._turn_at_ns <= time_ns:
-            return
-        self._turn_at_ns = time_ns
-        generation = self._generation
-        self.world.at(time_ns, lambda: self._turn(time_ns, generation))
-
-    def _turn(self, time_ns: int, generation: int) -> None:
-        if generation != self._generation or time_ns != self._turn_at_ns or self.agent is None:
-            return
-        self._turn_at_ns = None
-        if self.is_paused:
-            return
+    def _turn_agents(self) -> int:
         agent, service_agent = self.agent, self.service_agent
-        assert service_agent is not None
-        try:
-            work_count = agent.do_work(self.world.now_ns, self.cluster_time)
-            if not service_agent.is_closed:
-                work_count += service_agent.do_work(self.world.now_ns, self.cluster_time)
-        except ClusterError as error:
-            self._die(error)
-            return
-        self.cluster.after_turn(self)
-        if agent.is_closed:
-            self.stop()
-        elif self.agent is agent:
-            deadline_ns = self.world.now_ns + TURN_NS if work_count else agent.next_deadline_ns()
-            self._turn_at(max(deadline_ns, self.world.now_ns + TURN_NS))
+        assert agent is not None and service_agent is not None
+        self.poller.wait(0)
+        now_ns, cluster_time = self._clock_ns(), self._epoch_ms()
+        work_count = agent.do_work(now_ns, cluster_time)
+        if self.world.now_ns >= self.service_stalled_until_ns:
+            work_count += service_agent.do_work(now_ns, cluster_time)
+        return work_count
 
-    def _die(self, error: Exception) -> None:
-        self.death = f"{type(error).__name__}: {error}"
-        self.world.tell(self.name, f"ends: {self.death}")
-        self._end()
+    # -- ending --
 
-    # ---- ends
+    def _exit(self, error: BaseException | None) -> None:
+        """The process ends by itself, in disorder if there was an error."""
+        self.end = error
+        if error is None:
+            assert self.agent is not None
+            self.tell("ends in order")
+            try:
+                self.agent.close()
+                self.archive.close()
+            except ClusterError as failure:
+                self.tell(f"could not end in order: {failure}")
+        else:
+            self.tell(f"ends: {type(error).__name__}: {error}")
+        self.is_alive = False
+        self.on_killed()
+        self.observer.on_ended(self, error)
 
-    def kill(self) -> None:
-        """SIGKILL: the process is gone at once, what it wrote stays."""
-        if self.agent is not None:
-            self.world.tell(self.name, "is killed")
-            self._end()
-            self.disk.kill()
+    def on_killed(self) -> None:
+        if self.dies_by_power:
+            self.lose_power()
+        else:
+            self.tell("is killed" if self.end is None else "is gone")
+            self.disk.on_process_died(self)
+            self.network.on_killed(self.poller)
 
-    def power_cut(self) -> None:
-        if self.agent is not None:
-            self.world.tell(self.name, "loses power")
-            self._end()
+    def lose_power(self) -> None:
+        """Process, page cache and connections are gone, and nobody is told."""
+        self.tell("loses power")
+        self.is_alive = False
+        self.network.silence(self.host)
+        self.network.on_power_cut(self.poller)
         self.disk.power_cut()
 
     def stop(self) -> None:
-        """In order, as a process that got SIGTERM."""
-        if self.agent is not None:
-            self.world.tell(self.name, "stops")
-            self.agent.close()
-            assert self._archive is not None
-            self._archive.close()
-            self._end()
+        """End in order, as on SIGTERM, between two turns."""
+        try:
+            self._exit(None)
+        except ProcessDied:
+            self.on_killed()
 
-    def pause(self) -> None:
-        """SIGSTOP."""
-        self.is_paused = True
+    # -- what is heard --
 
-    def resume(self) -> None:
-        """SIGCONT: a turn after all that time."""
-        self.is_paused = False
-        self._turn_at_ns = None
-        self.wake()
+    def tell(self, text: str) -> None:
+        self.world.trace.tell(self.now_ns, self.name, text)
+        self.observer.on_event(self, text)
 
-    def _end(self) -> None:
-        self._generation += 1
-        self._turn_at_ns = None
-        self.agent = self.service_agent = None
-        self.is_paused = False
-        self.disk.kill()
-        self.cluster.network.detach(self.member_id)
-        if self.clients is not None:
-            self.clients.shutdown()
-        self.links = self.clients = None
+    def _on_error(self, error: Exception) -> None:
+        self.tell(f"error: {type(error).__name__}: {error}")
 
+    def _on_applied(self, position: int, chain: int) -> None:
+        self.observer.on_applied(self, position, chain)
 
-def log_bytes(member: SimulatedMember, begin: int, end: int) -> bytes:
-    """Recorded bytes of a running member, as they can be read now."""
-    agent = member.agent
-    assert agent is not None and agent.recording is not None
-    pieces: list[bytes] = []
-    while begin < end:
-        data = agent.recording.read(begin, end - begin)
-        if not len(data):
-            break
-        pieces.append(data.tobytes())
-        begin += len(data)
-    return b"".join(pieces)
+    # -- asked by the run --
 
+    @property
+    def commit_position(self) -> int:
+        return 0 if self.agent is None else self.agent.commit_position
 
-def service_messages(members: Sequence[SimulatedMember]) -> list[list[bytes]]:
-    return [[] if member.service is None else member.service.applied for member in members]
+    @property
+    def is_leading(self) -> bool:
+        return self.is_alive and self.agent is not None and self.agent.leading is not None
+
+    @property
+    def is_following(self) -> bool:
+        return self.is_alive and self.agent is not None and self.agent.following is not None

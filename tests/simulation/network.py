@@ -1,364 +1,513 @@
-"""Links between members, and clients' connections, with the rules of ``cluster.transport``.
+"""Sockets over virtual time: production links, ports, connections and clients run on these unchanged.
 
-A link is an ordered stream of frames each way: nothing is lost or reordered while it stands. What can happen
-is delay, silence (a partition: frames wait), and a break, which loses what is on its way and is told to both
-ends. Links are brought up again after a break as ``MemberLinks`` does: every 50 ms; three refusals, or
-another incarnation, mean that the process behind it is gone.
+A connection is two pipes of bytes, each with a delay of its own. What TCP hides stays hidden (bytes of one
+connection never change order, none is missing in the middle); what it does not hide is done here:
+
+    slow     delays that vary by pipe and piece, stalls as retransmissions make them
+    cut      a connection ends, at any byte: the rest is lost, half frames included
+    gone     a killed process: end-of-file or reset, whoever dials is refused
+    silent   a blocked path, a machine without power, a process that is paused: nothing comes back
+    partial  writes and reads of less than was asked for; full buffers
+
+A path (from host, to host) is one-way: what is blocked on it comes later, when it opens again, unless the
+connection was given up meanwhile.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from collections import deque
-from collections.abc import Callable, Iterable
-from functools import partial
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from zlib import crc32
 
-import numpy as np
+from cluster.transport.poller import READABLE, WRITABLE
+from tests.simulation.world import MS, Process, World
 
-from tests.simulation.world import MS, US, World
+CAPACITY = 256 * 1024  # bytes between two processes before the sender's socket takes no more
+RETRY_NS = 200 * MS  # of the kernel, when nothing comes back
+RETRY_MAX_NS = 1_600 * MS
+ERROR_OR_HANG_UP = 0x008 | 0x010
+SEND_NS = 5_000
 
-DIAL_INTERVAL_NS = 50 * MS
-STABLE_AFTER_NS = 1_000 * MS
-REFUSALS_OF_GONE = 3
-NOT_CONNECTED = -1
+_FIN, _RESET = b"fin", b"reset"  # told apart from bytes by identity
 
 
-class _Way:
-    """Frames on their way from one end to the other, in order."""
+@dataclass(slots=True)
+class Path:
+    """What one host's packets to another meet."""
 
-    __slots__ = ("frames", "last_arrival_ns")
+    is_blocked: bool = False
+    clogged_until_ns: int = 0
+    delay_ns: int = 100_000
+    jitter: float = 1.0  # a piece takes up to so many times longer
+    stall_chance: float = 0.0  # that a piece was lost and is sent again
 
-    def __init__(self) -> None:
-        self.frames: deque[tuple[int, bytes]] = deque()
-        self.last_arrival_ns = 0
+
+class _Pipe:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "is_severed",
+        "is_waiting",
+        "last_ns",
+        "number",
+        "path",
+        "pending",
+        "pieces",
+        "retry_ns",
+        "sink",
+        "source",
+    )
+
+    def __init__(self, number: int, source: SimulatedSocket, sink: SimulatedSocket) -> None:
+        self.number = number
+        self.source = source
+        self.sink = sink
+        self.path = source.address[0], sink.address[0]
+        self.pieces: deque[tuple[int, bytes]] = deque()  # arrival, bytes or an end
+        self.pending = 0  # bytes sent and not read
+        self.last_ns = 0
+        self.is_waiting = False  # for an event
+        self.is_severed = False
+        self.retry_ns = RETRY_NS
+
+
+class SimulatedSocket:
+    """What ``cluster.transport`` calls on a socket."""
+
+    family = socket.AF_INET
+
+    def __init__(self, poller: SimulatedPoller, fd: int) -> None:
+        self.poller = poller
+        self.fd = fd
+        self.address: tuple[str, int] = (poller.process.host, 0)
+        self.peer_host = ""
+        self.backlog: deque[SimulatedSocket] | None = None
+        self.received = bytearray()
+        self.incoming: _Pipe | None = None
+        self.outgoing: _Pipe | None = None
+        self.is_open = False
+        self.is_ended = False  # the peer will send no more
+        self.is_closed = False
+        self.error = 0
+
+    # -- set up --
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def setsockopt(self, *_: Any) -> None:
+        pass
+
+    def getsockopt(self, *_: Any) -> int:
+        return self.error
+
+    def fileno(self) -> int:
+        return -1 if self.is_closed else self.fd
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.address
+
+    def bind(self, address: tuple[str, int]) -> None:
+        self.poller.network.bind(self, address)
+
+    def listen(self, backlog: int) -> None:
+        self.backlog = deque()
+
+    def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
+        if not self.backlog:
+            raise BlockingIOError
+        accepted = self.backlog.popleft()
+        return accepted, accepted.address
+
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        self.poller.process.effect()
+        self.peer_host = address[0]
+        self.poller.network.dial(self, address)
+        return errno.EINPROGRESS
+
+    # -- bytes --
+
+    def recv_into(self, view: memoryview) -> int:
+        received = self.received
+        if received:
+            length = self.poller.network.limit(min(len(view), len(received)))
+            view[:length] = received[:length]
+            del received[:length]
+            pipe = self.incoming
+            assert pipe is not None
+            was_full = pipe.pending >= CAPACITY * 2 // 3
+            pipe.pending -= length
+            if was_full:
+                pipe.source.mark()
+            return length
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+        if self.is_ended:
+            return 0
+        raise BlockingIOError
+
+    def send(self, data: Any) -> int:
+        process = self.poller.process
+        process.effect()
+        process.spend(SEND_NS)
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+        pipe = self.outgoing
+        assert pipe is not None
+        view = memoryview(data).cast("B")
+        space = CAPACITY - pipe.pending
+        if space <= 0:
+            raise BlockingIOError
+        length = self.poller.network.limit(min(space, len(view)))
+        self.poller.network.push(pipe, bytes(view[:length]), process.now_ns)
+        return length
+
+    def sendmsg(self, buffers: Any) -> int:
+        return self.send(b"".join(bytes(memoryview(buffer)) for buffer in buffers))
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.poller.network.on_close(self)
+
+    # -- told by the network --
+
+    def mark(self) -> None:
+        """Something changed: the owner's poller looks again, and its process wakes."""
+        if not self.is_closed:
+            self.poller.mark()
+
+    def mask(self) -> int:
+        """What epoll would say."""
+        if self.backlog is not None:
+            return READABLE if self.backlog else 0
+        mask = 0
+        if self.received or self.is_ended:
+            mask = READABLE
+        if self.error:
+            mask |= READABLE | WRITABLE | ERROR_OR_HANG_UP
+        elif self.is_open and self.outgoing is not None and self.outgoing.pending < CAPACITY * 2 // 3:
+            mask |= WRITABLE
+        return mask
+
+
+class SimulatedPoller:
+    """``cluster.transport.poller.Poller`` of one process."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self.network = network
+        self.process = process
+        self.sockets: dict[int, SimulatedSocket] = {}
+        self._watched: dict[int, list[Any]] = {}  # fd: target, events, socket
+        self._fd = 10
+        self._is_marked = False
+
+    def open_socket(self, family: socket.AddressFamily) -> SimulatedSocket:
+        assert family == socket.AF_INET
+        self._fd += 1
+        sock = self.sockets[self._fd] = SimulatedSocket(self, self._fd)
+        return sock
+
+    def register(self, fd: int, target: Any, events: int) -> None:
+        assert fd not in self._watched
+        self._watched[fd] = [target, events, self.sockets[fd]]
+        self._is_marked = True
+
+    def modify(self, fd: int, events: int) -> None:
+        self._watched[fd][1] = events
+        self._is_marked = True
+
+    def unregister(self, fd: int) -> None:
+        self._watched.pop(fd, None)
+
+    def mark(self) -> None:
+        self._is_marked = True
+        self.process.wake(self.network.world.now_ns)
+
+    def wait(self, timeout_s: float) -> int:
+        """Never waits: whoever turns the process does."""
+        if not self._is_marked:
+            return 0
+        self._is_marked = False
+        ready = []
+        for fd, (_, events, sock) in self._watched.items():
+            mask = sock.mask() & (events | ERROR_OR_HANG_UP)
+            if mask:
+                ready.append((fd, mask))
+        if len(ready) > 1:
+            self.network.shuffle(ready)  # epoll promises no order
+        for fd, mask in ready:
+            watched = self._watched.get(fd)
+            if watched is not None:
+                watched[0].on_ready(mask)
+        self._is_marked = bool(ready) or self._is_marked  # level-triggered
+        return len(ready)
+
+    def wake(self) -> None:
+        self.process.wake(self.network.world.now_ns)
+
+    def close(self) -> None:
+        pass
+
+    def take_sockets(self) -> list[SimulatedSocket]:
+        """All sockets of a process that died."""
+        sockets = list(self.sockets.values())
+        self.sockets.clear()
+        self._watched.clear()
+        return sockets
+
+    def connections(self) -> list[SimulatedSocket]:
+        """Open connections by descriptor."""
+        return [sock for sock in self.sockets.values() if sock.is_open and not sock.is_closed]
 
 
 class Network:
-    """All links of a cluster. ``delay_ns`` is drawn for every batch of frames that is sent."""
+    """All hosts, and the paths between them."""
 
-    def __init__(self, world: World, delay_ns: tuple[int, int] = (20 * US, 200 * US)) -> None:
-        self._world = world
-        self.delay_ns = delay_ns
-        self._ends: dict[int, SimulatedLinks] = {}
-        self._ways: dict[tuple[int, int], _Way] = {}
-        self._blocked: set[tuple[int, int]] = set()  # directions in which frames wait
+    def __init__(self, world: World, random: Random) -> None:
+        self.world = world
+        self.partial_chance = 0.0  # that a read or write takes less than it could
+        self.defaults = Path()
+        self._random = random
+        self._paths: dict[tuple[str, str], Path] = {}
+        self._silent_hosts: set[str] = set()
+        self._listeners: dict[tuple[str, int], SimulatedSocket] = {}
+        self._port = 40_000
+        self._pipe_number = 0
 
-    def attach(self, end: SimulatedLinks) -> None:
-        """A process that listens on its links; it and the others dial each other."""
-        self._ends[end.member_id] = end
-        for other_id in end.other_ids:
-            self._dial(end.member_id, other_id, 0)
+    # -- faults --
 
-    def detach(self, member_id: int) -> None:
-        """The process is gone, and dialling it is refused; what it had sent arrives before the break does."""
-        end = self._ends.pop(member_id, None)
-        if end is None:
-            return
-        end.is_closed = True
-        for other in self._ends.values():
-            way = self._ways.get((member_id, other.member_id))
-            if other.is_up(member_id) and way is not None:
-                at_ns = max(way.last_arrival_ns, self._world.now_ns) + self._delay()
-                self._world.at(at_ns, partial(self._on_end_of_stream, member_id, other.member_id, way))
+    def path(self, source: str, sink: str) -> Path:
+        found = self._paths.get((source, sink))
+        if found is None:
+            d = self.defaults
+            found = self._paths[source, sink] = Path(
+                delay_ns=d.delay_ns, jitter=d.jitter, stall_chance=d.stall_chance
+            )
+        return found
 
-    def _on_end_of_stream(self, member_id: int, other_id: int, way: _Way) -> None:
-        if self._ways.get((member_id, other_id)) is way and not self.is_blocked(member_id, other_id):
-            self._break(other_id, member_id)
+    def silence(self, host: str) -> None:
+        """The machine has no power: nothing leaves it, and nothing is answered."""
+        self._silent_hosts.add(host)
 
-    def _break(self, member_id: int, other_id: int) -> None:
-        """The link breaks for both ends; each dials again."""
-        for one, two in ((member_id, other_id), (other_id, member_id)):
-            self._ways.pop((one, two), None)
-            end = self._ends.get(one)
-            if end is not None and end.is_up(two):
-                end.on_broken(two)
-                self._dial(one, two, 0)
+    def revive(self, host: str) -> None:
+        self._silent_hosts.discard(host)
 
-    def reset(self, member_id: int, other_id: int) -> None:
-        """A connection reset between two live processes."""
-        end = self._ends.get(member_id)
-        if end is not None and end.is_up(other_id):
-            self._break(member_id, other_id)
-
-    def block(self, from_id: int, to_id: int) -> None:
-        """Frames in this direction wait from now on; nobody is told."""
-        self._blocked.add((from_id, to_id))
+    def cut(self, sock: SimulatedSocket) -> None:
+        """Break one connection at any byte: both ends learn of it, each in its time."""
+        for pipe in (sock.incoming, sock.outgoing):
+            if pipe is not None:
+                self._end(pipe, _RESET)
 
     def heal(self) -> None:
-        """What waited arrives now."""
-        blocked, self._blocked = self._blocked, set()
-        for _, to_id in sorted(blocked):
-            end = self._ends.get(to_id)
-            if end is not None:
-                end.wake()
-        for member_id, other_id in sorted(blocked):
-            if member_id not in self._ends:
-                self._break(other_id, member_id)  # what could not be told before
-            self._dial(member_id, other_id, 0)
-            self._dial(other_id, member_id, 0)
+        """Every path is open, and as fast as it was at first."""
+        for path in self._paths.values():
+            path.is_blocked = False
+            path.clogged_until_ns = 0
+            path.delay_ns = self.defaults.delay_ns
+            path.jitter = self.defaults.jitter
+            path.stall_chance = self.defaults.stall_chance
 
-    def is_blocked(self, from_id: int, to_id: int) -> bool:
-        return (from_id, to_id) in self._blocked
+    def limit(self, length: int) -> int:
+        """How much of a transfer of ``length`` bytes is done in one call."""
+        if self.partial_chance and length > 1 and self._random.random() < self.partial_chance:
+            return self._random.randint(1, length - 1)
+        return length
 
-    def _dial(self, from_id: int, to_id: int, refusals: int) -> None:
-        self._world.after(
-            self._delay() if refusals == 0 else DIAL_INTERVAL_NS,
-            lambda: self._on_dialled(from_id, to_id, refusals),
-        )
+    def shuffle(self, ready: list[tuple[int, int]]) -> None:
+        self._random.shuffle(ready)
 
-    def _on_dialled(self, from_id: int, to_id: int, refusals: int) -> None:
-        end = self._ends.get(from_id)
-        if end is None or end.is_up(to_id):
+    # -- connecting --
+
+    def bind(self, sock: SimulatedSocket, address: tuple[str, int]) -> None:
+        assert address[0] == sock.poller.process.host
+        if address in self._listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self._listeners[address] = sock
+        sock.address = address
+
+    def dial(self, sock: SimulatedSocket, address: tuple[str, int]) -> None:
+        self._port += 1
+        sock.address = (sock.address[0], self._port)
+        self._send_syn(sock, address)
+
+    def _transit_ns(self, source: str, sink: str) -> int | None:
+        """How long a packet takes now, None when it does not arrive."""
+        if source in self._silent_hosts or sink in self._silent_hosts:
+            return None
+        path = self.path(source, sink)
+        if path.is_blocked or self.world.now_ns < path.clogged_until_ns:
+            return None
+        duration_ns = path.delay_ns + int(path.delay_ns * path.jitter * self._random.random())
+        if path.stall_chance and self._random.random() < path.stall_chance:
+            duration_ns += RETRY_NS
+        return duration_ns
+
+    def _send_syn(self, sock: SimulatedSocket, address: tuple[str, int]) -> None:
+        if sock.is_closed:
             return
-        if self.is_blocked(from_id, to_id) or self.is_blocked(to_id, from_id):
-            return  # silence: dialled again when the partition heals
-        other = self._ends.get(to_id)
-        if other is None:
-            refusals += 1
-            if refusals == REFUSALS_OF_GONE:
-                end.on_refused(to_id)
-            self._dial(from_id, to_id, min(refusals, REFUSALS_OF_GONE))
+        now_ns = sock.poller.process.now_ns
+        transit_ns = self._transit_ns(sock.address[0], address[0])
+        if transit_ns is None:
+            self.world.at(now_ns + RETRY_NS, self._send_syn, sock, address)
+        else:
+            self.world.at(now_ns + transit_ns, self._on_syn, sock, address)
+
+    def _on_syn(self, sock: SimulatedSocket, address: tuple[str, int]) -> None:
+        if sock.is_closed:
             return
-        if other.is_up(from_id):
-            self._break(to_id, from_id)  # what is left of a former life
-        for one, two in ((end, other), (other, end)):
-            self._ways[(one.member_id, two.member_id)] = _Way()
-        end.on_connected(to_id, other.incarnation)
-        other.on_connected(from_id, end.incarnation)
+        back_ns = self._transit_ns(address[0], sock.address[0])
+        if back_ns is None:  # not there, or its answer is lost: asked again
+            self.world.at(self.world.now_ns + RETRY_NS, self._send_syn, sock, address)
+            return
+        listener = self._listeners.get(address)
+        if listener is None or listener.backlog is None:
+            self.world.at(self.world.now_ns + back_ns, self._refuse, sock)
+            return
+        accepted = listener.poller.open_socket(socket.AF_INET)
+        accepted.address = address
+        accepted.peer_host = sock.address[0]
+        there = self._pipe(sock, accepted)
+        back = self._pipe(accepted, sock)
+        accepted.incoming, accepted.outgoing = there, back
+        accepted.is_open = True
+        sock.outgoing, sock.incoming = there, back
+        there.last_ns = back.last_ns = self.world.now_ns + back_ns
+        listener.backlog.append(accepted)
+        listener.mark()
+        self.world.at(self.world.now_ns + back_ns, self._on_connected, sock)
 
-    def _delay(self) -> int:
-        return self._world.random.randint(*self.delay_ns)
+    def _pipe(self, source: SimulatedSocket, sink: SimulatedSocket) -> _Pipe:
+        self._pipe_number += 1
+        return _Pipe(self._pipe_number, source, sink)
 
-    def send(self, from_id: int, to_id: int, frames: bytes) -> bool:
-        way = self._ways.get((from_id, to_id))
-        if way is None:
-            return False
-        end = self._ends.get(to_id)
-        if end is None:
-            return True  # taken by the kernel, and lost
-        arrival_ns = max(way.last_arrival_ns, self._world.now_ns + self._delay())
-        way.last_arrival_ns = arrival_ns
-        way.frames.append((arrival_ns, frames))
-        self._world.at(arrival_ns, end.wake)
-        return True
+    def _on_connected(self, sock: SimulatedSocket) -> None:
+        if not sock.is_closed:
+            sock.is_open = True
+            sock.mark()
 
-    def take(self, from_id: int, to_id: int) -> bytes:
-        """What has arrived by now."""
-        way = self._ways.get((from_id, to_id))
-        if way is None or self.is_blocked(from_id, to_id):
-            return b""
-        arrived = []
-        while way.frames and way.frames[0][0] <= self._world.now_ns:
-            arrived.append(way.frames.popleft()[1])
-        return b"".join(arrived)
+    def _refuse(self, sock: SimulatedSocket) -> None:
+        if not sock.is_closed:
+            sock.error = errno.ECONNREFUSED
+            sock.mark()
 
-    def queued_bytes(self, from_id: int, to_id: int) -> int:
-        way = self._ways.get((from_id, to_id))
-        return 0 if way is None else sum(len(frames) for _, frames in way.frames)
+    # -- bytes on their way --
 
+    def push(self, pipe: _Pipe, data: bytes, sent_ns: int) -> None:
+        if not pipe.is_severed:  # else the reset is on its way
+            pipe.pending += len(data)
+            self._schedule(pipe, data, sent_ns)
 
-class SimulatedLinks:
-    """``MemberLinks`` of one process."""
+    def _schedule(self, pipe: _Pipe, piece: bytes, sent_ns: int) -> None:
+        path = self.path(*pipe.path)
+        random = self._random.random
+        arrival_ns = sent_ns + path.delay_ns + int(path.delay_ns * path.jitter * random())
+        if path.stall_chance and random() < path.stall_chance:
+            arrival_ns += RETRY_NS
+        arrival_ns = max(arrival_ns, pipe.last_ns)
+        pipe.last_ns = arrival_ns
+        pipe.pieces.append((arrival_ns, piece))
+        if not pipe.is_waiting:
+            pipe.is_waiting = True
+            self.world.at(arrival_ns, self._arrive, pipe)
 
-    def __init__(
-        self,
-        network: Network,
-        world: World,
-        member_id: int,
-        member_ids: Iterable[int],
-        incarnation: int,
-        wake: Callable[[], None],
-    ) -> None:
-        self.member_id = member_id
-        self.incarnation = incarnation
-        self.other_ids = [other for other in member_ids if other != member_id]
-        self.is_closed = False
-        self._network = network
-        self._world = world
-        self._wake = wake
-        self._incarnation_of: dict[int, int] = {}
-        self._up_since_ns: dict[int, int] = {}
-        self._news: list[tuple[int, str, int]] = []
-
-    def wake(self) -> None:
-        if not self.is_closed:
-            self._wake()
-
-    # ---- told by the network
-
-    def on_connected(self, other_id: int, incarnation: int) -> None:
-        known = self._incarnation_of.get(other_id)
-        if known is not None and known != incarnation:
-            self._news.append((other_id, "gone", 0))
-        self._incarnation_of[other_id] = incarnation
-        self._up_since_ns[other_id] = self._world.now_ns
-        self._news.append((other_id, "up", incarnation))
-        self.wake()
-
-    def on_broken(self, other_id: int) -> None:
-        del self._up_since_ns[other_id]
-        self._news.append((other_id, "down", 0))
-        self.wake()
-
-    def on_refused(self, other_id: int) -> None:
-        if other_id in self._incarnation_of:
-            self._news.append((other_id, "gone", 0))
-            self.wake()
-
-    # ---- Links
-
-    def poll(self, handler) -> int:  # type: ignore[no-untyped-def]
-        work_count = 0
-        while self._news:
-            other_id, what, incarnation = self._news.pop(0)
-            work_count += 1
-            if what == "up":
-                handler.on_link_up(other_id, incarnation)
-            elif what == "down":
-                handler.on_link_down(other_id)
+    def _arrive(self, pipe: _Pipe) -> None:
+        """Hand over what has come, unless the path lets nothing through now."""
+        world = self.world
+        now_ns = world.now_ns
+        pipe.is_waiting = False
+        if not pipe.pieces:
+            return
+        path = self.path(*pipe.path)
+        source, sink = pipe.path
+        is_silent = source in self._silent_hosts or sink in self._silent_hosts
+        if path.is_blocked or is_silent or now_ns < path.clogged_until_ns:
+            pipe.is_waiting = True
+            world.at(max(now_ns + pipe.retry_ns, path.clogged_until_ns), self._arrive, pipe)
+            pipe.retry_ns = min(2 * pipe.retry_ns, RETRY_MAX_NS)
+            return
+        pipe.retry_ns = RETRY_NS
+        sock = pipe.sink
+        while pipe.pieces and pipe.pieces[0][0] <= now_ns:
+            _, piece = pipe.pieces.popleft()
+            if sock.is_closed:  # the kernel there does not know the connection (any more)
+                pipe.pieces.clear()
+                if not pipe.is_severed:
+                    pipe.is_severed = True
+                    self._reset_source(pipe)
+                return
+            if piece is _FIN:
+                sock.is_ended = True
+            elif piece is _RESET:
+                sock.error = sock.error or errno.ECONNRESET
+                sock.is_ended = True
             else:
-                handler.on_member_gone(other_id)
-        for other_id in self.other_ids:
-            frames = self._network.take(other_id, self.member_id)
-            if frames:
-                buffer = np.frombuffer(frames, np.uint8)
-                handler.on_frames(other_id, buffer, 0, len(buffer))
-                work_count += 1
-        return work_count
+                world.trace.bytes_moved(now_ns, "to", pipe.number, crc32(piece))
+                sock.received += piece
+        sock.mark()
+        if pipe.pieces:
+            pipe.is_waiting = True
+            world.at(pipe.pieces[0][0], self._arrive, pipe)
 
-    def send(self, member_id: int, *buffers) -> int:  # type: ignore[no-untyped-def]
-        if member_id not in self._up_since_ns:
-            return NOT_CONNECTED
-        frames = b"".join(bytes(memoryview(buffer).cast("B")) for buffer in buffers)
-        return len(frames) if self._network.send(self.member_id, member_id, frames) else NOT_CONNECTED
+    def _reset_source(self, pipe: _Pipe) -> None:
+        transit_ns = self._transit_ns(pipe.path[1], pipe.path[0])
+        if transit_ns is None:
+            self.world.at(self.world.now_ns + RETRY_NS, self._reset_source, pipe)
+        else:
+            self.world.at(self.world.now_ns + transit_ns, self._on_reset, pipe.source)
 
-    def is_up(self, member_id: int) -> bool:
-        return member_id in self._up_since_ns
+    def _on_reset(self, sock: SimulatedSocket) -> None:
+        if not sock.is_closed:
+            sock.error = sock.error or errno.ECONNRESET
+            sock.is_ended = True
+            sock.mark()
 
-    def is_stable(self, member_id: int) -> bool:
-        since_ns = self._up_since_ns.get(member_id)
-        return since_ns is not None and self._world.now_ns - since_ns >= STABLE_AFTER_NS
+    # -- ending --
 
-    def queued_bytes(self, member_id: int) -> int:
-        return self._network.queued_bytes(self.member_id, member_id)
+    def _end(self, pipe: _Pipe, how: bytes) -> None:
+        """Nothing more comes through; with a reset, what is on its way ends at any byte."""
+        if pipe.is_severed:
+            return
+        if how is _RESET:
+            pieces, pipe.pieces = list(pipe.pieces), deque()
+            keep = self._random.randint(0, sum(len(piece) for _, piece in pieces))
+            for arrival_ns, piece in pieces:
+                if keep <= 0 or piece is _FIN or piece is _RESET:
+                    break
+                pipe.pieces.append((arrival_ns, piece[:keep]))
+                keep -= len(piece)
+        self._schedule(pipe, how, pipe.source.poller.process.now_ns)
+        pipe.is_severed = True
 
+    def on_close(self, sock: SimulatedSocket) -> None:
+        """A process closed its socket, or died: the peer gets the rest and an end, or a reset."""
+        sock.poller.sockets.pop(sock.fd, None)
+        if sock.backlog is not None:
+            if self._listeners.get(sock.address) is sock:
+                del self._listeners[sock.address]
+            for waiting in list(sock.backlog):
+                waiting.close()
+        if sock.outgoing is not None:
+            self._end(sock.outgoing, _RESET if sock.received or sock.error else _FIN)
 
-class SimulatedClients:
-    """``ClientPort`` of one process; clients are objects that frames are given to."""
+    def on_killed(self, poller: SimulatedPoller) -> None:
+        """The kernel closes what a killed process had open; of some connections the rest is lost."""
+        for sock in poller.take_sockets():
+            if sock.outgoing is not None and self._random.random() < 0.5:
+                self._end(sock.outgoing, _RESET)
+            sock.close()
 
-    def __init__(self, world: World, wake: Callable[[], None], delay_ns: tuple[int, int]) -> None:
-        self._world = world
-        self._wake = wake
-        self._delay_ns = delay_ns
-        self._connections: dict[int, ClientConnection] = {}
-        self._next_id = 1
-        self._news: list[tuple[str, int]] = []
-        self._arrived: dict[int, bytes] = {}
-
-    # ---- called by clients
-
-    def connect(self, on_frames: Callable[[bytes], None], on_closed: Callable[[], None]) -> ClientConnection:
-        connection = ClientConnection(self, self._next_id, on_frames, on_closed)
-        self._next_id += 1
-        self._connections[connection.id] = connection
-        self._news.append(("connect", connection.id))
-        self._wake()
-        return connection
-
-    def deliver(self, connection_id: int, frames: bytes) -> None:
-        if connection_id in self._connections:
-            self._arrived[connection_id] = self._arrived.get(connection_id, b"") + frames
-            self._wake()
-
-    def hang_up(self, connection_id: int) -> None:
-        if self._connections.pop(connection_id, None) is not None:
-            self._arrived.pop(connection_id, None)
-            self._news.append(("disconnect", connection_id))
-            self._wake()
-
-    def delay_ns(self) -> int:
-        return self._world.random.randint(*self._delay_ns)
-
-    # ---- Clients
-
-    def poll(self, handler) -> int:  # type: ignore[no-untyped-def]
-        work_count = 0
-        while self._news:
-            what, connection_id = self._news.pop(0)
-            work_count += 1
-            if what == "connect":
-                handler.on_connect(connection_id)
-            else:
-                handler.on_disconnect(connection_id)
-        for connection_id in sorted(self._arrived):
-            frames = self._arrived.pop(connection_id, None)
-            if frames is None:
-                continue
-            buffer = np.frombuffer(frames, np.uint8)
-            taken = handler.on_frames(connection_id, buffer, 0, len(buffer))
-            if taken is not None and taken < len(frames):
-                self._arrived[connection_id] = frames[taken:]
-            work_count += 1
-        return work_count
-
-    def send(self, connection_id: int, *buffers) -> int:  # type: ignore[no-untyped-def]
-        connection = self._connections.get(connection_id)
-        if connection is None:
-            return NOT_CONNECTED
-        frames = b"".join(bytes(memoryview(buffer).cast("B")) for buffer in buffers)
-        connection.receive_later(frames)
-        return len(frames)
-
-    def is_connected(self, connection_id: int) -> bool:
-        return connection_id in self._connections
-
-    def close(self, connection_id: int, why: str = "") -> None:
-        connection = self._connections.pop(connection_id, None)
-        if connection is not None:
-            self._arrived.pop(connection_id, None)
-            self._news.append(("disconnect", connection_id))
-            connection.closed_later()
-
-    def shutdown(self) -> None:
-        """The process is gone: every client sees the end of its stream."""
-        for connection_id in sorted(self._connections):
-            self._connections.pop(connection_id).closed_later()
-
-
-class ClientConnection:
-    """A client's end; ordered both ways."""
-
-    def __init__(
-        self,
-        port: SimulatedClients,
-        connection_id: int,
-        on_frames: Callable[[bytes], None],
-        on_closed: Callable[[], None],
-    ) -> None:
-        self.id = connection_id
-        self._port = port
-        self._world = port._world
-        self._on_frames = on_frames
-        self._on_closed = on_closed
-        self._is_closed = False
-        self._to_member_ns = 0
-        self._to_client_ns = 0
-
-    def send(self, frames: bytes) -> None:
-        self._to_member_ns = max(self._to_member_ns, self._world.now_ns + self._port.delay_ns())
-        self._world.at(self._to_member_ns, lambda: self._port.deliver(self.id, frames))
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._world.at(max(self._to_member_ns, self._world.now_ns), lambda: self._port.hang_up(self.id))
-
-    def receive_later(self, frames: bytes) -> None:
-        self._to_client_ns = max(self._to_client_ns, self._world.now_ns + self._port.delay_ns())
-        self._world.at(self._to_client_ns, lambda: None if self._is_closed else self._on_frames(frames))
-
-    def closed_later(self) -> None:
-        def told() -> None:
-            if not self._is_closed:
-                self._is_closed = True
-                self._on_closed()
-
-        self._world.at(max(self._to_client_ns, self._world.now_ns + self._port.delay_ns()), told)
+    def on_power_cut(self, poller: SimulatedPoller) -> None:
+        """The machine is gone: nobody closes anything; whoever writes to it later is reset by the new one."""
+        for sock in poller.take_sockets():
+            sock.is_closed = True
+            if sock.backlog is not None and self._listeners.get(sock.address) is sock:
+                del self._listeners[sock.address]
+            if sock.outgoing is not None:
+                sock.outgoing.is_severed = True
+                sock.outgoing.pieces.clear()

@@ -1,57 +1,238 @@
-"""Virtual time: what is due next happens next, and everything is told to one trace."""
+"""Virtual time, chance and the record of what happened: everything that makes a run the same twice.
+
+Nothing here or above reads a clock, an ``id()`` or the order of a set. One seed gives one ``Random`` for each
+concern, so that a change in how much chance one part uses does not stir all the others.
+"""
 
 from __future__ import annotations
 
 import heapq
-import zlib
 from collections import deque
 from collections.abc import Callable
+from hashlib import blake2b
 from random import Random
+from typing import Any
 
-US = 1_000
 MS = 1_000_000
 SECOND = 1_000_000_000
-EPOCH_NS = 1_700_000_000 * SECOND  # of the cluster clock at the begin of every history
+
+LAST_EVENTS = 400  # kept for the report of a failure
+
+
+class Trace:
+    """Every event goes into one hash; the last ones are kept to be read, or all of them for a story."""
+
+    def __init__(self, *, keeps_all: bool = False) -> None:
+        self._hash = blake2b(digest_size=8)
+        self.events: deque[tuple[int, str, str]] = deque(maxlen=None if keeps_all else LAST_EVENTS)
+        self.count = 0
+        self.listen: Callable[[tuple[int, str, str]], None] | None = None
+
+    def bytes_moved(self, now_ns: int, what: str, number: int, crc: int) -> None:
+        """An event that nobody wants to read."""
+        self.count += 1
+        self._hash.update(f"{now_ns} {what} {number} {crc}\n".encode())
+
+    def tell(self, now_ns: int, who: str, what: str) -> None:
+        """An event of the story."""
+        self.count += 1
+        self._hash.update(f"{now_ns} {who} {what}\n".encode())
+        self.events.append((now_ns, who, what))
+        if self.listen is not None:
+            self.listen((now_ns, who, what))
+
+    @property
+    def hash(self) -> str:
+        return self._hash.hexdigest()
+
+
+def readable(event: tuple[int, str, str]) -> str:
+    """One line of a story."""
+    now_ns, who, what = event
+    return f"{now_ns / SECOND:11.6f}  {who:<10} {what}"
 
 
 class World:
-    """Time, chance and the trace of one history. ``trace_hash`` is the same for the same seed."""
+    """Virtual nanoseconds and the queue of what is to happen."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, keeps_story: bool = False) -> None:
         self.seed = seed
-        self.random = Random(seed)
         self.now_ns = 0
-        self.trace_hash = 0
-        self.events: deque[str] = deque(maxlen=400)
-        self.story: Callable[[str], None] | None = None
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self.trace = Trace(keeps_all=keeps_story)
+        self.steps = 0
+        self._queue: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
 
-    def at(self, time_ns: int, action: Callable[[], None]) -> None:
-        """Do this then, after what was asked for the same time before."""
-        self._sequence += 1
-        heapq.heappush(self._queue, (max(time_ns, self.now_ns), self._sequence, action))
+    def random(self, concern: str) -> Random:
+        """Chance of its own for one concern."""
+        return Random(f"{self.seed}/{concern}")
 
-    def after(self, delay_ns: int, action: Callable[[], None]) -> None:
-        self.at(self.now_ns + delay_ns, action)
+    def at(self, time_ns: int, call: Callable[..., Any], *arguments: Any) -> None:
+        """Have ``call`` happen then, after all that was planned for the same instant before."""
+        assert time_ns >= self.now_ns
+        self._sequence += 1
+        heapq.heappush(self._queue, (time_ns, self._sequence, call, arguments))
 
     def step(self) -> bool:
-        """Let the next thing happen; False when nothing is to come."""
+        """Let the next thing happen; False when nothing is left."""
         if not self._queue:
             return False
-        time_ns, _, action = heapq.heappop(self._queue)
+        time_ns, _, call, arguments = heapq.heappop(self._queue)
         self.now_ns = time_ns
-        action()
+        self.steps += 1
+        call(*arguments)
         return True
 
-    def tell(self, who: str, what: str) -> None:
-        """Add a line to the history; everything that is worth a line is also worth its hash."""
-        line = f"{self.now_ns / SECOND:12.6f} {who}: {what}"
-        self.trace_hash = zlib.crc32(line.encode(), self.trace_hash)
-        self.events.append(line)
-        if self.story is not None:
-            self.story(line)
+    def run_until(self, time_ns: int) -> None:
+        """Let everything happen that is due by ``time_ns``."""
+        queue = self._queue
+        while queue and queue[0][0] <= time_ns:
+            self.step()
+        self.now_ns = max(self.now_ns, time_ns)
 
-    def note(self, data: bytes) -> None:
-        """Add bytes to the trace without a line."""
-        self.trace_hash = zlib.crc32(data, self.trace_hash)
+    def tell(self, who: str, what: str) -> None:
+        self.trace.tell(self.now_ns, who, what)
+
+
+class ProcessDied(BaseException):
+    """Unwinds the code of a process that was killed in the middle of a turn.
+
+    No ``Exception``: nothing that production code catches may keep a dead process alive.
+    """
+
+
+class Process:
+    """What dies as one: it takes turns, each of which takes time, and may be killed at any of its effects.
+
+    ``effect`` is called before every write, sync, rename and send. So a crash can fall between any two of
+    them, and whatever a dying process still tries to do has no effect.
+    """
+
+    def __init__(self, world: World, host: str, name: str) -> None:
+        self.world = world
+        self.host = host
+        self.name = name
+        self.is_alive = True
+        self.is_paused = False
+        self.effects = 0
+        self.dies_at_effect: int | None = None
+        self._spent_ns = 0
+        self._next_turn_ns: int | None = None
+        self._turn_number = 0
+        self._busy_until_ns = world.now_ns
+
+    # -- time --
+
+    @property
+    def now_ns(self) -> int:
+        """World time as the process lives it: within a turn it goes on with what the turn does."""
+        return self.world.now_ns + self._spent_ns
+
+    def spend(self, duration_ns: int) -> None:
+        """The turn takes so much longer."""
+        self._spent_ns += duration_ns
+
+    # -- turns --
+
+    def wake(self, time_ns: int) -> None:
+        """Take a turn then, or earlier if one is due earlier; a busy or paused process takes it later."""
+        if not self.is_alive:
+            return
+        time_ns = max(time_ns, self._busy_until_ns, self.world.now_ns)
+        if self._next_turn_ns is not None and self._next_turn_ns <= time_ns:
+            return
+        self._next_turn_ns = time_ns
+        self._turn_number += 1
+        self.world.at(time_ns, self._turn, self._turn_number)
+
+    def _turn(self, number: int) -> None:
+        if number != self._turn_number or not self.is_alive:
+            return
+        self._next_turn_ns = None
+        if self.is_paused:
+            return  # ``resume`` wakes it
+        self._spent_ns = 0
+        try:
+            again_ns = self.turn()
+        except ProcessDied:
+            self._spent_ns = 0
+            self.on_killed()
+            return
+        self._busy_until_ns = self.now_ns
+        self._spent_ns = 0
+        if self.is_alive and again_ns is not None:
+            self.wake(self._busy_until_ns + again_ns)
+
+    def turn(self) -> int | None:
+        """Take one turn; return after how long the next is wanted although nothing happens."""
+        raise NotImplementedError
+
+    # -- life --
+
+    def effect(self) -> None:
+        """Something is about to be seen by others, or by the next life."""
+        if not self.is_alive:
+            raise ProcessDied
+        self.effects += 1
+        if self.dies_at_effect is not None and self.effects >= self.dies_at_effect:
+            self.is_alive = False
+            raise ProcessDied
+
+    def die_soon(self, effects: int) -> None:
+        """Be killed at one of the next effects."""
+        self.dies_at_effect = self.effects + effects
+
+    def kill(self) -> None:
+        """Be killed now, between two turns."""
+        if self.is_alive:
+            self.is_alive = False
+            self.on_killed()
+
+    def on_killed(self) -> None:
+        """Give back what the kernel takes from a dead process."""
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.wake(self.world.now_ns)
+
+
+class Clock:
+    """A machine's clocks: a monotonic one that may run too fast or slow, and a wall clock that does worse."""
+
+    def __init__(self, world: World, *, skew_ns: int = 0, rate: float = 1.0) -> None:
+        self._world = world
+        self._rate = rate
+        self._mono_base_ns = 10_000 * SECOND
+        self._mono_since_ns = 0
+        self._wall_offset_ns = skew_ns
+        self._stopped_at_ns: int | None = None
+
+    def monotonic_ns(self, world_ns: int) -> int:
+        return self._mono_base_ns + int((world_ns - self._mono_since_ns) * self._rate)
+
+    def set_rate(self, rate: float) -> None:
+        """Drift: 1.1 runs ten per cent fast."""
+        now_ns = self._world.now_ns
+        before_ms = self.epoch_ms(now_ns)
+        self._mono_base_ns = self.monotonic_ns(now_ns)
+        self._mono_since_ns = now_ns
+        self._rate = rate
+        self._wall_offset_ns += (before_ms - self.epoch_ms(now_ns)) * MS
+
+    def epoch_ms(self, world_ns: int) -> int:
+        if self._stopped_at_ns is not None:
+            world_ns = self._stopped_at_ns
+        return 1_700_000_000_000 + (int(world_ns * self._rate) + self._wall_offset_ns) // MS
+
+    def jump(self, by_ns: int) -> None:
+        self._wall_offset_ns += by_ns
+
+    def stop(self) -> None:
+        if self._stopped_at_ns is None:
+            self._stopped_at_ns = self._world.now_ns
+
+    def go_on(self) -> None:
+        self._stopped_at_ns = None

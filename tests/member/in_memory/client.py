@@ -21,11 +21,11 @@ from cluster.protocol.session import (
     SessionKeepAlive,
     SessionMessageHeader,
 )
-from tests.simulation.network import ClientConnection
-from tests.simulation.world import MS, SECOND
+from tests.member.in_memory.network import ClientConnection
+from tests.member.in_memory.world import MS, SECOND
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import SimulatedCluster
+    from tests.member.in_memory.cluster import SimulatedCluster
 
 RETRY_NS = 200 * MS
 KEEP_ALIVE_NS = 1 * SECOND

@@ -18,10 +18,10 @@ from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, Reques
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import TERM, decode_recording_log
-from tests.simulator.clients import Client, ClientObserver
-from tests.simulator.committed_log import CommittedLog, Violation, require
-from tests.simulator.disk import Disk
-from tests.simulator.member import Member, Observer
+from tests.simulation.clients import Client, ClientObserver
+from tests.simulation.committed_log import CommittedLog, Violation, require
+from tests.simulation.disk import Disk
+from tests.simulation.member import Member, Observer
 
 if TYPE_CHECKING:
     from cluster.archive.recording import Recording

@@ -8,10 +8,10 @@ acknowledged is in every log, once and in order.
 from __future__ import annotations
 
 from cluster.consensus.context import ConsensusModuleContext
-from tests.simulation.client import SimulatedClient
-from tests.simulation.member import SimulatedMember, log_bytes
-from tests.simulation.network import Network
-from tests.simulation.world import MS, SECOND, US, World
+from tests.member.in_memory.client import SimulatedClient
+from tests.member.in_memory.member import SimulatedMember, log_bytes
+from tests.member.in_memory.network import Network
+from tests.member.in_memory.world import MS, SECOND, US, World
 
 
 class InvariantBroken(AssertionError):

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle
-from tests.simulator.member import Member, host_of
-from tests.simulator.world import MS, SECOND
+from tests.simulation.member import Member, host_of
+from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:
-    from tests.simulator.history import History
+    from tests.simulation.history import History
 
 FOREVER_NS = 1 << 62
 
