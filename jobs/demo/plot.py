@@ -43,7 +43,7 @@ def draw(carriers: list[dict[str, Any]], seconds: list[dict[str, Any]], path: Pa
     rates.set_xlabel("second of the run")
     rates.set_ylabel("entries per second")
     rates.set_title("What the Log took", loc="left", fontsize=11)
-    rates.legend(frameon=False, fontsize=8)
+    rates.legend(frameon=False, fontsize=8, loc="center left")
     for axes in (delays, rates):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)

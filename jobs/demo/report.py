@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.table import Table
 
 from jobs.demo import counts, statistics
@@ -77,26 +78,39 @@ def agrees(found: Found, sent: Counter[str], log: Counter[str]) -> bool:
 
 
 def _delays(carriers: list[dict[str, Any]]) -> Table:
-    table = Table(title="Delays by carrier, as Spark wrote them back into the Log", title_justify="left")
-    for column in ("carrier", "flights", "cancelled", "mean delay", "late", "worst", "worst route"):
+    table = Table(
+        title="Arrival delays in minutes, as they came back through the Log",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    for column in ("carrier", "flights", "cancelled", "mean", "late", "worst", "worst route"):
         table.add_column(
             column, justify="left" if column in ("carrier", "worst route") else "right", no_wrap=True
         )
     for row in carriers:
         table.add_row(
-            row["name"],
+            short_name(row["name"]),
             f"{row['flights']:,}",
             f"{row['cancelled']:,}",
-            f"{row['meanDelay']:+.1f} min" if row["meanDelay"] is not None else "",
-            f"{row['lateShare']:.0%}" if row["lateShare"] is not None else "",
-            f"{row['worst']:,} min" if row["worst"] is not None else "",
+            "" if row["meanDelay"] is None else f"{row['meanDelay']:+.1f}",
+            "" if row["lateShare"] is None else f"{row['lateShare']:.0%}",
+            "" if row["worst"] is None else f"{row['worst']:,}",
             row["worstRoute"] or "",
         )
     return table
 
 
+def short_name(carrier: str) -> str:
+    """An airline as people say it."""
+    for legal_form in (" Inc.", " Co.", " Corporation"):
+        carrier = carrier.removesuffix(legal_form)
+    return carrier
+
+
 def _counts(found: Found, sent: Counter[str], log: Counter[str]) -> Table:
-    table = Table(title="Entries, counted from three sides", title_justify="left", show_footer=True)
+    table = Table(
+        title="Entries, counted from three sides", title_justify="left", show_footer=True, box=box.SIMPLE_HEAD
+    )
     table.add_column("", "total")
     sides = (("sent", sent), ("in the Log", log), ("in Delta", found.log))
     for name, side in sides:
