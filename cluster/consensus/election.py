@@ -49,6 +49,7 @@ from cluster.consensus.actions import (
 from cluster.consensus.cluster_member import (
     ClusterMember,
     LogEnd,
+    has_active_quorum,
     has_quorum_at,
     is_quorum_candidate,
     is_quorum_leader,
@@ -487,7 +488,8 @@ class Election:
         self._do(CreateLogPublication(self.leadership_term_id, self._term_base, self.log_session_id))
 
     def _work_leader_log_replication(self, now_ns: int) -> None:
-        self._publish_leadership(now_ns)
+        if not self._publish_leadership(now_ns):
+            return
         if self._has_quorum(now_ns):
             self._change_state(ElectionState.LEADER_REPLAY, now_ns, "a majority holds the log")
 
@@ -498,7 +500,8 @@ class Election:
         self._replay_stop_position = NULL_POSITION
 
     def _work_leader_replay(self, now_ns: int) -> None:
-        self._publish_leadership(now_ns)
+        if not self._publish_leadership(now_ns):
+            return
         if self._replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
             self._start_replay(self.append_position)
         elif self.log_position == self.append_position:
@@ -511,14 +514,16 @@ class Election:
         self._join_log(self.log_position, Role.LEADER)
 
     def _work_leader_init(self, now_ns: int) -> None:
-        self._publish_leadership(now_ns)
+        if not self._publish_leadership(now_ns):
+            return
         if self._is_log_joined:
             self._change_state(ElectionState.LEADER_READY, now_ns, "log joined")
 
     # ---- LEADER_READY: a majority follows; write the first entry of the term -----------------------------
 
     def _work_leader_ready(self, now_ns: int) -> None:
-        self._publish_leadership(now_ns)
+        if not self._publish_leadership(now_ns):
+            return
         if self._has_quorum(now_ns):
             self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._term_base))
 
@@ -1064,9 +1069,19 @@ class Election:
         )
         return min(position, self.append_position)
 
-    def _publish_leadership(self, now_ns: int) -> None:
-        """NewLeadershipTerm each interval; CommitPosition when it grew, and each interval unless it fell."""
+    def _publish_leadership(self, now_ns: int) -> bool:
+        """NewLeadershipTerm each interval; CommitPosition when it grew, and each interval unless it fell.
+
+        False when no majority is heard any more: then others must be free to elect. One that can send and
+        not hear would keep their canvass waiting for ever by what it sends (Aeron leaves it there).
+        """
         self._this.report(self.leadership_term_id, self.append_position, now_ns)
+        timeout_ns = self._context.leader_heartbeat_timeout_ns
+        if self._is_past(timeout_ns, now_ns) and not has_active_quorum(
+            self._members.values(), now_ns, timeout_ns, self._context.quorum_threshold
+        ):
+            self._restart(now_ns, "no majority is heard")
+            return False
         interval_ns = self._context.leader_heartbeat_interval_ns
         position = self._quorum_position(now_ns)
         if self._is_due(interval_ns, now_ns):
@@ -1088,6 +1103,7 @@ class Election:
                         leader_member_id=self._this.id,
                     ),
                 )
+        return True
 
     def _new_leadership_term(self, log_term_id: int, commit_position: int | None = None) -> NewLeadershipTerm:
         """What is told to a member whose log ends in ``log_term_id`` (§2.8)."""
