@@ -1,0 +1,53 @@
+"""A fixed slice of the seeds, and that a seed is a history: the same one each time."""
+
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import main, run_seed
+from tests.simulation.history import ELECTION_STATES
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST, COUNT = 1, 100
+
+
+@pytest.mark.timeout(900)
+def test_a_slice_of_seeds_keeps_every_invariant_and_reaches_every_state():
+    with ProcessPoolExecutor(2, mp_context=get_context("fork"), max_tasks_per_child=None) as pool:
+        results = list(pool.map(run_seed, range(FIRST, FIRST + COUNT)))
+
+    assert [f"seed {r.seed}: {r.violation}" for r in results if r.violation] == []
+    reached = {name.split(" -> ")[1] for result in results for name in result.transitions}
+    assert reached == set(ELECTION_STATES)
+    assert sum(result.acknowledged for result in results) > 10 * COUNT, "too harsh to prove anything"
+
+
+def test_a_seed_has_the_same_trace_in_another_process_under_another_hash_seed():
+    seed = 7
+    here = run_seed(seed)
+    command = f"from tests.simulation.__main__ import run_seed; print(run_seed({seed}).trace_hash)"
+    there = subprocess.run(
+        [sys.executable, "-c", command],
+        cwd=ROOT,
+        env={"PYTHONHASHSEED": "12345", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert there.stdout.split() == [here.trace_hash]
+    assert run_seed(seed) == here
+
+
+def test_a_story_is_told_in_the_words_of_the_election(capsys):
+    assert main(["--seed", "7", "--story"]) == 0
+
+    story = capsys.readouterr().out
+    assert "election INIT -> CANVASS: several members" in story
+    assert "storm: " in story
+    assert "calm: clients send no more" in story
