@@ -28,7 +28,7 @@ class ElectionActions:
         self.replay_position = NULL_POSITION  # a replay is wanted from here
         self.replay_stop_position = NULL_POSITION
         self.is_replay_joined = False
-        self._do: dict[type[actions.Action], Callable[[Any], None]] = {
+        self._do: dict[type[actions.Action], Callable[[Any], bool | None]] = {
             actions.Send: self._send,
             actions.ProposeTerm: self._propose_term,
             actions.RecordTerm: self._record_term,
@@ -48,21 +48,29 @@ class ElectionActions:
         }
 
     def carry_out(self, wanted: list[actions.Action]) -> int:
-        """Do all of them in order; returns how many there were."""
+        """Do all of them in order; returns how much was done.
+
+        What a link did not take is no work: it is asked for again in each cycle, and must not keep the
+        member from resting between them.
+        """
+        work_count = 0
         for action in wanted:
-            self._do[type(action)](action)
-        return len(wanted)
+            if self._do[type(action)](action) is not False:
+                work_count += 1
+        return work_count
 
     # ---- messages
 
-    def _send(self, action: actions.Send) -> None:
+    def _send(self, action: actions.Send) -> bool:
         agent = self._agent
         message = action.message
         frames = consensus_frame(message)
         if isinstance(message, NewLeadershipTerm):
             frames = geometry_frame(agent) + frames
-        if agent.links.send(action.member_id, frames) > 0 and agent.election is not None:
+        is_sent = agent.links.send(action.member_id, frames) > 0
+        if is_sent and agent.election is not None:
             agent.election.on_sent(action.member_id, message)
+        return is_sent
 
     # ---- what must be durable
 
