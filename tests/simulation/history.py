@@ -27,6 +27,7 @@ from tests.simulation.network import Network
 from tests.simulation.world import MS, SECOND, Clock, ProcessDied, World, readable
 
 STEP_NS = 100 * MS
+STEPS_MAX = 2_000_000  # some ten times what a long history takes: members that never rest
 ELECTION_STATES = [state.name for state in ElectionState]
 
 
@@ -146,12 +147,12 @@ class History:
             tick_ns=random.choice([10, 20, 40]) * MS,
         )
         self.network = Network(world, world.random("network"))
-        self.invariants = Invariants(self.settings.file_sync_level)
+        self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
+        self.invariants = Invariants(self.settings.file_sync_level, self.disks, self.context.quorum_threshold)
         self.recorder = Recorder()
         self.coverage = _Coverage(self.invariants, self.recorder)
         self.is_calm = False
         self.is_suspended = False
-        self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
         self.clocks = {i: Clock(world, skew_ns=random.randrange(-2 * SECOND, 2 * SECOND)) for i in member_ids}
         self.members: dict[int, Member] = {}  # the present or last life of each
         self.incarnation = 0
@@ -276,6 +277,7 @@ class History:
 
     def _step(self) -> None:
         self.world.run_until(self.world.now_ns + STEP_NS)
+        require(self.world.steps < STEPS_MAX, "I13", f"{self.world.steps} steps: members never rest")
         self.nemesis.look_after()
         if self.is_suspended:
             self.resume_cluster()

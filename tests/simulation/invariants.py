@@ -43,8 +43,12 @@ class _Watched:
 class Invariants(Observer, ClientObserver):
     """One for a run. Raises Violation as soon as one does not hold."""
 
-    def __init__(self, file_sync_level: int) -> None:
+    def __init__(self, file_sync_level: int, disks: dict[int, Disk], quorum: int) -> None:
         self.log = CommittedLog()
+        self.wiped: set[int] = set()  # ever: what they acknowledged before is not on their disks any more
+        self._disks = disks
+        self._quorum = quorum
+        self._recorded: set[tuple[int, int]] = set()  # (member, term) seen in its recording.log
         self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
         self.bases: dict[int, int] = {}  # term: its base
         self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
@@ -159,6 +163,7 @@ class Invariants(Observer, ClientObserver):
 
     def on_wiped(self, member_id: int) -> None:
         """A member's disk is empty: it has forgotten its votes, and must not vote until it may."""
+        self.wiped.add(member_id)
         for key in [key for key in self.votes if key[0] == member_id]:
             del self.votes[key]
 
@@ -195,7 +200,61 @@ class Invariants(Observer, ClientObserver):
         data = log_bytes(member.disk, agent.recording, before, commit_position)
         self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
-            self.log.extend(data[self.log.end - before :])
+            begin = self.log.end
+            self._require_majority(member, begin, data[begin - before :])
+            self.log.extend(data[begin - before :])
+
+    def _require_majority(self, member: Member, begin: int, data: bytes) -> None:
+        """What nobody had committed before is on the disks of a majority that has recorded the term.
+
+        The second half is what figure 8 of the Raft paper is about: bytes of older terms that a majority
+        holds are not committed by that alone.
+        """
+        agent = member.agent
+        assert agent is not None and agent.recording is not None
+        election = agent.election
+        term_id = agent.leadership_term_id if election is None else election.leadership_term_id
+        holders = {
+            member_id
+            for member_id, disk in self._disks.items()
+            if member_id in self.wiped
+            or (
+                self._holds(disk, member_id, agent.recording, begin, data)
+                and self._has(disk, member_id, term_id)
+            )
+        }
+        require(
+            len(holders) >= self._quorum,
+            "I3",
+            f"{member.name} commits {begin + len(data)} in term {term_id}, which the disks of members "
+            f"{sorted(holders)} alone hold, with the term",
+        )
+
+    def _holds(self, disk: Disk, member_id: int, like: Recording, begin: int, data: bytes) -> bool:
+        position, end = begin, begin + len(data)
+        while position < end:
+            base = position // like.segment_length * like.segment_length
+            inode = disk.inode(f"/member-{member_id}/archive/{like.recording_id}-{base}.rec")
+            last = min(end, base + like.segment_length)
+            if (
+                inode is None
+                or inode.cache[position - base : last - base] != data[position - begin : last - begin]
+            ):
+                return False
+            if self._sync_level > 0 and not inode.is_durable(position - base, last - base):
+                return False
+            position = last
+        return True
+
+    def _has(self, disk: Disk, member_id: int, term_id: int) -> bool:
+        if (member_id, term_id) not in self._recorded:
+            inode = disk.inode(f"/member-{member_id}/cluster/recording.log")
+            if inode is None or (self._sync_level > 0 and not inode.is_durable(0, len(inode.cache))):
+                return False
+            for entry in decode_recording_log(bytes(inode.cache)):
+                if entry.is_valid and entry.entry_type is TERM:
+                    self._recorded.add((member_id, entry.leadership_term_id))
+        return (member_id, term_id) in self._recorded
 
     def _on_leadership(self, member: Member, term_id: int) -> None:
         """Leader completeness (Raft §5.4.3)."""

@@ -1,0 +1,195 @@
+"""Mistakes of known kinds, put into production code one at a time: what the simulator is to find.
+
+Each is a function that is given a ``patch(owner, name, value)``; most are bugs that another implementation,
+or this one, has had (reliability.md's table of bugs found elsewhere, and the rules of the safety document).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.archive.node_state import NodeStateFile
+from cluster.archive.recording import Recording
+from cluster.archive.segments import Segments
+from cluster.consensus import cluster_member, election, established
+from cluster.consensus.election import Election
+from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.election_actions import ElectionActions
+
+Patch = Callable[[Any, str, Any], None]
+
+
+def vote_not_synced(patch: Patch) -> None:
+    """The term is written, and spoken of before it is on the disk."""
+    propose = NodeStateFile.propose
+
+    def unsynced(self: Any, *arguments: Any) -> int:
+        level, self._sync_level = self._sync_level, 0
+        try:
+            return propose(self, *arguments)
+        finally:
+            self._sync_level = level
+
+    patch(NodeStateFile, "propose", unsynced)
+
+
+def vote_not_persisted(patch: Patch) -> None:
+    patch(NodeStateFile, "propose", lambda self, term_id, *_: term_id)
+
+
+def second_vote_in_a_term(patch: Patch) -> None:
+    """A term that was voted in counts as new for the next candidate."""
+    on_request_vote = Election.on_request_vote
+
+    def forgetful(self: Any, message: Any, now_ns: int) -> Any:
+        if message.candidate_term_id == self.candidate_term_id:
+            self.candidate_term_id -= 1
+        return on_request_vote(self, message, now_ns)
+
+    patch(Election, "on_request_vote", forgetful)
+
+
+def vote_for_a_worse_log(patch: Patch) -> None:
+    """Whoever asks is voted for, whatever its log lacks (Raft §5.4.1)."""
+    on_request_vote = Election.on_request_vote
+
+    def generous(self: Any, message: Any, now_ns: int) -> Any:
+        standing = self._standing
+        better = message.replace(
+            log_leadership_term_id=max(message.log_leadership_term_id, standing.leadership_term_id),
+            log_position=max(message.log_position, standing.log_position),
+        )
+        return on_request_vote(self, better, now_ns)
+
+    patch(Election, "on_request_vote", generous)
+    for name in ("is_quorum_candidate", "is_unanimous_candidate"):
+        patch(election, name, _whoever_is_heard)
+
+
+def _whoever_is_heard(members: Any, candidate: Any, *rest: Any) -> bool:
+    """A majority that was heard will do, whatever it holds."""
+    return sum(member.standing is not None for member in members) >= rest[-1]
+
+
+def quorum_one_too_small(patch: Patch) -> None:
+    """A commit needs one member less than a majority."""
+    right = cluster_member.quorum_position
+
+    def wrong(members: Any, term_id: int, now_ns: int, timeout_ns: int, threshold: int) -> int:
+        return right(members, term_id, now_ns, timeout_ns, max(threshold - 1, 1))
+
+    patch(established, "quorum_position", wrong)
+
+
+def quorum_counts_a_stale_term(patch: Patch) -> None:
+    """Positions of any term count (aeron PR 2147)."""
+
+    def wrong(members: Any, term_id: int, now_ns: int, timeout_ns: int, threshold: int) -> int:
+        positions = []
+        for member in members:
+            told = member.report_position
+            if member.report_term_id != term_id and member.standing is not None:
+                told = max(told, member.standing.log_position)
+            positions.append(told if member.is_active(now_ns, timeout_ns) else 0)
+        return sorted(positions, reverse=True)[threshold - 1]
+
+    patch(established, "quorum_position", wrong)
+    patch(election, "quorum_position", wrong)
+
+
+def replay_beyond_commit(patch: Patch) -> None:
+    """A follower processes all that it has recorded (aeron PR 1898)."""
+    process_log = ConsensusModuleAgent.process_log
+
+    def eager(self: Any, limit: int) -> int:
+        if self.recording is not None:
+            limit = self.recording.append_position
+        return process_log(self, limit)
+
+    patch(ConsensusModuleAgent, "process_log", eager)
+
+
+def truncation_skipped(patch: Patch) -> None:
+    """The entries of the removed terms go, their bytes stay."""
+    patch(Recording, "truncate", lambda self, position: None)
+
+
+def term_not_recorded(patch: Patch) -> None:
+    """(T, P) is followed without an entry in recording.log."""
+    record_term = ElectionActions._record_term
+
+    def leader_only(self: Any, action: Any) -> None:
+        if self._agent.election.leader_member_id == self._agent.context.member_id:
+            record_term(self, action)
+        else:
+            self._agent.log_recording()
+
+    patch(ElectionActions, "_record_term", leader_only)
+
+
+def commit_of_an_older_term(patch: Patch) -> None:
+    """Entries of older terms are processed before a majority holds the new one (Raft, figure 8)."""
+
+    def unproven(self: Any) -> int:
+        return max(self.notified_commit_position, self.append_position)
+
+    for name in ("effective_commit_position", "_effective_commit_position"):
+        if hasattr(Election, name):
+            patch(Election, name, property(unproven))
+
+
+def acknowledged_before_the_sync(patch: Patch) -> None:
+    """What is written counts as safe."""
+
+    def pretend(self: Any) -> int:
+        self.synced_position = self.append_position
+        return self.append_position
+
+    patch(Recording, "sync", pretend)
+
+
+def readable_is_safe(patch: Patch) -> None:
+    """What recovery can read counts as synced, though the cache alone may have it."""
+    patch(Segments, "write_again", lambda self, position, end: None)
+
+
+def service_messages_forgotten(patch: Patch) -> None:
+    """What the log has shown of a service's messages is not taken note of."""
+    patch(PendingServiceMessageTracker, "sweep_follower", lambda self, service_session_id: None)
+
+
+def clock_goes_back(patch: Patch) -> None:
+    """A new leader stamps by its own clock, however slow it is (rule 1.6)."""
+    append = ElectionActions._append_new_leadership_term_event
+
+    def by_own_clock(self: Any, action: Any) -> None:
+        self._agent.cluster_time -= 2_000
+        maximum = type(self._agent.sessions.table).last_timestamp
+        try:
+            type(self._agent.sessions.table).last_timestamp = property(lambda table: 0)
+            append(self, action)
+        finally:
+            type(self._agent.sessions.table).last_timestamp = maximum
+
+    patch(ElectionActions, "_append_new_leadership_term_event", by_own_clock)
+
+
+# Mistake, what finds it, and a seed from which on it is found soon.
+MISTAKES: dict[Callable[[Patch], None], tuple[str, int]] = {
+    vote_not_synced: ("I9", 1),
+    vote_not_persisted: ("I9", 1),
+    second_vote_in_a_term: ("I9", 4),
+    vote_for_a_worse_log: ("I3", 2),
+    quorum_one_too_small: ("I3", 1),
+    quorum_counts_a_stale_term: ("I3", 67),
+    replay_beyond_commit: ("I3", 1),
+    truncation_skipped: ("I3", 15),
+    term_not_recorded: ("rule 1.2", 1),
+    commit_of_an_older_term: ("I3", 61),
+    acknowledged_before_the_sync: ("I3", 1),
+    readable_is_safe: ("I3", 12),
+    service_messages_forgotten: ("I3", 1),
+    clock_goes_back: ("rule 1.6", 1),
+}
