@@ -28,7 +28,7 @@ lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
 	@$(PYTHON_BIN) -m pytest -q tests/test_tidy.py
 
 conformance: $(STAMP)  ## Every conformance point with the tests that prove it
-	@$(PYTHON_BIN) -m pytest -q --collect-only --conformance tests
+	@$(PYTHON_BIN) -m pytest -qqq --collect-only --conformance tests
 
 # One seed again: make sim SEED=91. SEEDS and FROM are ignored then.
 SEEDS ?= 100

@@ -14,14 +14,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POINTS_FILE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
-_POINT = re.compile(r"^- \*\*([CS]-\d+)\*\* (.+)$", re.MULTILINE)
+_LINE = re.compile(
+    r"^(?:## (?P<group>[A-Z]\. .+)|- \*\*(?P<number>[CS]-\d+)\*\* (?P<statement>.+))$", re.MULTILINE
+)
 
 _tests_of_point: dict[str, set[str]] = defaultdict(set)
 
 
+def conformance_groups() -> dict[str, dict[str, str]]:
+    """The points of ``docs/conformance.md`` in its order: group to number to statement."""
+    groups: dict[str, dict[str, str]] = {}
+    for match in _LINE.finditer(POINTS_FILE.read_text()):
+        if match["group"]:
+            groups[match["group"]] = {}
+        else:
+            groups[next(reversed(groups))][match["number"]] = match["statement"]
+    return groups
+
+
 def conformance_points() -> dict[str, str]:
-    """The numbered points of ``docs/conformance.md`` in its order: number to statement."""
-    return dict(_POINT.findall(POINTS_FILE.read_text()))
+    """All numbered points: number to statement."""
+    return {
+        number: statement for group in conformance_groups().values() for number, statement in group.items()
+    }
 
 
 @pytest.fixture(scope="session")
@@ -55,12 +70,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not config.getoption("--conformance"):
         return
-    points = conformance_points()
+    write = terminalreporter.write_line
+    groups = conformance_groups()
     terminalreporter.section("conformance points")
-    for number, statement in points.items():
-        tests = sorted(_tests_of_point[number])
-        terminalreporter.write_line(f"{number:<6} {'proven' if tests else 'OPEN  '} {statement}")
-        for test in tests:
-            terminalreporter.write_line(f"       - {test}")
-    proven = sum(bool(_tests_of_point[number]) for number in points)
-    terminalreporter.write_line(f"{proven} of {len(points)} points have a test")
+    for group, points in groups.items():
+        write("")
+        write(group)
+        for number, statement in points.items():
+            tests = sorted(_tests_of_point[number])
+            write(f"{number:<6} {'proven' if tests else 'OPEN  '} {statement}")
+            for test in tests:
+                write(f"       - {test}")
+    terminalreporter.section("points with a test, by group")
+    total = total_proven = 0
+    for group, points in groups.items():
+        open_points = [number for number in points if not _tests_of_point[number]]
+        proven = len(points) - len(open_points)
+        total, total_proven = total + len(points), total_proven + proven
+        missing = f"   OPEN: {' '.join(open_points)}" if open_points else ""
+        write(f"{group:<44} {proven:>3} of {len(points):>3}{missing}")
+    write(f"{total_proven} of {total} points have a test")
