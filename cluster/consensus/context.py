@@ -62,6 +62,14 @@ class ConsensusModuleContext:
         """How many members are a majority (ClusterMember.quorumThreshold)."""
         return len(self.member_ids) // 2 + 1
 
+    @property
+    def lease_ns(self) -> int:
+        """How long a leader that says nothing can be sure that nobody votes against it.
+
+        Whoever has heard it within the election timeout does not; its last word may be an interval old.
+        """
+        return max(self.election_timeout_ns - self.leader_heartbeat_interval_ns, self.cycle_threshold_ns)
+
     def cluster_duration(self, duration_ns: int) -> int:
         """The duration in units of cluster time, rounded up."""
         return -(-duration_ns * self.time_unit.per_second // SECOND)

@@ -115,6 +115,16 @@ class Leader:
             self._all, now_ns, self._context.leader_heartbeat_timeout_ns, self._context.quorum_threshold
         )
 
+    def is_followed_since(self, time_ns: int, now_ns: int) -> bool:
+        """Whether a majority has reported in this term since ``time_ns``; always for a single member."""
+        followers = sum(
+            member.report_term_id == self.leadership_term_id
+            and member.is_active(now_ns, now_ns - time_ns + 1)
+            for member in self._all
+            if member is not self._this
+        )
+        return followers + 1 >= self._context.quorum_threshold
+
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
         """C-94, C-95, unless a majority still reports to this leader."""
         if message.candidate_term_id <= self.leadership_term_id or has_active_quorum(

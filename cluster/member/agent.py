@@ -4,6 +4,7 @@
               slow tick, every 10 ms: sessions, time-outs, quorum, toggles      slow_tick.py
               other members' frames                                             consensus_adapter.py
               answers and acks to clients                                       egress_publisher.py
+              woken up after a long pause: nothing below before the term is checked
               an election: its cycle                                            election_actions.py
               or leading: timers, service messages, ingress, write-send-sync, commit   leading.py
               or following: sync and report, committed log, ingress             following.py
@@ -26,7 +27,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.actions import Action, CompleteElection
 from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
 from cluster.consensus.cluster_member import ClusterMember
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.module import ModuleState, UncommittedEntries
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -158,6 +159,7 @@ class ConsensusModuleAgent:
         self._slow_tick_ns = 0
         self._is_wiped = False
         self._is_node_startup = True
+        self.woken_ns: int | None = None  # after a pause, until the term is known still to hold
 
     # ---- the duty cycle
 
@@ -191,23 +193,59 @@ class ConsensusModuleAgent:
         self.now_ns = now_ns
         if cluster_time > self.cluster_time:
             self.cluster_time = cluster_time
-        self._tracker.measure_and_update(now_ns)
+        gap_ns = self._tracker.measure_and_update(now_ns)
         if self.is_closed:
             return 0
+        if gap_ns >= self.context.lease_ns:
+            self._on_woken(gap_ns)
         work_count = 0
         if now_ns >= self._slow_tick_ns:
             done = self.slow_tick.do_work()
             self._slow_tick_ns = now_ns + (1 if done else self.context.slow_tick_interval_ns)
             work_count += done
-        work_count += self.links.poll(self._consensus_adapter)
-        work_count += self.publish_egress()
+        heard = self.links.poll(self._consensus_adapter)
+        work_count += heard + self.publish_egress()
+        if self.woken_ns is not None:
+            self._check_term(heard)
         if self.election is not None:
             work_count += self._election_work()
         elif self.leading is not None:
-            work_count += self.leading.do_work()
+            if self.woken_ns is None:
+                work_count += self.leading.do_work()
         elif self.following is not None:
             work_count += self.following.do_work()
         return work_count + self.services.poll()
+
+    def _on_woken(self, gap_ns: int) -> None:
+        if self.election is None and self.module.state is not ConsensusModuleState.TERMINATING:
+            self.tell(f"woke up after {gap_ns / SECOND:.1f} s")
+            self.woken_ns = self.now_ns
+            self.check_quorum()
+
+    def _check_term(self, heard: int) -> None:
+        """Awake again: what others have sent meanwhile is read before anything else is believed or done.
+
+        A leader goes on, and takes input, once nothing is left to be read and a majority has reported in its
+        term since; else its first act would be to answer for a term that is over (cowsql/raft 99).
+        """
+        woken_ns = self.woken_ns
+        assert woken_ns is not None
+        if self.leading is not None:
+            is_checked = not heard and self.leading.leader.is_followed_since(woken_ns, self.now_ns)
+            if not is_checked:
+                self.check_quorum()
+        else:
+            is_checked = not heard or self.now_ns - woken_ns >= self.context.lease_ns
+        if is_checked or self.election is not None:
+            self.woken_ns = None
+
+    def check_quorum(self) -> int:
+        """A leader that no majority has reported to for the heartbeat timeout is none any more (C-17)."""
+        leading = self.leading
+        if leading is None or not self.module.reads_log or leading.leader.has_active_quorum(self.now_ns):
+            return 0
+        self.enter_election("inactive follower quorum")
+        return 1
 
     def publish_egress(self) -> int:
         """Send what services have answered; a runner that calls it behind the services spares them a turn."""

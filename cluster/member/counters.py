@@ -91,8 +91,9 @@ class DutyCycleStallTracker:
         """Begin to measure."""
         self._last_ns = now_ns
 
-    def measure_and_update(self, now_ns: int) -> None:
-        """A cycle begins; a gap of exactly the threshold is not too long (C-4)."""
+    def measure_and_update(self, now_ns: int) -> int:
+        """A cycle begins; returns the gap before it. One of exactly the threshold is not too long (C-4)."""
+        gap_ns = 0
         if self._last_ns is not None:
             gap_ns = now_ns - self._last_ns
             if gap_ns > self._max_ns:
@@ -101,3 +102,4 @@ class DutyCycleStallTracker:
             if gap_ns > self._threshold_ns:
                 self._counters.cycle_time_exceeded.get_and_add(1)
         self._last_ns = now_ns
+        return gap_ns

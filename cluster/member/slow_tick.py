@@ -39,7 +39,7 @@ class SlowTick:
         if agent.sessions.has_pending_work:
             work_count += agent.sessions.send_redirects(term_id, leader_id, now_ns)
             work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
-        if agent.election is not None:
+        if agent.election is not None or agent.woken_ns is not None:
             return work_count
         if agent.leading is not None:
             work_count += self._as_leader()
@@ -51,8 +51,7 @@ class SlowTick:
 
     def _as_leader(self) -> int:
         agent = self._agent
-        leading = agent.leading
-        assert leading is not None
+        assert agent.leading is not None
         work_count = self._check_control_toggle()
         if agent.module.is_active:
             sessions = agent.sessions
@@ -63,12 +62,10 @@ class SlowTick:
             work_count += sessions.check_sessions(*ids)
             if sessions.timed_out_count != before:
                 agent.counters.timed_out_clients.set(sessions.timed_out_count)
-            if not leading.leader.has_active_quorum(agent.now_ns):
-                agent.enter_election("inactive follower quorum")
-                work_count += 1
         elif agent.module.state is ConsensusModuleState.TERMINATING:
             work_count += agent.termination.check_leader()
-        return work_count
+        # While suspended, too (not so in Aeron): else a leader that hears nobody stays one until resumed.
+        return work_count + agent.check_quorum()
 
     def _as_follower(self) -> int:
         agent = self._agent

@@ -81,7 +81,7 @@ def test_a_turn_of_an_established_member_goes_in_the_seeds_order(spy):
         spy.on(work, "do_work", "consensus work")
         spy.on(agent.services, "poll", "services")
 
-        assert spy.turn(member, cluster.world.now_ns + SECOND) == [
+        assert spy.turn(member, cluster.world.now_ns + 20 * MS) == [
             "measure_and_update",
             "slow tick",
             "consensus",
