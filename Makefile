@@ -39,7 +39,7 @@ sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM
 interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
-faults: $(STAMP)  ## Real processes, killed and stopped under load
+faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power
 	@$(PYTHON_BIN) -m pytest -q -m faults $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change

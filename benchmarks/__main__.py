@@ -17,6 +17,7 @@ BENCHMARKS = {
     "kernels": "the kernels on runs of frames, and frames to Arrow",
     "members": "a member's start, its idle cost and its memory",
     "cluster": "three members: committed and echoed messages per second, round trips",
+    "failover": "fifty SIGKILLs of the leader under load: the gap without a commit, messages lost",
     "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
 }
@@ -35,7 +36,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="alternating runs of both sides (default: 3)")
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
-    options = Options(peers=arguments.peers, seconds=arguments.seconds, rounds=arguments.rounds)
+    options = Options(
+        peers=arguments.peers,
+        seconds=arguments.seconds,
+        rounds=arguments.rounds,
+        plots=None if arguments.no_write else RESULTS,
+    )
+    RESULTS.mkdir(exist_ok=True)
 
     for name in arguments.names or BENCHMARKS:
         figures = [_machine()]
@@ -43,7 +50,6 @@ def main() -> int:
             print(json.dumps(figure), flush=True)
             figures.append(figure)
         if not arguments.no_write:
-            RESULTS.mkdir(exist_ok=True)
             (RESULTS / f"{name}.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures))
     return 0
 

@@ -51,12 +51,13 @@ def running_cluster(members: int = 3, **environment: str) -> Iterator[dict[str, 
 def free_base_port(members: int) -> int:
     """A base port whose blocks of ten look free for all members."""
     for base in range(21_000, 29_000, 10 * members):
-        if all(_is_free(base + 10 * member + offset) for member in range(members) for offset in range(3)):
+        if all(port_is_free(base + 10 * member + offset) for member in range(members) for offset in range(3)):
             return base
     raise RuntimeError("no free ports between 21000 and 29000")
 
 
-def _is_free(port: int) -> bool:
+def port_is_free(port: int) -> bool:
+    """Whether nobody listens at the port of the loopback interface."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
