@@ -18,10 +18,14 @@ ClusterError                       one line for people; ``exit_status`` is what 
     └── RemoteProtocolError        the peer did: drop its connection, keep running
 """
 
+import errno
 import os
 from typing import ClassVar
 
 PathOrNone = str | os.PathLike[str] | None
+
+# What a disk says that has no room left, for anybody or for this user.
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ClusterError(Exception):

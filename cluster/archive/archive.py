@@ -8,26 +8,37 @@
 Source of the operations: Aeron's ArchiveConductor, with the order of writes that safety.md §3 asks for.
 """
 
+import errno
+import re
 from collections.abc import Callable
 from functools import partial
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import checksum_named, record_checksum
+from cluster.archive.damage import (
+    Damage,
+    damage_behind,
+    drop_set_aside,
+    first_damage,
+    open_segments,
+    set_aside_segments,
+)
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.mark_files import ArchiveMarkFile
-from cluster.archive.proof import read_proof, remove_proof
+from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop
-from cluster.archive.segments import Segments
-from cluster.errors import ConfigurationError, StorageError
+from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
     CATALOG_FILE_NAME,
     NULL_POSITION,
     NULL_TIMESTAMP,
     RecordingDescriptor,
+    parse_segment_file_name,
 )
+from cluster.protocol.enums import RecordingState
 from cluster.protocol.frame import is_term_length
 from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
 
@@ -36,7 +47,11 @@ SEGMENT_LENGTH_MAX = 1024 * 1024 * 1024
 
 
 class Archive:
-    """The recordings of one member. ``recovered`` tells what opening it had to repair."""
+    """The recordings of one member.
+
+    ``recovered`` tells what opening it had to repair. What cannot be repaired here is found by
+    ``find_damage``, and nothing of it is changed: whoever has other copies of it decides.
+    """
 
     def __init__(
         self,
@@ -52,12 +67,13 @@ class Archive:
     ) -> None:
         self.directory = directory
         self.recovered: list[Recovered] = []
-        self._files = files
+        self._damage: dict[int, Damage] = {}
+        self.files = files
+        self.checksum = checksum  # None: frames keep their session ids
         self._lock = lock
         self._catalog = catalog
         self._sync_level = file_sync_level
         self._segment_length = segment_length
-        self._checksum = checksum
         self._epoch_ms = epoch_ms
         self._recordings: dict[int, Recording] = {}
 
@@ -70,12 +86,17 @@ class Archive:
         file_sync_level: int = 1,
         segment_length: int = SEGMENT_LENGTH_DEFAULT,
         checksum: str | None = None,
+        is_after_failure: bool = False,
+        may_be_damaged: bool = False,
         epoch_ms: Callable[[], int],
     ) -> "Archive":
         """Open the directory, made when missing, and bring recordings that never stopped to an end.
 
-        ``epoch_ms`` is asked for timestamps. Raises DirectoryInUse, LogDamaged, StorageError,
-        ConfigurationError.
+        ``epoch_ms`` is asked for timestamps. ``is_after_failure``: this process was refused a write or a
+        sync here, so that files of recordings that were written then are left behind for new ones.
+        ``may_be_damaged``: a recording whose end damage hides is left as it is, not known by
+        ``has_recording``, for ``find_damage`` to tell; else LogDamaged says so. Raises DirectoryInUse,
+        LogDamaged, StorageError, ConfigurationError.
         """
         if file_sync_level not in (0, 1, 2):
             raise ConfigurationError(f"file_sync_level {file_sync_level}: expected 0, 1 or 2")
@@ -108,7 +129,7 @@ class Archive:
                     checksum=used,
                     epoch_ms=epoch_ms,
                 )
-                archive._recover()
+                archive._recover(is_after_failure, may_be_damaged)
             except BaseException:
                 lock.release()
                 raise
@@ -118,36 +139,94 @@ class Archive:
             ) from error
         return archive
 
-    def _recover(self) -> None:
+    def _recover(self, is_after_failure: bool, may_be_damaged: bool) -> None:
         if self._sync_level > 0:
             self._catalog.write_again()
+        deleted = {
+            entry.descriptor.recording_id
+            for entry in self._catalog.entries
+            if entry.header.state is RecordingState.DELETED
+        }
+        if deleted:
+            self._remove_files_of(deleted)
         for entry in [entry for entry in self._catalog.entries if entry.is_valid]:
             self._catalog.check_entry(entry)
-            descriptor = entry.descriptor
-            if descriptor.stop_position != NULL_POSITION:
-                continue
-            recording_id = descriptor.recording_id
-            segments = Segments(
-                self._files,
-                self.directory,
-                recording_id,
-                start_position=descriptor.start_position,
-                term_length=descriptor.term_buffer_length,
-                segment_length=descriptor.segment_file_length,
-            )
-            proof = read_proof(self._files, self.directory, recording_id, descriptor.session_id)
+            recording_id = entry.descriptor.recording_id
+            if entry.descriptor.stop_position == NULL_POSITION:
+                self._find_end(entry.descriptor, is_after_failure, may_be_damaged)
+            elif is_after_failure and proof_exists(self.files, self.directory, recording_id):
+                # The failed recording wrote its end into the catalog, but did not stop in order.
+                self.recording(recording_id).cut_tail(into_new_file=True)
+                remove_proof(self.files, self.directory, recording_id)
+
+    def _find_end(
+        self, descriptor: RecordingDescriptor, is_after_failure: bool, may_be_damaged: bool
+    ) -> None:
+        """Give a recording that never stopped its end, or take note of the damage that hides it."""
+        recording_id = descriptor.recording_id
+        segments = open_segments(self.files, self.directory, descriptor)
+        try:
             try:
+                proof = read_proof(self.files, self.directory, recording_id, descriptor.session_id)
                 found = find_stop(
-                    segments, descriptor, proof, self._checksum, file_sync_level=self._sync_level
+                    segments, descriptor, proof, self.checksum, file_sync_level=self._sync_level
                 )
-                if self._sync_level > 0 and found.unsure_from >= 0:
-                    segments.write_again(found.unsure_from, found.stop_position)
-            finally:
-                segments.close()
-            self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())
-            self.recording(recording_id).cut_tail()
-            remove_proof(self._files, self.directory, recording_id)
-            self.recovered.append(found)
+            except (LogDamaged, OSError) as error:
+                if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
+                    raise
+                self._damage[recording_id] = damage_behind(segments, descriptor, error, self.checksum)
+                return
+            if self._sync_level > 0 and found.unsure_from >= 0 and not is_after_failure:
+                segments.write_again(found.unsure_from, found.stop_position)
+        finally:
+            segments.close()
+        self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())
+        self.recording(recording_id).cut_tail(into_new_file=is_after_failure)
+        remove_proof(self.files, self.directory, recording_id)
+        self.recovered.append(found)
+
+    def find_damage(self, recording_id: int, from_position: int | None = None) -> Damage | None:
+        """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.
+
+        Every segment must be there in its length, also before that position; what lies behind it is read,
+        and its checksums are verified if they are on.
+        """
+        if (damage := self._damage.get(recording_id)) is not None:
+            return damage
+        descriptor = self.recording(recording_id).descriptor
+        begin = max(descriptor.start_position, from_position or 0)
+        segments = open_segments(self.files, self.directory, descriptor)
+        try:
+            return first_damage(segments, descriptor, begin, descriptor.stop_position, self.checksum)
+        finally:
+            segments.close()
+
+    def cut_damage(self, damage: Damage) -> None:
+        """Let a recording end at its first damage; what followed is set aside, for ``drop_set_aside``.
+
+        To be called only when it is certain to be remembered that the recording once had more. The file that
+        holds the damage is left behind for a new one.
+        """
+        recording_id, position = damage.recording_id, damage.position
+        self._damage.pop(recording_id, None)
+        self._recordings.pop(recording_id, None)
+        try:
+            self._catalog.stop(recording_id, position, self._epoch_ms())
+            set_aside_segments(self.files, self.directory, self._catalog.descriptor(recording_id))
+            remove_proof(self.files, self.directory, recording_id)
+        except OSError as error:
+            raise StorageError(
+                error.filename or self.directory, error.errno, "cutting a damaged recording failed"
+            ) from error
+
+    def drop_set_aside(self) -> None:
+        """Remove what was set aside, now that nobody needs it any more."""
+        try:
+            drop_set_aside(self.files, self.directory)
+        except OSError as error:
+            raise StorageError(
+                error.filename or self.directory, error.errno, "removing what was set aside failed"
+            ) from error
 
     def recordings(self) -> list[RecordingDescriptor]:
         """Descriptors of the VALID recordings, by id as the catalog has them."""
@@ -155,7 +234,7 @@ class Archive:
 
     def has_recording(self, recording_id: int) -> bool:
         entry = self._catalog.entry(recording_id)
-        return entry is not None and entry.is_valid
+        return entry is not None and entry.is_valid and recording_id not in self._damage
 
     def recording(self, recording_id: int) -> Recording:
         """The recording, for reading, cutting and purging; the same object for every caller.
@@ -165,12 +244,12 @@ class Archive:
         recording = self._recordings.get(recording_id)
         if recording is None:
             recording = self._recordings[recording_id] = Recording(
-                self._files,
+                self.files,
                 self.directory,
                 self._catalog,
                 self._catalog.descriptor(recording_id),
                 file_sync_level=self._sync_level,
-                checksum=self._checksum,
+                checksum=self.checksum,
             )
         return recording
 
@@ -214,12 +293,12 @@ class Archive:
         )
         descriptor = self._catalog.add(descriptor)
         recording = Recording(
-            self._files,
+            self.files,
             self.directory,
             self._catalog,
             descriptor.replace(stop_position=start_position),
             file_sync_level=self._sync_level,
-            checksum=self._checksum,
+            checksum=self.checksum,
             is_sparse=is_sparse,
         )
         self._recordings[descriptor.recording_id] = recording
@@ -243,6 +322,38 @@ class Archive:
         recording.activate(is_new=False)
         return recording
 
+    def stop_recording(self, recording_id: int) -> None:
+        """End a recording in order: what was appended is safe, and the catalog says where it ends."""
+        self.recording(recording_id).stop(self._epoch_ms())
+
+    def purge_recording(self, recording_id: int) -> None:
+        """Drop a recording with its files; its entry stays in the catalog as DELETED (AeronArchive).
+
+        A crash in between leaves files that the next start removes.
+        """
+        recording = self._recordings.pop(recording_id, None)
+        if recording is not None:
+            recording.abandon()
+            recording.close_readers()
+        self._catalog.set_state(recording_id, RecordingState.DELETED)
+        self._remove_files_of({recording_id})
+
+    def _remove_files_of(self, recording_ids: set[int]) -> None:
+        try:
+            names = [
+                name
+                for name in self.files.list_directory(self.directory)
+                if _recording_id_of(name) in recording_ids
+            ]
+            for name in names:
+                self.files.unlink(f"{self.directory}/{name}")
+            if names:
+                self.files.sync_directory(self.directory)
+        except OSError as error:
+            raise StorageError(
+                error.filename or self.directory, error.errno, "removing a recording failed"
+            ) from error
+
     def create_mark_file(
         self,
         *,
@@ -256,8 +367,8 @@ class Archive:
         """
         return ArchiveMarkFile.create(
             self.directory,
-            files=self._files,
-            pid=self._files.process_id(),
+            files=self.files,
+            pid=self.files.process_id(),
             now_ms=self._epoch_ms(),
             archive_id=archive_id,
             aeron_directory=aeron_directory,
@@ -284,3 +395,11 @@ class Archive:
         self._recordings.clear()
         self._catalog.close()
         self._lock.release()
+
+
+def _recording_id_of(name: str) -> int | None:
+    """The recording that a file of an archive directory belongs to: a segment, or what lies beside them."""
+    if (parsed := parse_segment_file_name(name)) is not None:
+        return parsed[0]
+    match = re.fullmatch(r"recording-(\d+)\.\w+", name)
+    return None if match is None else int(match[1])

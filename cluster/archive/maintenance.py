@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
+from cluster.archive.damage import open_segments
 from cluster.archive.files import Files
-from cluster.archive.verification import open_segments
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, store_checksums

@@ -119,6 +119,11 @@ class ProofFile:
         self._file.close()
 
 
+def proof_exists(files: Files, directory: str, recording_id: int) -> bool:
+    """Whether the recording was being written when its archive was opened last, and did not stop in order."""
+    return files.exists(proof_path(directory, recording_id))
+
+
 def remove_proof(files: Files, directory: str, recording_id: int) -> None:
     path = proof_path(directory, recording_id)
     if files.exists(path):

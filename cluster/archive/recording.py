@@ -14,11 +14,12 @@ from typing import Protocol
 import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.damage import checksum_mismatch
 from cluster.archive.files import Buffer, Files
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.proof import ProofFile, remove_proof
 from cluster.archive.segments import SegmentFile, Segments, zero_tail
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import NO_SPACE, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, store_checksums, verify_checksums
 from cluster.log.scan import scan
 from cluster.protocol.catalog import RecordingDescriptor
@@ -27,6 +28,7 @@ from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, align
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes behind the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
+PREPARE_TRIES = 16  # a segment's length, while the disk is full
 
 
 class PositionCounter(Protocol):
@@ -42,6 +44,8 @@ class Recording:
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
     and from then on every append and sync does: what the disk holds behind ``synced_position`` is not trusted
     again, not even if it reads back well (safety.md §3). ``position_counter`` follows ``synced_position``.
+    ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
+    promised hangs on that, and appending fails only when the present segment is full.
     """
 
     def __init__(
@@ -79,6 +83,8 @@ class Recording:
         self._segment: SegmentFile | None = None
         self._base = 0  # of the segment that is written
         self._next: SegmentFile | None = None
+        self.shortage: StorageError | None = None
+        self._prepare_from = 0  # position: no sooner is the next segment tried again
         self._proof: ProofFile | None = None
         self._unproven_crc = 0  # of [synced_position, append_position)
 
@@ -247,6 +253,7 @@ class Recording:
     def _prepare_next(self) -> None:
         self._remove_next()
         self._next = self._segments.create(self._segments.next_path(), is_sparse=self._is_sparse)
+        self.shortage = None
 
     def _zero_ahead(self, window: int) -> int:
         """Do the one piece of preparation that is most urgent; return 1 if there was any."""
@@ -256,10 +263,24 @@ class Recording:
             return 1
         if not self._is_sparse and offset >= self._segment.length * PREPARE_NEXT_AT:
             if self._next is None:
-                self._prepare_next()
-                return 1
+                return int(self._prepare_next_if_there_is_room())
             return int(self._next.zero_ahead(0, window))
         return 0
+
+    def _prepare_next_if_there_is_room(self) -> bool:
+        """Make the next segment while the present one still has room; a full disk is no failure yet."""
+        if self.append_position < self._prepare_from:
+            return False
+        try:
+            self._prepare_next()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._prepare_from = self.append_position + self.segment_length // PREPARE_TRIES
+            path = self._segments.next_path()
+            self.shortage = StorageError(path, error.errno, "preparing the next segment failed")
+            return False
+        return True
 
     def _show_position(self) -> None:
         if self.position_counter is not None:
@@ -344,17 +365,20 @@ class Recording:
         if was_active:
             self.activate(is_new=False)
 
-    def cut_tail(self) -> int:
+    def cut_tail(self, *, into_new_file: bool = False) -> int:
         """Make everything behind the end read as nothing, durably; return how many bytes were there.
 
         The catalog must already hold the end. A stop on a segment's boundary keeps an empty segment
-        behind it, which the verify tool insists on.
+        behind it, which the verify tool insists on. After a failed sync the pages of the file are not to be
+        overwritten but left behind: ``into_new_file`` copies what is kept, and replaces the segment.
         """
         base = self._segments.base_of(self.append_position)
         cut = 0
         self._segments.forget(base)
         bases = self._segments.bases()
-        if base in bases:
+        if base in bases and into_new_file:
+            self._segments.renew(base, self.append_position)
+        elif base in bases:
             file = self._files.open(self._segments.path(base), write=True)
             try:
                 cut += zero_tail(file, self.append_position - base, file.size())
@@ -415,8 +439,7 @@ class Recording:
         if self._checksum is not None:
             bad = verify_checksums(self._checksum, data, 0, len(data))
             if bad < len(data):
-                base = self._segments.base_of(position + bad)
-                raise LogDamaged(self._segments.path(base), position + bad - base, "checksum mismatch")
+                raise checksum_mismatch(self._segments, position + bad, data[bad:], self._checksum)
         return data
 
     def _read_range(self, position: int, end: int, out: np.ndarray | None) -> np.ndarray:

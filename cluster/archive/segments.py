@@ -53,6 +53,7 @@ class Segments:
         self.directory = directory
         self.recording_id = recording_id
         self.segment_length = segment_length
+        self.start_position = start_position
         self.first_base = start_position - (start_position & (term_length - 1))
         self._open: dict[int, File] = {}
 
@@ -133,6 +134,32 @@ class Segments:
         segment = SegmentFile(file, self.segment_length, zeroed_to=self.segment_length if is_sparse else 0)
         segment.zero_ahead(0)
         return segment
+
+    def renew(self, base: int, end: int, *, old_to: str | None = None) -> None:
+        """Put a new file with the bytes [``base``, ``end``) in the place of a segment, durably.
+
+        What is behind ``end`` is gone with the old file, whose pages nobody trusts any more: a sync of them
+        failed, or they cannot be read. The new one lies in other blocks of the device. ``old_to`` is a
+        folder that gets the old file.
+        """
+        path, aside = self.path(base), self.next_path()
+        if self.files.exists(aside):
+            self.files.unlink(aside)
+        segment = self.create(aside)
+        try:
+            position = max(base, self.start_position)
+            while position < end:
+                chunk_end = min(end, position + ZERO_CHUNK)
+                segment.file.pwrite(self.read(position, chunk_end), position - base)
+                position = chunk_end
+            segment.file.fullsync()
+        finally:
+            segment.close()
+        self.forget(base)
+        if old_to is not None and self.files.exists(path):
+            self.files.rename(path, f"{old_to}/{path.rpartition('/')[2]}")
+        self.files.rename(aside, path)
+        self.files.sync_directory(self.directory)
 
     def open_for_writing(self, base: int) -> "SegmentFile":
         """The existing segment of ``base``, brought to its full length."""

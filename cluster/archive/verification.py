@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
+from cluster.archive.damage import first_damage, open_segments
 from cluster.archive.files import Files
 from cluster.archive.proof import read_proof
 from cluster.archive.recovery import find_stop
 from cluster.archive.segments import Segments
-from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import LogDamaged
-from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
     CHECKSUM_OFFSET,
     NULL_POSITION,
@@ -58,7 +58,10 @@ def verify_recording(
         if checksum is not None:
             expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:
-                what = f"descriptor checksum {entry.header.checksum}, expected {expected}"
+                what = (
+                    f"descriptor checksum mismatch: expected {expected & 0xFFFF_FFFF:#010x}, "
+                    f"found {entry.header.checksum & 0xFFFF_FFFF:#010x}"
+                )
                 raise LogDamaged(catalog.path, entry.offset + CHECKSUM_OFFSET, what)
         if stop == NULL_POSITION:
             stop = end_position if end_position is not None else _find_end(files, directory, segments, entry)
@@ -83,18 +86,6 @@ def settle(catalog: CatalogFile, verified: Verified, now_ms: int) -> None:
         catalog.stop(verified.recording_id, verified.stop_position, now_ms)
     if entry.header.state is RecordingState.INVALID:
         catalog.set_state(verified.recording_id, RecordingState.VALID)
-
-
-def open_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> Segments:
-    """The segment files of a recording, to be closed by the caller."""
-    return Segments(
-        files,
-        directory,
-        descriptor.recording_id,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_buffer_length,
-        segment_length=descriptor.segment_file_length,
-    )
 
 
 def _find_end(files: Files, directory: str, segments: Segments, entry: CatalogEntry) -> int:
@@ -124,12 +115,6 @@ def _check_frames(
     begin = descriptor.start_position
     if not all_segments and stop > begin:
         begin = max(begin, segments.base_of(stop - 1))
-    walk = FrameWalk(segments, log_params(descriptor), begin, stop)
-    for position, run in walk:
-        good = len(run) if checksum is None else verify_checksums(checksum, run, 0, len(run))
-        if good < len(run):
-            base = segments.base_of(position + good)
-            what = f"checksum mismatch at log position {position + good}"
-            raise LogDamaged(segments.path(base), position + good - base, what)
-    if walk.position < stop:
-        raise walk.damage()
+    found = first_damage(segments, descriptor, begin, stop, checksum)
+    if found is not None:
+        raise found.error

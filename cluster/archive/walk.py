@@ -43,16 +43,16 @@ class FrameWalk:
         self._segments = segments
         self._params = params
         self._end = end
-        self._chunk_length = max(chunk_length, HEADER_LENGTH)
+        self.chunk_length = max(chunk_length, HEADER_LENGTH)
 
     def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
-        wanted = self._chunk_length
+        wanted = self.chunk_length
         while self.position < self._end:
             data = self._read(wanted)
             valid, fault = find_fault(data, 0, len(data), self.position, self._params, is_recording=True)
             if valid > 0:
                 position, self.position = self.position, self.position + valid
-                wanted = self._chunk_length
+                wanted = self.chunk_length
                 yield position, data[:valid]
                 continue
             assert fault != FINE

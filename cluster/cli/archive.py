@@ -67,8 +67,8 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Show recordings with their frames: header fields and bytes."""
+    from cluster.archive.damage import open_segments
     from cluster.archive.files import OsFiles
-    from cluster.archive.verification import open_segments
     from cluster.archive.walk import FrameWalk, log_params
 
     archive = _archive_directory(directory)
@@ -425,8 +425,8 @@ def _live_end(archive: str, entry: CatalogEntry) -> int | None:
 
 def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
     """Where a recording's frames end, or the end of its last segment when nothing tells (True)."""
+    from cluster.archive.damage import open_segments
     from cluster.archive.files import OsFiles
-    from cluster.archive.verification import open_segments
     from cluster.protocol.catalog import NULL_POSITION
 
     if entry.descriptor.stop_position != NULL_POSITION:

@@ -89,6 +89,8 @@ class FaultyFile:
     def allocate(self, length: int) -> None:
         fault = self._disk.begin("allocate", self.path)
         self._disk.end(fault)
+        if self._disk.is_full:
+            raise io_error(errno.ENOSPC)
         if length > len(self._inode.cache):
             self._inode.cache.extend(bytes(length - len(self._inode.cache)))
 
@@ -145,6 +147,7 @@ class FaultyDisk:
         self.locks: set[str] = set()
         self.pushed: list[Inode] = []
         self.operations = 0
+        self.is_full = False  # no block can be had any more
         self.fail_at: int | None = None
         self.fault: BaseException | None = None
         self.history: list[str] = []

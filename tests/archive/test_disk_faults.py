@@ -257,3 +257,91 @@ def test_a_term_entry_is_durable_when_it_was_appended():
         if is_over:
             return
     raise AssertionError("the history does not end")
+
+
+def test_a_disk_that_fills_up_fails_a_recording_when_its_segment_is_full_and_no_sooner():
+    disk = FaultyDisk()
+    archive = open_archive(disk)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    log = a_log(1000)
+    disk.is_full = True
+    ends = [end for begin, end in log.entries if begin < SEGMENT_LENGTH]
+    for end in ends[:-1]:
+        recording.append(recording.append_position, log.frames(recording.append_position, end))
+        recording.sync()
+    assert recording.synced_position == ends[-2]
+    assert recording.shortage is not None
+    assert "recording-0.next: preparing the next segment failed: No space left" in str(recording.shortage)
+    with pytest.raises(StorageError, match="No space left on device"):
+        recording.append(ends[-2], log.frames(ends[-2]))
+    archive.abandon()
+    disk.restart()
+
+    disk.is_full = False
+    archive = open_archive(disk)
+    assert archive.recording(0).append_position == ends[-2]
+    archive.close()
+
+
+def test_a_disk_that_has_space_again_in_time_is_noticed():
+    disk = FaultyDisk()
+    archive = open_archive(disk)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    log = a_log(1000)
+    disk.is_full = True
+    recording.append(0, log.frames(0, next(end for _, end in log.entries if end > SEGMENT_LENGTH * 0.6)))
+    recording.sync()
+    recording.do_work()
+    assert recording.shortage is not None
+    disk.is_full = False
+    for end in [end for _, end in log.entries if end > recording.append_position]:
+        recording.append(recording.append_position, log.frames(recording.append_position, end))
+        recording.sync()
+        recording.do_work()
+    assert recording.shortage is None
+    assert recording.append_position == log.position > 2 * SEGMENT_LENGTH
+    archive.close()
+
+
+def test_in_steady_state_an_append_writes_into_zeroed_blocks_and_allocates_none():
+    disk = FaultyDisk()
+    archive = open_archive(disk)
+    log = a_log(1000)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    idle = set()
+    for _, end in log.entries:
+        disk.history.clear()
+        recording.append(recording.append_position, log.frames(recording.append_position, end))
+        assert not any(what.startswith(("allocate", "create", "resize")) for what in disk.history)
+        recording.sync()
+        while recording.do_work():
+            pass
+        idle |= {what.split()[0] for what in disk.history}
+    assert "allocate" in idle, "the next segment is made when there is time"
+    archive.close()
+
+
+@pytest.mark.parametrize(("level", "syncs"), [(0, 0), (1, 1), (2, 1)])
+def test_one_sync_covers_all_that_was_appended_since_the_last_one(level, syncs):
+    disk = FaultyDisk()
+    archive = open_archive(disk, level)
+    log = a_log(200)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    disk.history.clear()
+    for _, end in log.entries[:50]:
+        recording.append(recording.append_position, log.frames(recording.append_position, end))
+        assert recording.synced_position == (0 if level else end)
+    assert not any(what.startswith("sync") for what in disk.history)
+    assert recording.sync() == recording.append_position
+    assert sum(what.startswith("sync") for what in disk.history) == syncs
+    assert recording.sync() == recording.append_position
+    assert sum(what.startswith("sync") for what in disk.history) == syncs, "nothing to sync"
+    archive.close()

@@ -1,0 +1,167 @@
+"""Where a recording is damaged, and how what lies behind the damage is put out of the way.
+
+    start                 damage                                stop
+      |------- whole --------|xx|---- may be whole, or not ------|
+      |---- kept, in place --|------- set aside: damaged/ -------|
+
+Damage is a missing or short segment file, a sector that cannot be read, a frame that is not in its place, or
+a checksum that is wrong. A torn end is none: that is what a crash leaves, and recovery.py cuts it off.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster.archive.files import Files
+from cluster.archive.segments import Segments
+from cluster.archive.walk import FrameWalk, log_params
+from cluster.errors import LogDamaged
+from cluster.log.checksum import SESSION_ID_OFFSET, Checksum, compute, verify_checksums
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.frame import HEADER_LENGTH, align
+
+SET_ASIDE_FOLDER = "damaged"
+_FINE_CHUNK = 4096  # with which the frame before an unreadable sector is found
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """From ``position``, a frame's begin, on a recording is not trusted; ``error`` says file, offset, why."""
+
+    recording_id: int
+    position: int
+    error: LogDamaged
+
+
+def open_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> Segments:
+    """The segment files of a recording, to be closed by the caller."""
+    return Segments(
+        files,
+        directory,
+        descriptor.recording_id,
+        start_position=descriptor.start_position,
+        term_length=descriptor.term_buffer_length,
+        segment_length=descriptor.segment_file_length,
+    )
+
+
+def first_damage(
+    segments: Segments, descriptor: RecordingDescriptor, begin: int, end: int, checksum: Checksum | None
+) -> Damage | None:
+    """The first damage of a recording whose frames should reach to ``end``; None when there is none.
+
+    Files are looked at from the recording's start, frames from ``begin`` on, where one begins.
+    """
+    start = descriptor.start_position
+    bases = set(segments.bases())
+    missing = None
+    for base in range(segments.base_of(start), end, segments.segment_length):
+        if base not in bases:
+            missing = LogDamaged(segments.path(base), None, "the segment file is missing")
+            end = max(base, start)
+            break
+        if segments.file(base).size() < min(end - base, segments.segment_length):
+            begin = min(begin, max(base, start))  # what it still has is walked like all the rest
+    if begin < end and (found := _bad_frame(segments, descriptor, begin, end, checksum)) is not None:
+        return found
+    return None if missing is None else Damage(descriptor.recording_id, end, missing)
+
+
+def damage_behind(
+    segments: Segments,
+    descriptor: RecordingDescriptor,
+    error: LogDamaged | OSError,
+    checksum: Checksum | None,
+) -> Damage:
+    """The damage that keeps the end of a recording from being found: ``error`` came of looking for it.
+
+    Raises the error again if all can be read after all.
+    """
+    bases = segments.bases()
+    end = bases[-1] + segments.segment_length if bases else descriptor.start_position
+    found = first_damage(segments, descriptor, descriptor.start_position, end, checksum)
+    if found is None:
+        raise error
+    return found
+
+
+def _bad_frame(
+    segments: Segments, descriptor: RecordingDescriptor, begin: int, end: int, checksum: Checksum | None
+) -> Damage | None:
+    """The first frame in [begin, end) that is not what its place calls for, or cannot be read."""
+    damage: LogDamaged
+    walk = FrameWalk(segments, log_params(descriptor), begin, end)
+    while True:
+        try:
+            for position, run in walk:
+                good = len(run) if checksum is None else verify_checksums(checksum, run, 0, len(run))
+                if good < len(run):
+                    damage = checksum_mismatch(segments, position + good, run[good:], checksum)
+                    return Damage(descriptor.recording_id, position + good, damage)
+        except OSError as error:
+            if walk.chunk_length > _FINE_CHUNK:  # once more from here, to come close to the bad sector
+                walk = FrameWalk(
+                    segments, log_params(descriptor), walk.position, end, chunk_length=_FINE_CHUNK
+                )
+                continue
+            damage = unreadable(segments, walk.position, error)
+            return Damage(descriptor.recording_id, walk.position, damage)
+        if walk.position >= end:
+            return None
+        return Damage(descriptor.recording_id, walk.position, walk.damage())
+
+
+def unreadable(segments: Segments, position: int, error: OSError) -> LogDamaged:
+    """What a failed read of the bytes at ``position`` says of them."""
+    base = segments.base_of(position)
+    what = f"reading failed at log position {position}: {error.strerror}"
+    return LogDamaged(segments.path(base), position - base, what)
+
+
+def checksum_mismatch(
+    segments: Segments, position: int, run: np.ndarray, checksum: Checksum | None
+) -> LogDamaged:
+    """The frame at ``position``, with which ``run`` begins, does not have the checksum of its bytes."""
+    assert checksum is not None
+    length = align(int.from_bytes(run[:4].tobytes(), "little"))
+    expected = compute(checksum, run, HEADER_LENGTH, length - HEADER_LENGTH)
+    found = int.from_bytes(run[SESSION_ID_OFFSET : SESSION_ID_OFFSET + 4].tobytes(), "little", signed=True)
+    base = segments.base_of(position)
+    what = (
+        f"checksum mismatch at log position {position}: expected {expected & 0xFFFF_FFFF:#010x}, "
+        f"found {found & 0xFFFF_FFFF:#010x}"
+    )
+    return LogDamaged(segments.path(base), position - base, what)
+
+
+def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> None:
+    """Move the segments that hold anything behind a recording's end into a folder; what is kept is copied.
+
+    The catalog has the end already. A crash in between leaves less of the recording, never more.
+    """
+    segments = open_segments(files, directory, descriptor)
+    folder = f"{directory}/{SET_ASIDE_FOLDER}"
+    try:
+        files.make_directory(folder)
+        end = descriptor.stop_position
+        last = segments.base_of(end)
+        for base in reversed([base for base in segments.bases() if base > last]):
+            set_aside(files, segments.path(base), folder)
+        segments.renew(last, end, old_to=folder)
+        files.sync_directory(folder)
+    finally:
+        segments.close()
+
+
+def set_aside(files: Files, path: str, folder: str) -> None:
+    """Move one file into a folder, over what an earlier, interrupted attempt has left there."""
+    files.rename(path, f"{folder}/{path.rpartition('/')[2]}")
+
+
+def drop_set_aside(files: Files, directory: str) -> None:
+    """Remove what was set aside in a directory."""
+    folder = f"{directory}/{SET_ASIDE_FOLDER}"
+    if files.is_directory(folder):
+        for name in files.list_directory(folder):
+            files.unlink(f"{folder}/{name}")
+        files.sync_directory(folder)

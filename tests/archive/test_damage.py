@@ -1,0 +1,192 @@
+"""Damage is found wherever it is, told with file and offset, and cut off without losing what is whole."""
+
+import errno
+
+import numpy as np
+import pytest
+
+from cluster.archive import Archive, OsFiles
+from cluster.archive.damage import SET_ASIDE_FOLDER
+from cluster.archive.files import OsFile
+from cluster.errors import LogDamaged
+from cluster.log.checksum import restore_session_ids
+from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, a_log
+
+LOG = a_log(1000)
+
+
+def opened(directory, **options):
+    options.setdefault("checksum", "crc32c")
+    return Archive.open(
+        str(directory), segment_length=SEGMENT_LENGTH, may_be_damaged=True, epoch_ms=Clock(), **options
+    )
+
+
+def recorded(directory, *, is_stopped=True, **options):
+    archive = opened(directory, **options)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    last = LOG.entries[-1][0]
+    recording.append(0, LOG.frames(0, last))
+    recording.sync()
+    recording.append(last, LOG.frames(last))
+    recording.sync()
+    archive.close() if is_stopped else archive.abandon()
+
+
+def damage_of(directory, from_position=None):
+    archive = opened(directory)
+    damage = archive.find_damage(0, from_position)
+    archive.abandon()
+    return damage
+
+
+def entry_at(position):
+    """(begin, end) of the entry whose frames hold the position."""
+    return next((begin, end) for begin, end in LOG.entries if begin <= position < end)
+
+
+def flip(path, offset):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_flipped_bit_is_found_at_its_frame_with_what_was_expected(tmp_path, is_stopped):
+    recorded(tmp_path, is_stopped=is_stopped)
+    begin, _ = entry_at(SEGMENT_LENGTH + 5_000)
+    path = tmp_path / f"0-{SEGMENT_LENGTH}.rec"
+    flip(path, begin - SEGMENT_LENGTH + 40)
+
+    damage = damage_of(tmp_path)
+
+    assert damage.position == begin
+    assert str(damage.error).startswith(
+        f"{path} at offset {begin - SEGMENT_LENGTH}: checksum mismatch at log position {begin}: expected 0x"
+    )
+    assert ", found 0x" in str(damage.error)
+
+
+def test_frames_before_the_given_position_are_not_read_but_their_files_must_be_there(tmp_path):
+    recorded(tmp_path)
+    flip(tmp_path / "0-0.rec", 40)
+    assert damage_of(tmp_path, SEGMENT_LENGTH) is None
+    (tmp_path / "0-0.rec").unlink()
+    assert damage_of(tmp_path, SEGMENT_LENGTH).position == 0
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_missing_segment_is_damage_from_its_begin_on(tmp_path, is_stopped):
+    recorded(tmp_path, is_stopped=is_stopped)
+    (tmp_path / f"0-{SEGMENT_LENGTH}.rec").unlink()
+
+    damage = damage_of(tmp_path)
+
+    assert (damage.position, damage.error.what) == (SEGMENT_LENGTH, "the segment file is missing")
+
+
+def test_a_short_segment_is_damage_from_the_frame_that_it_cuts(tmp_path):
+    recorded(tmp_path)
+    begin, _ = entry_at(3_000)
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.truncate(begin + 8)
+
+    assert damage_of(tmp_path, SEGMENT_LENGTH).position == begin
+
+
+def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, monkeypatch):
+    recorded(tmp_path, is_stopped=False)
+    bad = SEGMENT_LENGTH // 2 + 512
+    read = OsFile.pread_into
+
+    def fails_there(self, buffer, offset):
+        if self.path.endswith("0-0.rec") and offset <= bad < offset + len(buffer):
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        return read(self, buffer, offset)
+
+    monkeypatch.setattr(OsFile, "pread_into", fails_there)
+
+    damage = damage_of(tmp_path)
+
+    assert bad - 8_192 <= damage.position <= bad
+    header = LOG.frames(damage.position, damage.position + 32)[:12].view("<i4")
+    assert header[2] == damage.position % TERM_LENGTH, "a frame begins there"
+    assert "0-0.rec" in str(damage.error)
+    assert "Input/output error" in str(damage.error)
+
+
+@pytest.mark.parametrize("place", [0, 3_000, SEGMENT_LENGTH, 2 * SEGMENT_LENGTH + 7_000])
+def test_what_is_before_the_damage_stays_in_new_files_and_the_rest_is_set_aside(tmp_path, place):
+    recorded(tmp_path)
+    begin, _ = entry_at(place)
+    base = begin // SEGMENT_LENGTH * SEGMENT_LENGTH
+    path = tmp_path / f"0-{base}.rec"
+    flip(path, begin - base + 40)
+    was = {name.name: name.stat().st_ino for name in tmp_path.glob("*.rec")}
+
+    archive = opened(tmp_path)
+    archive.cut_damage(archive.find_damage(0))
+
+    recording = archive.recording(0)
+    assert recording.append_position == begin
+    kept = recording.read(0, 1 << 22)[:begin] if begin else np.zeros(0, np.uint8)
+    restore_session_ids(kept, 0, len(kept), SESSION_ID)
+    assert np.array_equal(kept, LOG.frames(0, begin))
+    assert path.stat().st_ino != was[path.name]
+    behind = {name for name in was if int(name[2:-4]) >= base}
+    assert {name.name for name in (tmp_path / SET_ASIDE_FOLDER).iterdir()} == behind
+    extended = archive.extend(0, SESSION_ID)
+    extended.append(begin, LOG.frames(begin))
+    extended.sync()
+    archive.drop_set_aside()
+    archive.close()
+    assert list((tmp_path / SET_ASIDE_FOLDER).iterdir()) == []
+    assert damage_of(tmp_path) is None
+
+
+def test_without_being_asked_for_damage_an_archive_refuses_to_open(tmp_path):
+    recorded(tmp_path, is_stopped=False)
+    (tmp_path / f"0-{SEGMENT_LENGTH}.rec").unlink()
+    before = (tmp_path / "archive.catalog").read_bytes()
+    with pytest.raises(LogDamaged, match="the segment file is missing"):
+        Archive.open(str(tmp_path), segment_length=SEGMENT_LENGTH, epoch_ms=Clock())
+    archive = opened(tmp_path)
+    assert not archive.has_recording(0)
+    archive.abandon()
+    assert (tmp_path / "archive.catalog").read_bytes() == before
+
+
+@pytest.mark.parametrize("has_end", [True, False], ids=["end told", "end not told"])
+def test_after_a_failed_sync_the_recording_goes_on_in_a_new_file(tmp_path, monkeypatch, has_end):
+    archive = opened(tmp_path)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    half = LOG.entries[20][1]
+    recording.append(0, LOG.frames(0, half))
+    recording.sync()
+    recording.append(half, LOG.frames(half, LOG.entries[40][1]))
+    inode = (tmp_path / "0-0.rec").stat().st_ino
+    with monkeypatch.context() as patched:
+        patched.setattr(OsFile, "datasync", _fails)
+        if not has_end:
+            patched.setattr(type(archive._catalog), "stop", _fails)
+        with pytest.raises(Exception, match="Input/output error"):
+            recording.sync()
+    archive.abandon()
+
+    archive = opened(tmp_path, is_after_failure=True)
+
+    assert archive.recording(0).append_position == (half if has_end else LOG.entries[40][1])
+    assert (tmp_path / "0-0.rec").stat().st_ino != inode
+    assert archive.find_damage(0) is None
+    tail = (tmp_path / "0-0.rec").read_bytes()[archive.recording(0).append_position :]
+    assert tail.count(0) == len(tail)
+    archive.close()
+    assert OsFiles().list_directory(str(tmp_path)) == ["0-0.rec", "archive-mark.lock", "archive.catalog"]
+
+
+def _fails(self, *_):
+    raise OSError(errno.EIO, "Input/output error", getattr(self, "path", None))
