@@ -45,7 +45,7 @@ class ConsensusAdapter:
     def on_member_gone(self, member_id: int) -> None:
         self._agent.on_member_gone(member_id)
 
-    def on_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int | None:
+    def on_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> None:
         agent = self._agent
         while start < end:
             (stream_id,) = STREAM_ID.unpack_from(buffer, start + STREAM_ID_OFFSET)
@@ -55,7 +55,7 @@ class ConsensusAdapter:
             (frame_length,) = FRAME_LENGTH.unpack_from(buffer, start)
             if frame_length < _MESSAGE_LENGTH_MIN:
                 agent.on_error(RemoteProtocolError(f"member {member_id}: a message of {frame_length} bytes"))
-                return end
+                return
             kind = TEMPLATE_AND_SCHEMA.unpack_from(buffer, start + TEMPLATE_AND_SCHEMA_OFFSET)
             if agent.leading is not None and kind == _APPEND_POSITION:
                 term_id, position, _, flags = APPEND_POSITION.unpack_from(buffer, start + BLOCK)
@@ -72,7 +72,6 @@ class ConsensusAdapter:
                     if message is not None:
                         agent.messages.on_message(member_id, message)
             start += align(frame_length)
-        return None
 
     def _on_log_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int:
         """Give the run to the subscription; step over it when it belongs to an earlier one."""

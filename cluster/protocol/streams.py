@@ -17,4 +17,5 @@ CONSENSUS_MODULE_SNAPSHOT: Final = 107
 CM_SNAPSHOT: Final = CONSENSUS_MODULE_SNAPSHOT
 CONSENSUS: Final = 108  # member to member
 
+ENVELOPE: Final = 1001  # around all that members send each other: cluster/transport/envelopes.py
 LINK: Final = 1000  # what Aeron's protocol lacks or its media driver does: see link.py

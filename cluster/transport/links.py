@@ -20,6 +20,8 @@ Losing a connection is a hint, not a fact:
 A member that never answered is only told as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
 start together, some listen later than others.
 
+All bytes of a link travel in envelopes with a checksum (``envelopes.py``); a mismatch loses the link.
+
 Addresses on the loopback interface are first tried by the abstract Unix socket that the member at that
 address listens on beside its port: a third less time for each hop on one host.
 """
@@ -35,7 +37,8 @@ import numpy as np
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.frames import decode_first, link_frame
+from cluster.transport.envelopes import decode_first, seal, unseal
+from cluster.transport.frames import link_frame
 from cluster.transport.listener import LOOPBACK_HOSTS, Listener
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Buffer, Connection, Offer, ReceiveBuffer, dial
@@ -65,11 +68,8 @@ class LinksHandler(Protocol):
         """The process that was known under this id is dead; told once until it is up again."""
         ...
 
-    def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int | None:
-        """Whole frames, the caller's for the length of this call.
-
-        Returns the end of what was taken, None for all; the rest comes again at the next poll.
-        """
+    def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> None:
+        """Whole frames as they were sent, the caller's for the length of this call."""
         ...
 
 
@@ -82,12 +82,14 @@ class _Peer:
         "first_dial_ns",
         "incarnation",
         "incoming",
+        "incoming_crc",
         "incoming_incarnation",
         "is_gone",
         "is_up",
         "member_id",
         "next_dial_ns",
         "outgoing",
+        "outgoing_crc",
         "outgoing_incarnation",
         "refusals",
         "up_since_ns",
@@ -98,8 +100,10 @@ class _Peer:
         self.endpoint = endpoint
         self.outgoing: Connection | None = None
         self.outgoing_incarnation: int | None = None  # None until its HelloReply
+        self.outgoing_crc = 0  # of all that was sent on it
         self.incoming: Connection | None = None  # only after its Hello
         self.incoming_incarnation: int | None = None
+        self.incoming_crc = 0  # of all that came on it
         self.incarnation: int | None = None  # of the process that was last heard
         self.is_up = False
         self.is_gone = False
@@ -148,7 +152,7 @@ class MemberLinks:
             if other != member_id
         }
         self._greeting: list[tuple[Connection, int]] = []  # accepted, and when we stop waiting
-        self._hello = link_frame(
+        hello = link_frame(
             link.Hello(
                 member_id=member_id,
                 incarnation=incarnation,
@@ -157,6 +161,7 @@ class MemberLinks:
                 kind=link.ConnectionKind.MEMBER,
             )
         )
+        self._hello, self._hello_crc = seal((hello,), 0)
 
     # -- asked by the owner --
 
@@ -184,7 +189,10 @@ class MemberLinks:
             return Offer.NOT_CONNECTED
         outgoing = peer.outgoing
         assert outgoing is not None
-        result = outgoing.offer(*buffers)
+        sealed, crc = seal(buffers, peer.outgoing_crc)
+        result = outgoing.offer(*sealed)
+        if result > 0:
+            peer.outgoing_crc = crc
         return Offer.NOT_CONNECTED if result == Offer.CLOSED else result
 
     def queued_bytes(self, member_id: int) -> int:
@@ -212,20 +220,29 @@ class MemberLinks:
         return work
 
     def _receive(self, peer: _Peer, incoming: Connection, now_ns: int, handler: LinksHandler) -> int:
+        work = 0
         try:
-            has_frames = incoming.receive()
+            if incoming.receive():
+                self._open_envelopes(peer, incoming, handler)
+                work = 1
         except RemoteProtocolError as error:
             self._report(f"member {peer.member_id}: {error}")
-            has_frames = False
-        if has_frames:
-            consumed = handler.on_frames(peer.member_id, incoming.buffer, incoming.start, incoming.end)
-            before = incoming.start
-            incoming.release(incoming.end if consumed is None else consumed)
-            return int(consumed is None or consumed > before)
+            incoming.close(str(error))
         if incoming.is_closed and peer.is_up:
             self._lose(peer, now_ns, handler)
             return 1
-        return 0
+        return work
+
+    def _open_envelopes(self, peer: _Peer, incoming: Connection, handler: LinksHandler) -> None:
+        """Hand over the frames that came, an envelope at a time."""
+        buffer, start, end = incoming.buffer, incoming.start, incoming.end
+        while start < end and incoming is peer.incoming:  # a handler may end the link
+            opened = unseal(buffer, start, peer.incoming_crc)
+            peer.incoming_crc = opened.crc
+            handler.on_frames(peer.member_id, buffer, opened.start, opened.end)
+            start = opened.end
+        if incoming is peer.incoming:
+            incoming.release(start)
 
     def _lose(self, peer: _Peer, now_ns: int, handler: LinksHandler) -> None:
         """An established link broke: drop both connections, so that nothing of it is heard later."""
@@ -247,7 +264,8 @@ class MemberLinks:
             outgoing = self._dial(peer, now_ns)
             work = 1
         if outgoing.is_connected and outgoing.position == 0:
-            outgoing.offer(self._hello)
+            outgoing.offer(*self._hello)
+            peer.outgoing_crc = self._hello_crc
         if outgoing.is_readable and not outgoing.is_closed:
             self._read_reply(peer, outgoing, handler)
             work = 1
@@ -308,7 +326,7 @@ class MemberLinks:
         try:
             if not outgoing.receive():
                 return
-            reply = decode_first(outgoing)
+            reply, _ = decode_first(outgoing)
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError("the first frame is not a HelloReply")
             if reply.code is not link.LinkErrorCode.OK:
@@ -368,7 +386,7 @@ class MemberLinks:
         try:
             if not connection.receive():
                 return connection.is_closed
-            hello = decode_first(connection)
+            hello, crc = decode_first(connection)
             if not isinstance(hello, link.Hello) or hello.kind != link.ConnectionKind.MEMBER:
                 raise RemoteProtocolError("the first frame is not a member's Hello")
         except RemoteProtocolError as error:
@@ -378,7 +396,7 @@ class MemberLinks:
         code, detail = self._judge(hello)
         if code is not link.LinkErrorCode.OK:
             self._report(f"a peer that calls itself member {hello.member_id}: {detail}")
-            connection.offer(self._reply(code, detail))
+            connection.offer(*self._reply(code, detail))
             connection.close(detail)
             return True
         peer = self._peers[hello.member_id]
@@ -388,13 +406,14 @@ class MemberLinks:
         self._drop_incoming(peer)
         peer.incoming = connection
         peer.incoming_incarnation = hello.incarnation
+        peer.incoming_crc = crc
         connection.pause()
         if peer.outgoing_incarnation not in (None, hello.incarnation):
             # It was greeted by a process that is gone, and went silent without a sign (a power cut).
             self._drop_outgoing(peer)
         if peer.outgoing is None:
             peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
-        connection.offer(self._reply(link.LinkErrorCode.OK, ""))
+        connection.offer(*self._reply(link.LinkErrorCode.OK, ""))
         return True
 
     def _judge(self, hello: link.Hello) -> tuple[link.LinkErrorCode, str]:
@@ -412,8 +431,8 @@ class MemberLinks:
             return link.LinkErrorCode.REFUSED, f"member {self.member_id} knows only the members {known}"
         return link.LinkErrorCode.OK, ""
 
-    def _reply(self, code: link.LinkErrorCode, detail: str) -> bytes:
-        return link_frame(
+    def _reply(self, code: link.LinkErrorCode, detail: str) -> list[Buffer]:
+        reply = link_frame(
             link.HelloReply(
                 member_id=self.member_id,
                 incarnation=self.incarnation,
@@ -423,6 +442,7 @@ class MemberLinks:
                 detail=detail,
             )
         )
+        return seal((reply,), 0)[0]
 
     # -- ending --
 

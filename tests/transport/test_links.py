@@ -13,6 +13,7 @@ from cluster.errors import PortInUse
 from cluster.protocol import link
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.envelopes import seal
 from cluster.transport.frames import link_frame
 from cluster.transport.links import MS, MemberLinks
 from cluster.transport.poller import Poller
@@ -24,6 +25,10 @@ DEADLINE_S = 20
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+def sealed(frames: bytes) -> bytes:
+    return b"".join(bytes(part) for part in seal((frames,), 0)[0])
 
 
 class Member:
@@ -241,12 +246,16 @@ def test_members_of_another_cluster_and_unknown_ones_are_turned_away(members, en
         b"GET / HTTP/1.1\r\n\r\n" * 3,
         bytes(1000),
         b"\xff" * 1000,
-        frame(b"no message", session_id=0, stream_id=1000),
-        frame(b"wrong stream", session_id=0, stream_id=101),
-        link_frame(link.StatusRequest(1)),
-        link_frame(link.Hello(0, 77, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER)),
-        link_frame(link.Hello(0, 1, 1, 5 << 16, link.ConnectionKind.MEMBER)),
-        link_frame(link.Hello(0, 1, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT)),
+        frame(b"no envelope", session_id=0, stream_id=1000),
+        frame(b"no checksum", session_id=0, stream_id=1001),
+        sealed(bytes(64)),
+        sealed(frame(b"no message", session_id=0, stream_id=1000)),
+        sealed(frame(b"wrong stream", session_id=0, stream_id=101)),
+        sealed(link_frame(link.StatusRequest(1))),
+        link_frame(link.Hello(0, 1, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER)),
+        sealed(link_frame(link.Hello(0, 77, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER))),
+        sealed(link_frame(link.Hello(0, 1, 1, 5 << 16, link.ConnectionKind.MEMBER))),
+        sealed(link_frame(link.Hello(0, 1, 1, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))),
     ],
 )
 def test_garbage_on_the_link_port_disturbs_nobody(members, endpoints, garbage):

@@ -1,0 +1,107 @@
+"""Envelopes: what members send each other is checked by its receiver, bit for bit.
+
+TCP's checksum has 16 bits, and a middle box that ends a connection makes a new one over whatever it holds. A
+byte changed in a log frame would be written and acknowledged, and be different on one member for ever. So
+all bytes of a link travel in frames of stream ENVELOPE:
+
+    | frame header: length, stream ENVELOPE, reserved value = checksum | whole frames ... | header | ...
+
+The checksum is the CRC-32 of the frames within, and of all that came before on this connection: a frame that
+is lost, doubled or late shows as well as one that is changed. Whoever finds a mismatch drops the connection;
+its next one begins anew, from what its log holds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from cluster.errors import RemoteProtocolError
+from cluster.log.runs import MALFORMED, whole_frames
+from cluster.protocol import Message, decode, streams
+from cluster.protocol.frame import DATA_FRAME_HEADER, HEADER_LENGTH, frame_header
+from cluster.transport.frames import Received
+from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
+
+# A receiver waits for the whole of an envelope, so a long batch goes in several.
+ENVELOPE_BYTES = 128 * 1024
+_CONTENT_MAX = FRAME_LENGTH_MAX - HEADER_LENGTH
+
+
+class Opened(NamedTuple):
+    """The frames of an envelope are ``buffer[start:end]``; ``crc`` is of the connection up to there."""
+
+    start: int
+    end: int
+    crc: int
+
+
+def seal(buffers: tuple[Buffer, ...], crc: int) -> tuple[list[Buffer], int]:
+    """Return what to send for ``buffers`` of whole frames, and the connection's ``crc`` after it."""
+    if sum(map(len, buffers)) <= ENVELOPE_BYTES:
+        for buffer in buffers:
+            crc = zlib.crc32(memoryview(buffer), crc)  # type: ignore[arg-type]
+        return [_header(sum(map(len, buffers)), crc), *buffers], crc
+    sealed: list[Buffer] = []
+    for buffer in buffers:
+        for piece in _pieces(buffer):
+            crc = zlib.crc32(piece.data, crc)
+            sealed += (_header(len(piece), crc), piece)
+    return sealed, crc
+
+
+def _header(length: int, crc: int) -> bytes:
+    return frame_header(HEADER_LENGTH + length, session_id=0, stream_id=streams.ENVELOPE, reserved_value=crc)
+
+
+def _pieces(buffer: Buffer) -> list[np.ndarray]:
+    """Runs of whole frames, each as long as an envelope may be, or a frame that is longer."""
+    data = np.frombuffer(buffer, np.uint8)
+    pieces: list[np.ndarray] = []
+    start = 0
+    while start < len(data):
+        limit = min(start + ENVELOPE_BYTES, len(data))
+        end, follows = whole_frames(data, start, limit, _CONTENT_MAX, True)
+        assert follows != MALFORMED, "only frames are sent"
+        if end == start:
+            end = start + follows
+        pieces.append(data[start:end])
+        start = end
+    return pieces
+
+
+def unseal(buffer: np.ndarray, start: int, crc: int) -> Opened:
+    """Open the envelope that is the whole frame at ``start``, on a connection that ``crc`` is of.
+
+    ``RemoteProtocolError`` when it is none, or holds other bytes than were sent.
+    """
+    header = buffer[start : start + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
+    stream_id, begin = int(header["stream_id"]), start + HEADER_LENGTH
+    if stream_id != streams.ENVELOPE:
+        raise RemoteProtocolError(f"a frame of stream {stream_id} outside of an envelope")
+    end = start + int(header["frame_length"])
+    crc = zlib.crc32(buffer[begin:end].data, crc)
+    if crc != int(header["reserved_value"]):
+        raise RemoteProtocolError(
+            f"{end - begin} bytes came with checksum {crc:#x}, sent was {int(header['reserved_value']):#x}"
+        )
+    if whole_frames(buffer, begin, end, _CONTENT_MAX, True) != (end, 0):
+        raise RemoteProtocolError(f"{end - begin} bytes in an envelope are not whole frames")
+    return Opened(begin, end, crc)
+
+
+def decode_first(connection: Received) -> tuple[Message | None, int]:
+    """Decode the one message of the first envelope of a connection, release that, and return its crc too.
+
+    None for a template that we do not know. ``RemoteProtocolError`` for anything else than a message of ours.
+    """
+    buffer = connection.buffer
+    opened = unseal(buffer, connection.start, 0)
+    header = buffer[opened.start : opened.start + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
+    if header["stream_id"] != streams.LINK:
+        raise RemoteProtocolError(f"the first frame is of stream {header['stream_id']}")
+    message = decode(buffer, opened.start + HEADER_LENGTH, int(header["frame_length"]) - HEADER_LENGTH)
+    connection.release(opened.end)
+    return message, opened.crc
