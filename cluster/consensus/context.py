@@ -50,7 +50,7 @@ class ConsensusModuleContext:
     log_channel: str = "aeron:udp?term-length=64m"
     timer_limit_per_poll: int = 20
     service_message_limit_per_poll: int = 20
-    replay_limit_per_poll: int = 4 * 1024 * 1024  # bytes of log processed in one turn of an election
+    replay_limit_per_poll: int = 4 * 1024 * 1024  # bytes of log processed in one turn of a catch-up
 
     def __post_init__(self) -> None:
         assert self.member_id in self.member_ids

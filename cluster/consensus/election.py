@@ -86,6 +86,12 @@ def _states(first: ElectionState, last: ElectionState) -> frozenset[ElectionStat
 VOTING_STATES = _states(ElectionState.CANVASS, ElectionState.FOLLOWER_BALLOT)
 LEADER_STATES = _states(ElectionState.LEADER_LOG_REPLICATION, ElectionState.LEADER_READY)
 FOLLOWING_STATES = _states(ElectionState.FOLLOWER_LOG_REPLICATION, ElectionState.FOLLOWER_READY)
+# The answer to a CatchupPosition may be here before the cycle that takes note of its sending.
+LOG_AWAITING_STATES = {
+    ElectionState.FOLLOWER_CATCHUP_INIT,
+    ElectionState.FOLLOWER_CATCHUP_AWAIT,
+    ElectionState.FOLLOWER_LOG_AWAIT,
+}
 
 # Every change of state that there is, and why. Besides these: from any state but CLOSED to INIT.
 TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
@@ -290,8 +296,11 @@ class Election:
 
     def on_log_image(self, leadership_term_id: int, join_position: int, now_ns: int) -> list[Action]:
         """The leader's log is about to come, from ``join_position`` on."""
-        waiting = self.state in (ElectionState.FOLLOWER_CATCHUP_AWAIT, ElectionState.FOLLOWER_LOG_AWAIT)
-        if waiting and leadership_term_id == self.leadership_term_id and not self._has_log_image:
+        if (
+            self.state in LOG_AWAITING_STATES
+            and leadership_term_id == self.leadership_term_id
+            and not self._has_log_image
+        ):
             if join_position != self.append_position:
                 self._restart(now_ns, f"log joins at {join_position}, expected {self.append_position}")
             else:

@@ -334,11 +334,14 @@ class ConsensusModuleAgent:
                 if recording.append_position != recording.synced_position:
                     recording.sync()
                 election.on_append_position(recording.synced_position, self.now_ns)
+            if election.state is ElectionState.FOLLOWER_CATCHUP:
+                # Ahead of the question whether it is level: under a steady load each turn brings a commit.
+                work_count += self.process_log(
+                    election.effective_commit_position, self.context.replay_limit_per_poll
+                )
             work_count += self.election_actions.carry_out(election.do_work(self.now_ns, self.cluster_time))
             if self.election is election:
                 work_count += self.election_actions.poll_replay()
-                if election.state is ElectionState.FOLLOWER_CATCHUP:
-                    work_count += self.process_log(election.effective_commit_position)
                 if self.subscription is not None and not self.subscription.is_requested:
                     self.messages.request_log()
             work_count += self.streams.do_work()
@@ -440,15 +443,21 @@ class ConsensusModuleAgent:
 
     # ---- the log
 
-    def process_log(self, limit: int) -> int:
-        """Process a part of the recorded log up to ``limit`` and show it as committed; returns bytes."""
+    def process_log(self, limit: int, length: int = 1) -> int:
+        """Process the recorded log up to ``limit``, about ``length`` bytes of it, and show it as committed.
+
+        Returns the bytes; not less than a chunk, unless the limit or an action ends it.
+        """
         recording = self.recording
         if recording is None or not self.module.reads_log:
             return 0
         limit = min(limit, recording.append_position)
         if self.log_adapter.position >= limit:
             return 0
-        moved = self.log_adapter.poll(recording, limit)
+        adapter = self.log_adapter
+        moved = adapter.poll(recording, limit)
+        while moved < length and adapter.position < limit and not adapter.is_stopped:
+            moved += adapter.poll(recording, limit)
         for tracker in self.trackers:
             # Told even if nothing is pending: a service that replays behind us sends its messages again.
             seen = int(self.sessions.table.service_message_ids[tracker.service_id])

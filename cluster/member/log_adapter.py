@@ -36,13 +36,14 @@ class LogHandler(Protocol):
 class LogAdapter:
     """``position`` is how far the log is processed: an end of a frame."""
 
-    __slots__ = ("_buffer", "_handler", "_read_position", "_table", "position")
+    __slots__ = ("_buffer", "_handler", "_read_position", "_table", "is_stopped", "position")
 
     def __init__(self, handler: LogHandler, table: SessionTable) -> None:
         self._handler = handler
         self._table = table
         self._buffer = np.zeros(CHUNK_BYTES, np.uint8)
         self.position = self._read_position = 0
+        self.is_stopped = False  # the last poll ended at an action; the next cycle goes on (C-260)
 
     def start(self, position: int) -> None:
         """Everything before ``position`` is processed, by a snapshot."""
@@ -60,7 +61,7 @@ class LogAdapter:
         data = log.read(begin, min(limit - begin, len(self._buffer)), self._buffer)
         end = len(data)
         offset = 0
-        is_stopped = False
+        is_stopped = self.is_stopped = False
         while not is_stopped:
             status, offset, _ = follow_log(data, offset, end, begin + offset, self._table)
             if status == MALFORMED:
@@ -74,6 +75,7 @@ class LogAdapter:
             elif is_applied:
                 is_stopped = self._handler.on_log_message(message, begin + message_end)
             offset = message_end
+        self.is_stopped = is_stopped
         self._read_position = begin + offset
         if not is_stopped and begin + end >= limit:
             self.position = limit  # what is left is the begin of a message that ends beyond the limit

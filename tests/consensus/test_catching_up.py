@@ -62,6 +62,20 @@ def test_recording_and_services_join_the_log_as_followers_where_the_own_log_ends
     assert driven.state is S.FOLLOWER_CATCHUP_AWAIT, "before the services have acknowledged"
 
 
+def test_a_log_that_is_quicker_than_the_next_cycle_is_joined_too():
+    """Request and answer fit between two cycles of a slow member; nobody sends the answer again."""
+    driven = in_catchup_init(400, 1000)
+    driven.work()
+    assert driven.state is S.FOLLOWER_CATCHUP_INIT
+
+    the_one(driven.takes_image(), JoinLog)
+    driven.joined()
+    driven.work()
+    driven.work()
+
+    assert driven.path[-2:] == [S.FOLLOWER_CATCHUP_AWAIT, S.FOLLOWER_CATCHUP]
+
+
 @pytest.mark.conformance("C-151")
 def test_its_reports_are_flagged():
     driven = in_catchup()
