@@ -4,7 +4,7 @@
               slow tick, every 10 ms: sessions, time-outs, quorum, toggles      slow_tick.py
               other members' frames                                             consensus_adapter.py
               answers and acks to clients                                       egress_publisher.py
-              woken up after a long pause: nothing below before the term is checked
+              woken up after a pause: the leader's part waits for its term      waking.py
               an election: its cycle                                            election_actions.py
               or leading: timers, service messages, ingress, write-send-sync, commit   leading.py
               or following: sync and report, committed log, ingress             following.py
@@ -27,7 +27,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.actions import Action, CompleteElection
 from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
 from cluster.consensus.cluster_member import ClusterMember
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, SECOND, ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.module import ModuleState, UncommittedEntries
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -50,10 +50,12 @@ from cluster.member.log_streams import LogStreams
 from cluster.member.log_subscription import LogSubscription
 from cluster.member.member_messages import MemberMessages
 from cluster.member.ports import Clients, Links
+from cluster.member.presence import Presence
 from cluster.member.recovery import leadership_terms, recover
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.member.slow_tick import SlowTick
 from cluster.member.termination import Termination
+from cluster.member.waking import Waking
 from cluster.protocol import streams
 from cluster.protocol.enums import (
     ClusterControlToggle,
@@ -127,8 +129,8 @@ class ConsensusModuleAgent:
         self.commit_position = 0  # processed, and shown to services and readers
         self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
         self.other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
-        self.gone_member_ids: set[int] = set()
-        self._seen_member_ids: set[int] = set()
+        self.presence = Presence(context.leader_heartbeat_timeout_ns)
+        self.gone_member_ids = self.presence.gone_member_ids
         self._geometry_of: dict[int, LogGeometry] = {}
 
         self.election: Election | None = None
@@ -154,12 +156,12 @@ class ConsensusModuleAgent:
         self.following: Following | None = None
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
+        self.waking = Waking(self)
         self._consensus_adapter = ConsensusAdapter(self)
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
         self._slow_tick_ns = 0
         self._is_wiped = False
         self._is_node_startup = True
-        self.woken_ns: int | None = None  # after a pause, until the term is known still to hold
 
     # ---- the duty cycle
 
@@ -179,6 +181,7 @@ class ConsensusModuleAgent:
         self.services.start(RecoveryState(log_position=recovered.log_position), self._on_services_started)
         self._tracker.update(now_ns)
         self._slow_tick_ns = now_ns
+        self.presence.start(now_ns)
 
     def _on_services_started(self, acks: Sequence[object]) -> None:
         for ack in acks:
@@ -197,7 +200,7 @@ class ConsensusModuleAgent:
         if self.is_closed:
             return 0
         if gap_ns >= self.context.lease_ns:
-            self._on_woken(gap_ns)
+            self.waking.on_gap(gap_ns)
         work_count = 0
         if now_ns >= self._slow_tick_ns:
             done = self.slow_tick.do_work()
@@ -205,39 +208,16 @@ class ConsensusModuleAgent:
             work_count += done
         heard = self.links.poll(self._consensus_adapter)
         work_count += heard + self.publish_egress()
-        if self.woken_ns is not None:
-            self._check_term(heard)
+        if self.waking.is_looking_around:
+            self.waking.on_polled(heard)
         if self.election is not None:
             work_count += self._election_work()
         elif self.leading is not None:
-            if self.woken_ns is None:
+            if not self.waking.is_looking_around:
                 work_count += self.leading.do_work()
         elif self.following is not None:
             work_count += self.following.do_work()
         return work_count + self.services.poll()
-
-    def _on_woken(self, gap_ns: int) -> None:
-        if self.election is None and self.module.state is not ConsensusModuleState.TERMINATING:
-            self.tell(f"woke up after {gap_ns / SECOND:.1f} s")
-            self.woken_ns = self.now_ns
-            self.check_quorum()
-
-    def _check_term(self, heard: int) -> None:
-        """Awake again: what others have sent meanwhile is read before anything else is believed or done.
-
-        A leader goes on, and takes input, once nothing is left to be read and a majority has reported in its
-        term since; else its first act would be to answer for a term that is over (cowsql/raft 99).
-        """
-        woken_ns = self.woken_ns
-        assert woken_ns is not None
-        if self.leading is not None:
-            is_checked = not heard and self.leading.leader.is_followed_since(woken_ns, self.now_ns)
-            if not is_checked:
-                self.check_quorum()
-        else:
-            is_checked = not heard or self.now_ns - woken_ns >= self.context.lease_ns
-        if is_checked or self.election is not None:
-            self.woken_ns = None
 
     def check_quorum(self) -> int:
         """A leader that no majority has reported to for the heartbeat timeout is none any more (C-17)."""
@@ -540,7 +520,7 @@ class ConsensusModuleAgent:
     # ---- links
 
     def on_link_up(self, member_id: int) -> None:
-        self._seen_member_ids.add(member_id)
+        self.presence.on_seen(member_id)
         if self.election is not None:
             self.carry_out(self.election.on_link_up(member_id, self.now_ns))
         subscription = self.subscription
@@ -560,11 +540,10 @@ class ConsensusModuleAgent:
             self.leading.leader.on_link_down(member_id)
 
     def on_member_gone(self, member_id: int) -> None:
-        """The member's process is dead. One that was never there is only late: it is waited for (C-57)."""
-        if member_id not in self._seen_member_ids:
+        """No process listens for the member; if one did before, it is dead."""
+        if not self.presence.on_refused(member_id):
             return
         self.tell(f"member {member_id} is gone")
-        self.gone_member_ids.add(member_id)
         if self.election is not None:
             self.carry_out(self.election.on_member_gone(member_id, self.now_ns))
         elif (

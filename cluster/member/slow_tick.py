@@ -32,14 +32,14 @@ class SlowTick:
             if agent.mark_file is not None:
                 agent.mark_file.update_activity(agent.now_ms)
         self._session_counters.update(agent.sessions.sessions)
-        if agent.gone_member_ids:
-            agent.gone_member_ids -= {m for m in sorted(agent.gone_member_ids) if agent.links.is_stable(m)}
+        for member_id in agent.presence.update(now_ns, agent.links.is_stable):
+            agent.tell(f"member {member_id} is not there, and is not waited for")
 
         term_id, leader_id = agent.leadership_term_id, agent.leader_member_id
         if agent.sessions.has_pending_work:
             work_count += agent.sessions.send_redirects(term_id, leader_id, now_ns)
             work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
-        if agent.election is not None or agent.woken_ns is not None:
+        if agent.election is not None or agent.waking.is_looking_around:
             return work_count
         if agent.leading is not None:
             work_count += self._as_leader()

@@ -19,6 +19,7 @@ from tests.member.in_memory.world import MS, US, World
 DIAL_INTERVAL_NS = 50 * MS
 STABLE_AFTER_NS = 1_000 * MS
 REFUSALS_OF_GONE = 3
+FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
 NOT_CONNECTED = -1
 
 
@@ -114,7 +115,7 @@ class Network:
         other = self._ends.get(to_id)
         if other is None:
             refusals += 1
-            if refusals == REFUSALS_OF_GONE:
+            if refusals >= REFUSALS_OF_GONE:
                 end.on_refused(to_id)
             self._dial(from_id, to_id, min(refusals, REFUSALS_OF_GONE))
             return
@@ -176,6 +177,8 @@ class SimulatedLinks:
         self._world = world
         self._wake = wake
         self._incarnation_of: dict[int, int] = {}
+        self._gone: set[int] = set()
+        self._since_ns = world.now_ns
         self._up_since_ns: dict[int, int] = {}
         self._news: list[tuple[int, str, int]] = []
 
@@ -190,6 +193,7 @@ class SimulatedLinks:
         if known is not None and known != incarnation:
             self._news.append((other_id, "gone", 0))
         self._incarnation_of[other_id] = incarnation
+        self._gone.discard(other_id)
         self._up_since_ns[other_id] = self._world.now_ns
         self._news.append((other_id, "up", incarnation))
         self.wake()
@@ -200,7 +204,9 @@ class SimulatedLinks:
         self.wake()
 
     def on_refused(self, other_id: int) -> None:
-        if other_id in self._incarnation_of:
+        is_late = self._world.now_ns - self._since_ns < FIRST_CONTACT_TIMEOUT_NS
+        if other_id not in self._gone and not (is_late and other_id not in self._incarnation_of):
+            self._gone.add(other_id)
             self._news.append((other_id, "gone", 0))
             self.wake()
 
