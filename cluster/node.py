@@ -268,6 +268,7 @@ class ClusterNode:
                 counters,  # type: ignore[arg-type]  # has the two that the tracker sets
                 config.service_cycle_threshold_ns,
             ),
+            snapshots=self._consensus_module.snapshots.archive,
         )
         self._services.append(agent)
         self._service_mark_files.append(mark_file)

@@ -8,7 +8,7 @@ RecordingLog of Aeron Cluster; the rules and their defects are told in consensus
 protocol/recording_log.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -173,11 +173,11 @@ class RecordingLog:
                 return entry
         return None
 
-    def snapshot_set(self, service_count: int) -> tuple[RecordingLogEntry, ...]:
-        """The newest valid snapshot to recover from: the consensus module's entry, then services 0, 1, ….
+    def snapshot_sets(self, service_count: int) -> Iterator[tuple[RecordingLogEntry, ...]]:
+        """The valid snapshots, newest first: the consensus module's entry, then services 0, 1, ….
 
-        The services' entries stand right before the module's, of its term and position. Raises LogDamaged
-        when one is missing. Standby snapshots are never recovered from.
+        The services' entries stand right before the module's, of its term and position; a snapshot that
+        lacks one, or has one that was made invalid, is none. Standby snapshots are never recovered from.
         """
         valid = [entry for entry in self.entries if entry.is_valid and entry.entry_type is SNAPSHOT]
         for index in range(len(valid) - 1, -1, -1):
@@ -185,25 +185,18 @@ class RecordingLog:
             if module.service_id != CONSENSUS_MODULE_SERVICE_ID:
                 continue
             services = valid[max(index - service_count, 0) : index][::-1]
-            for service_id in range(service_count):
-                entry = services[service_id] if service_id < len(services) else None
-                if entry is None or (entry.service_id, *_place(entry)) != (service_id, *_place(module)):
-                    raise LogDamaged(
-                        self.path,
-                        max(module.offset, 0),
-                        f"the snapshot at {module.log_position} has no entry for service {service_id}",
-                    )
-            return (module, *services)
-        return ()
+            wanted = [(service_id, *_place(module)) for service_id in range(service_count)]
+            if [(entry.service_id, *_place(entry)) for entry in services] == wanted:
+                yield (module, *services)
 
     def recovery_plan(
         self, service_count: int, find_recording: Callable[[int], RecordingDescriptor | None]
     ) -> RecoveryPlan:
         """What a start loads and replays. ``find_recording`` knows the archive's VALID recordings.
 
-        Raises LogDamaged when a snapshot is incomplete or the archive does not know the log's recording.
+        Raises LogDamaged when the archive does not know the log's recording.
         """
-        snapshots = self.snapshot_set(service_count)
+        snapshots = next(self.snapshot_sets(service_count), ())
         last_term_id, last_base, appended, committed = -1, 0, 0, 0
         if snapshots:
             module = snapshots[0]

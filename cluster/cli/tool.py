@@ -134,7 +134,13 @@ def recovery_plan(
     files = OsFiles()
     catalog = CatalogFile.open(files, _archive_directory(directory, archive_directory), readable_part=True)
     descriptors = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
-    plan = _recording_log(str(directory)).recovery_plan(services, descriptors.get)
+    log = _recording_log(str(directory))
+    plan = log.recovery_plan(services, descriptors.get)
+    if not plan.snapshots and (latest := log.latest_snapshot()) is not None:
+        raise ClusterError(
+            f"{log.path}: no snapshot has an entry of each of {services} services, "
+            f"the last one at {latest.log_position} neither"
+        )
     print(json.dumps(aeron_text.plan_fields(plan), indent=1) if as_json else aeron_text.plan_text(plan))
 
 

@@ -46,6 +46,7 @@ class ClusterSession:
         "has_new_leader_event_pending",
         "has_open_event_pending",
         "id",
+        "is_closed_by_service",
         "opened_log_position",
         "response_channel",
         "response_stream_id",
@@ -76,6 +77,7 @@ class ClusterSession:
         self.encoded_principal = b""
         self.opened_log_position = NULL_POSITION
         self.close_reason: CloseReason | None = None
+        self.is_closed_by_service = False  # asked by the services of all members at one place in the log
         self.event_code: EventCode | None = None  # of the event that refuses the session
         self.detail = ""
         self.has_open_event_pending = True  # until a SessionEvent OK went out from this member

@@ -513,7 +513,7 @@ class Election:
             return
         if self._replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
             self._start_replay(self.append_position)
-        elif self.log_position == self.append_position:
+        elif self.log_position == self.append_position and not self.is_module_in_snapshot:
             self._stop_replay()
             self._change_state(ElectionState.LEADER_INIT, now_ns, "log replayed")
 
@@ -596,6 +596,8 @@ class Election:
         # From here on this member holds (term, base) and says so: a leader that is not there yet, and a
         # commit that waits for this member, both depend on it.
         self._send_append_position(now_ns, AppendPositionFlags.NONE)
+        if self.is_module_in_snapshot:
+            return  # what it has read is not done with (C-113)
         if self._replay_stop_position != NULL_POSITION:
             if self.log_position >= self._replay_stop_position:
                 self._stop_replay()

@@ -1,33 +1,36 @@
 """What a leader has written and not yet seen committed, and what losing leadership undoes (§3.7, §3.8)."""
 
 from collections import deque
+from typing import Generic, TypeVar
 
 from cluster.protocol.enums import ConsensusModuleState
 
+Value = TypeVar("Value")
 
-class UncommittedEntries:
+
+class UncommittedEntries(Generic[Value]):
     """Entries of one kind in the order of their positions: (end position, what it was)."""
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[int, int]] = deque()
+        self._entries: deque[tuple[int, Value]] = deque()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, log_position: int, value: int) -> None:
+    def add(self, log_position: int, value: Value) -> None:
         assert not self._entries or log_position >= self._entries[-1][0]
         self._entries.append((log_position, value))
 
-    def sweep(self, commit_position: int) -> list[int]:
+    def sweep(self, commit_position: int) -> list[Value]:
         """Drop what is committed and return it."""
         committed = []
         while self._entries and self._entries[0][0] <= commit_position:
             committed.append(self._entries.popleft()[1])
         return committed
 
-    def take_uncommitted(self, commit_position: int) -> list[int]:
+    def take_uncommitted(self, commit_position: int) -> list[Value]:
         """Leadership is lost: all that is not committed, oldest first; nothing is left."""
         self.sweep(commit_position)
         uncommitted = [value for _, value in self._entries]
@@ -42,7 +45,7 @@ class ModuleState:
 
     def __init__(self) -> None:
         self.state = ConsensusModuleState.INIT
-        self._uncommitted_previous = UncommittedEntries()
+        self._uncommitted_previous: UncommittedEntries[int] = UncommittedEntries()
 
     def change(self, state: ConsensusModuleState) -> None:
         assert self.state is not ConsensusModuleState.CLOSED or state is ConsensusModuleState.CLOSED

@@ -25,6 +25,7 @@ from cluster.consensus.context import NULL_VALUE, SESSION_PROTOCOL_VERSION, Cons
 from cluster.consensus.module import UncommittedEntries
 from cluster.log import session_table
 from cluster.log.session_table import SessionTable
+from cluster.protocol import snapshot
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.sbe import Message
@@ -96,7 +97,7 @@ class SessionManager:
         self._redirects: list[ClusterSession] = []
         self._rejected: list[ClusterSession] = []
         self._uncommitted_closed: deque[tuple[int, ClusterSession]] = deque()
-        self._uncommitted_next_ids = UncommittedEntries()
+        self._uncommitted_next_ids: UncommittedEntries[int] = UncommittedEntries()
         self._has_pending_events = False
         self._commit_position = 0
 
@@ -353,6 +354,7 @@ class SessionManager:
         """On an active leader: close for a client (told nothing, C-207) or a service (told CLOSED)."""
         session = self.sessions.get(session_id)
         if session is None or session.state is not SessionState.OPEN:
+            self.mark_closing(session_id, reason)
             return 0
         self.mark_closing(session_id, reason)
         is_told = reason is not CloseReason.CLIENT_ACTION
@@ -361,6 +363,10 @@ class SessionManager:
     def mark_closing(self, session_id: int, reason: CloseReason) -> None:
         """Anywhere else: to be logged as closed when this member leads (C-235)."""
         session = self.sessions.get(session_id)
+        if reason is CloseReason.SERVICE_ACTION:
+            for known in (session, *(closed for _, closed in self._uncommitted_closed)):
+                if known is not None and known.id == session_id:
+                    known.is_closed_by_service = True
         if session is not None and session.state is SessionState.OPEN:
             session.closing(reason)
             self.table.slots["state"][self.table.slot_of(session_id)] = session_table.CLOSING
@@ -386,6 +392,35 @@ class SessionManager:
     def on_replay_session_close(self, event: SessionCloseEvent) -> None:
         if self.sessions.pop(event.cluster_session_id, None) is not None:
             self.table.close(event.cluster_session_id)
+
+    # ---- a snapshot
+
+    def load(self, next_session_id: int) -> None:
+        """Begin from a snapshot; its sessions follow with ``load_session``."""
+        assert not self.sessions
+        self.next_session_id = self.next_committed_session_id = next_session_id
+
+    def load_session(
+        self, record: snapshot.ClusterSession, details: snapshot.SnapshotSession | None, cluster_time: int
+    ) -> None:
+        """A session as it was at the snapshot; ``details`` are missing in a snapshot of Aeron."""
+        session = ClusterSession(
+            record.cluster_session_id,
+            correlation_id=record.correlation_id,
+            response_stream_id=record.response_stream_id,
+            response_channel=record.response_channel,
+        )
+        session.open(record.opened_log_position)
+        self._commit_position = max(self._commit_position, record.opened_log_position)
+        self.sessions[session.id] = session
+        slot = self.table.open(session.id, NULL_VALUE, cluster_time)
+        if details is not None:
+            session.encoded_principal = bytes(details.encoded_principal)
+            row = self.table.slots[slot]
+            row["appended"] = row["committed"] = details.committed_messages
+            row["committed_position"] = details.committed_position
+        if record.close_reason is not None:
+            self.mark_closing(session.id, record.close_reason)
 
     # ---- commits and changes of leadership
 

@@ -27,7 +27,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.actions import Action, CompleteElection
 from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
 from cluster.consensus.cluster_member import ClusterMember
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.module import ModuleState, UncommittedEntries
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -54,6 +54,7 @@ from cluster.member.presence import Presence
 from cluster.member.recovery import leadership_terms, recover
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.member.slow_tick import SlowTick
+from cluster.member.snapshots import SnapshotTaker
 from cluster.member.termination import Termination
 from cluster.member.waking import Waking
 from cluster.protocol import streams
@@ -141,7 +142,7 @@ class ConsensusModuleAgent:
         self.requests = ClientRequests(self)
         self.sessions = SessionManager(context, self.requests, authenticator)
         self.timers = PriorityHeapTimerService()
-        self.uncommitted_timers = UncommittedEntries()
+        self.uncommitted_timers: UncommittedEntries[tuple[int, int]] = UncommittedEntries()
         self.trackers = [
             PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)
         ]
@@ -154,6 +155,7 @@ class ConsensusModuleAgent:
         self.messages = MemberMessages(self)
         self.leading: Leading | None = None
         self.following: Following | None = None
+        self.snapshots = SnapshotTaker(self)
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
@@ -171,14 +173,24 @@ class ConsensusModuleAgent:
         Raises LogDamaged, DataLoss, StorageError.
         """
         self.now_ns, self.cluster_time = now_ns, cluster_time
-        recovered = recover(self.archive, self.recording_log, self.node_state, self.context.service_count)
+        recovered = recover(
+            self.archive,
+            self.recording_log,
+            self.node_state,
+            self.context,
+            self.snapshots.archive,
+            self.tell,
+        )
         if recovered.cut_bytes:
             self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")
         self.recording = recovered.recording
         self._is_wiped = recovered.is_wiped
         self.log_adapter.start(recovered.log_position)
         self.set_commit_position(recovered.log_position)
-        self.services.start(RecoveryState(log_position=recovered.log_position), self._on_services_started)
+        recovery_state = RecoveryState(log_position=recovered.log_position)
+        if recovered.snapshot is not None:
+            recovery_state = self.snapshots.load(recovered.snapshot)
+        self.services.start(recovery_state, self._on_services_started)
         self._tracker.update(now_ns)
         self._slow_tick_ns = now_ns
         self.presence.start(now_ns)
@@ -294,6 +306,7 @@ class ConsensusModuleAgent:
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.gone_member_ids,
         )
+        self.election.is_module_in_snapshot = self.module.state is ConsensusModuleState.SNAPSHOT
 
     def carry_out(self, actions: list[Action]) -> None:
         """Do what the election wants; what fails begins it anew, unless it ends the member (§1.6)."""
@@ -358,12 +371,13 @@ class ConsensusModuleAgent:
             log_position, self.leadership_term_id, NULL_VALUE
         ):
             self.clients.close(connection_id, "this member does not lead any more")
-        for correlation_id in self.uncommitted_timers.take_uncommitted(log_position):
-            self.timers.schedule(correlation_id, 0)
+        for correlation_id, deadline in self.uncommitted_timers.take_uncommitted(log_position):
+            self.timers.schedule(correlation_id, deadline)  # overdue: it fires at once wherever it may
         for tracker in self.trackers:
             tracker.restore_uncommitted(log_position)
+        self.snapshots.restore_uncommitted()
         self.module.restore_uncommitted(log_position)
-        self.counters.module_state.set(self.module.state)
+        self.set_module_state(self.module.state)
         return append_position
 
     def complete_election(self, action: CompleteElection) -> None:
@@ -394,9 +408,12 @@ class ConsensusModuleAgent:
             self.counters.node_role.set(role)
 
     def set_module_state(self, state: ConsensusModuleState) -> None:
-        self.tell(f"module {self.module.state.name} -> {state.name}")
+        if state is not self.module.state:
+            self.tell(f"module {self.module.state.name} -> {state.name}")
         self.module.change(state)
         self.counters.module_state.set(state)
+        if self.election is not None:
+            self.election.is_module_in_snapshot = state is ConsensusModuleState.SNAPSHOT
 
     def set_commit_position(self, position: int) -> None:
         """The log is processed up to here, and the bytes are written: services and readers may go on."""
@@ -549,6 +566,6 @@ class ConsensusModuleAgent:
         elif (
             self.following is not None
             and self.following.follower.leader_member_id == member_id
-            and self.termination.position == NULL_POSITION
+            and not self.termination.is_near
         ):
             self.enter_election(f"leader {member_id} is gone")

@@ -7,7 +7,7 @@ from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.context import SESSION_PROTOCOL_VERSION
 from cluster.member.frames import egress_frame, link_frame
 from cluster.protocol import CLUSTER
-from cluster.protocol.enums import AdminResponseCode, CloseReason, EventCode
+from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
 from cluster.protocol.link import SessionResume, SessionResumed
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.sbe import Message
@@ -153,7 +153,12 @@ class ClientRequests:
         if agent.authorisation.is_authorised(
             CLUSTER.id, ADMIN_REQUEST, request.request_type, session.encoded_principal
         ):
-            code, text = AdminResponseCode.ERROR, "snapshots are not supported yet"
+            toggle = agent.counters.control_toggle
+            code, text = AdminResponseCode.OK, ""
+            if toggle.get() == ClusterControlToggle.NEUTRAL:
+                toggle.set(ClusterControlToggle.SNAPSHOT)
+            else:
+                code, text = AdminResponseCode.ERROR, "another control action is under way"
         else:
             code, text = AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
         response = AdminResponse(
@@ -164,4 +169,3 @@ class ClientRequests:
             message=text,
         )
         self.send_egress(connection_id, response)
-

@@ -45,6 +45,10 @@ class MemberCounters:
         self.cycle_time_exceeded = file.allocate_cluster_counter(
             types.CYCLE_TIME_EXCEEDED, cluster_id, threshold_ns=context.cycle_threshold_ns
         )
+        self.max_snapshot_duration_ns = allocate(types.MAX_SNAPSHOT_DURATION)
+        self.snapshot_duration_exceeded = file.allocate_cluster_counter(
+            types.SNAPSHOT_DURATION_EXCEEDED, cluster_id, threshold_ns=context.total_snapshot_threshold_ns
+        )
         self.node_control_toggle = allocate(types.NODE_CONTROL_TOGGLE, NodeControlToggle.INACTIVE)
         self.election_count = allocate(types.ELECTION_COUNT)
         self.leadership_term_id = allocate(types.LEADERSHIP_TERM_ID, -1)

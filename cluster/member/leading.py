@@ -95,6 +95,7 @@ class Leading:
         if agent.sessions.has_pending_work:
             agent.hasten_slow_tick()
         agent.module.sweep(commit_position)
+        agent.snapshots.on_committed(commit_position)
         for tracker in agent.trackers:
             tracker.sweep_leader(commit_position)
         return 1
@@ -119,7 +120,9 @@ class Leading:
     def _on_timer_expiry(self, correlation_id: int) -> bool:
         agent = self._agent
         event = TimerEvent(agent.leadership_term_id, correlation_id, agent.cluster_time)
-        agent.uncommitted_timers.add(self._publication.append(event.encode()), correlation_id)
+        deadline = agent.timers.next_deadline
+        assert deadline is not None
+        agent.uncommitted_timers.add(self._publication.append(event.encode()), (correlation_id, deadline))
         return True
 
     def _append_service_message(self, service_session_id: int, message: bytes) -> int:

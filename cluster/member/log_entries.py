@@ -75,6 +75,4 @@ class LogEntries:
             case ClusterAction.RESUME:
                 agent.set_module_state(ConsensusModuleState.ACTIVE)
             case ClusterAction.SNAPSHOT if not request.flags:
-                raise AgentTermination(
-                    f"the log asks for a snapshot at {log_position}: this member cannot take one yet"
-                )
+                agent.snapshots.on_read(log_position, request.timestamp)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.consensus.context import NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, RemoteProtocolError
 from cluster.member import leading
 from cluster.member.frames import link_frame
@@ -147,7 +147,7 @@ class MemberMessages:
         if (
             following is not None
             and following.follower.leader_member_id == member_id
-            and agent.termination.position == NULL_POSITION
+            and not agent.termination.is_near
         ):
             agent.enter_election(f"leader {member_id} closed its log", graceful_closed_leader_id=member_id)
 

@@ -8,16 +8,23 @@ No term that it has voted in: a member that has never been, or one whose disk wa
 (rule 1.5). Log bytes do not change that: they are what it had fetched again when it crashed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.archive.archive import Archive
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
-from cluster.archive.recording_log import RecordingLog
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.archive.recording_log import Log, RecordingLog
+from cluster.archive.snapshots import STREAM_IDS, SnapshotArchive
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
-from cluster.errors import ClusterError, DataLoss
-from cluster.protocol.recording_log import TERM
+from cluster.errors import DataLoss
+from cluster.member.snapshots import LoadedSnapshot, find_snapshot
+from cluster.protocol import streams
+from cluster.protocol.link import LogGeometry
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
+
+LOG_CHANNEL = "aeron:ipc?alias=log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class Recovered:
     append_position: int
     is_wiped: bool
     cut_bytes: int  # of an interrupted truncation, finished now
+    snapshot: LoadedSnapshot | None
 
 
 def leadership_terms(recording_log: RecordingLog) -> LeadershipTerms:
@@ -41,25 +49,32 @@ def leadership_terms(recording_log: RecordingLog) -> LeadershipTerms:
 
 
 def recover(
-    archive: Archive, recording_log: RecordingLog, node_state: NodeStateFile, service_count: int
+    archive: Archive,
+    recording_log: RecordingLog,
+    node_state: NodeStateFile,
+    context: ConsensusModuleContext,
+    snapshots: SnapshotArchive,
+    tell: Callable[[str], None],
 ) -> Recovered:
-    """Bring files and entries in line, and tell where to begin.
+    """Bring files and entries in line, and tell where to begin: at the newest snapshot, or the log's start.
 
-    Raises LogDamaged when the entries and the archive do not fit together.
+    Raises LogDamaged when the entries and the archive do not fit together, DataLoss when nothing is left to
+    begin with, AgentTermination for a snapshot of another version, StorageError.
     """
     plan = recording_log.recovery_plan(
-        service_count,
+        context.service_count,
         lambda recording_id: (
             archive.recording(recording_id).descriptor if archive.has_recording(recording_id) else None
         ),
     )
-    if plan.snapshots:
-        raise ClusterError(
-            f"a snapshot is at position {plan.snapshots[0].log_position}: this member cannot load one yet"
-        )
     is_wiped = node_state.candidate_term_id == NULL_VALUE
+    _drop_orphans(archive, recording_log, plan.log, tell)
     if plan.log is None:
-        return Recovered(None, 0, 0, is_wiped, 0)
+        snapshot = find_snapshot(recording_log, snapshots, context, from_position=0, tell=tell)
+        if snapshot is None:
+            return Recovered(None, 0, 0, is_wiped, 0, None)
+        recording = begin_log_at(archive, recording_log, snapshot.entries, _new_geometry(context))
+        return Recovered(recording, snapshot.log_position, recording.append_position, is_wiped, 0, snapshot)
 
     recording = archive.recording(plan.log.recording_id)
     append_position = recording.append_position
@@ -69,9 +84,74 @@ def recover(
         # A term is closed before what follows it is cut off: the cut was interrupted.
         recording.truncate(end)
         cut_bytes, append_position = append_position - end, end
-    if append_position < plan.log.term_base_log_position:
+    start_position = recording.start_position
+    snapshot = find_snapshot(recording_log, snapshots, context, from_position=start_position, tell=tell)
+    if snapshot is not None and snapshot.log_position > append_position:
+        tell(f"the log ends at {append_position}, before the snapshot at {snapshot.log_position}: begun anew")
+        geometry = LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu)
+        recording = begin_log_at(archive, recording_log, snapshot.entries, geometry)
+        append_position = recording.append_position
+    elif append_position < plan.log.term_base_log_position:
         raise DataLoss(
             f"{recording_log.path}: term {plan.log.leadership_term_id} begins at "
             f"{plan.log.term_base_log_position}, but the recording ends at {append_position}"
         )
-    return Recovered(recording, recording.start_position, append_position, is_wiped, cut_bytes)
+    elif snapshot is None and start_position > 0:
+        raise DataLoss(
+            f"{archive.directory}: the log begins at {start_position}, and no whole snapshot is there to "
+            "begin with: empty the member's directory, and it is filled again from the others"
+        )
+    log_position = start_position if snapshot is None else snapshot.log_position
+    return Recovered(recording, log_position, append_position, is_wiped, cut_bytes, snapshot)
+
+
+def begin_log_at(
+    archive: Archive,
+    recording_log: RecordingLog,
+    entries: tuple[RecordingLogEntry, ...],
+    geometry: LogGeometry,
+) -> Recording:
+    """Let a snapshot's entries (the module's first) stand for all of the log before them.
+
+    A new, empty recording begins at the snapshot; recording.log says so in one step, and what the log was
+    before is dropped. Raises StorageError.
+    """
+    module = entries[0]
+    old_id = recording_log.find_last_recording_id()
+    recording = archive.create_recording(
+        stream_id=streams.LOG,
+        session_id=0,
+        initial_term_id=geometry.initial_term_id,
+        term_length=geometry.term_length,
+        mtu=geometry.mtu,
+        start_position=module.log_position,
+        channel=LOG_CHANNEL,
+    )
+    archive.stop_recording(recording.recording_id)
+    term = module._replace(recording_id=recording.recording_id, log_position=NULL_POSITION, entry_type=TERM)
+    recording_log.rewrite([term, *entries[:0:-1], module])
+    if old_id is not None and archive.has_recording(old_id):
+        archive.purge_recording(old_id)
+    return recording
+
+
+def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:
+    return LogGeometry(0, context.term_length, context.mtu)
+
+
+def _drop_orphans(
+    archive: Archive, recording_log: RecordingLog, log: Log | None, tell: Callable[[str], None]
+) -> None:
+    """Remove what a crash left of a snapshot, or of a log that another one has replaced.
+
+    A recording of ours counts only with an entry in recording.log.
+    """
+    known = {entry.recording_id for entry in recording_log.entries}
+    for descriptor in archive.recordings():
+        if descriptor.recording_id in known:
+            continue
+        is_snapshot = descriptor.stream_id in STREAM_IDS and "alias=snapshot" in descriptor.stripped_channel
+        is_log = descriptor.stream_id == streams.LOG and descriptor.stripped_channel == LOG_CHANNEL
+        if is_snapshot or (is_log and log is not None):
+            tell(f"recording {descriptor.recording_id} of stream {descriptor.stream_id} belongs to nothing")
+            archive.purge_recording(descriptor.recording_id)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cluster.consensus.context import NULL_VALUE
 from cluster.errors import ClusterError
 from cluster.protocol import CLUSTER, decode, streams
 from cluster.protocol.enums import Role
@@ -40,6 +39,19 @@ _CANCEL_TIMER = (CancelTimer.TEMPLATE_ID, CLUSTER.id)
 _SESSION_MESSAGE = (SessionMessageHeader.TEMPLATE_ID, CLUSTER.id)
 
 
+class _Awaited:
+    """One ack of every service; ``on_acked`` is None when nobody waits for it any more."""
+
+    __slots__ = ("is_join", "log_position", "on_acked")
+
+    def __init__(
+        self, log_position: int, on_acked: Callable[[list[ServiceAck]], None], is_join: bool
+    ) -> None:
+        self.log_position = log_position
+        self.on_acked: Callable[[list[ServiceAck]], None] | None = on_acked
+        self.is_join = is_join
+
+
 class ServiceAdapter:
     """All service channels of one member, by service id."""
 
@@ -48,9 +60,7 @@ class ServiceAdapter:
         self._channels = channels
         self._acks: list[deque[ServiceAck]] = [deque() for _ in channels]
         self._expected_ack_id = 0
-        self._awaited_ack_id = -1  # of the newest that was asked for
-        self._awaited_position = NULL_VALUE
-        self._on_acked: Callable[[list[ServiceAck]], None] | None = None
+        self._awaited: deque[_Awaited] = deque()  # what was asked for, in the order of the acks
         self._has_log = False
         for service_id, channel in enumerate(channels):
             channel.on_idle = lambda service_id=service_id: self._poll(service_id)  # type: ignore[misc]
@@ -91,11 +101,13 @@ class ServiceAdapter:
         for channel in self._channels:
             channel.join_log(message, log)
         self._has_log = True
-        self.await_acks(log_position, on_acked)
+        self.await_acks(log_position, on_acked, is_join=True)
 
     def close_log(self, log_position: int) -> None:
         """The log that the services read ends at ``log_position``; who waited for a join waits no more."""
-        self._on_acked = None
+        for awaited in self._awaited:
+            if awaited.is_join:
+                awaited.on_acked = None
         if self._has_log:
             self._has_log = False
             for channel in self._channels:
@@ -112,13 +124,13 @@ class ServiceAdapter:
 
     # ---- acks
 
-    def await_acks(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None]) -> None:
+    def await_acks(
+        self, log_position: int, on_acked: Callable[[list[ServiceAck]], None], *, is_join: bool = False
+    ) -> None:
         """Call ``on_acked`` once every service has acknowledged ``log_position`` with the next id."""
-        self._awaited_ack_id += 1
-        self._awaited_position = log_position
-        self._on_acked = on_acked
-        if not self._channels:
-            self._on_acked = None
+        if self._channels:
+            self._awaited.append(_Awaited(log_position, on_acked, is_join))
+        else:
             on_acked([])
 
     def _on_service_ack(self, ack: ServiceAck) -> None:
@@ -138,16 +150,14 @@ class ServiceAdapter:
             self._on_all_acked([queue.popleft() for queue in self._acks])
 
     def _on_all_acked(self, acks: list[ServiceAck]) -> None:
-        on_acked = self._on_acked
-        if on_acked is None or self._expected_ack_id - 1 != self._awaited_ack_id:
-            return  # of a join that an election has overtaken; it may well name the same position
-        for ack in acks:
-            if ack.log_position != self._awaited_position:
-                if any(other.log_position != ack.log_position for other in acks):
-                    raise ClusterError(f"services acknowledge different positions: {acks}")
-                return  # of an earlier join that an election has overtaken
-        self._on_acked = None
-        on_acked(acks)
+        if not self._awaited:
+            raise ClusterError(f"out of sequence: services acknowledge what nobody asked for: {acks}")
+        awaited = self._awaited.popleft()
+        if awaited.on_acked is None:
+            return  # of a join that an election has overtaken
+        if any(ack.log_position != awaited.log_position for ack in acks):
+            raise ClusterError(f"out of sequence: {acks}, expected position {awaited.log_position}")
+        awaited.on_acked(acks)
 
     # ---- taken from the services
 

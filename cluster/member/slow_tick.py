@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from cluster.consensus.context import NULL_POSITION
 from cluster.member.counters import SessionCounters
 from cluster.protocol.enums import (
     ClusterAction,
+    ClusterActionFlags,
     ClusterControlToggle,
     ConsensusModuleState,
     NodeControlToggle,
@@ -76,7 +76,7 @@ class SlowTick:
             agent.messages.request_log()
         if (
             agent.module.reads_log
-            and agent.termination.position == NULL_POSITION
+            and not agent.termination.is_near
             and following.follower.is_leader_silent(agent.now_ns)
         ):
             agent.enter_election("leader heartbeat timeout")
@@ -98,11 +98,15 @@ class SlowTick:
                 return 1
             if value == ClusterControlToggle.ABORT:
                 agent.termination.begin()
-                return 1
-            if value != ClusterControlToggle.RESUME:
-                # Snapshots are not there yet; to leave the toggle would block all others.
-                agent.tell(f"control toggle {value} is not supported yet")
-            toggle.set(ClusterControlToggle.NEUTRAL)
+            elif value == ClusterControlToggle.SNAPSHOT:
+                self._append_snapshot_action()
+            elif value == ClusterControlToggle.SHUTDOWN:
+                agent.termination.begin_at(self._append_snapshot_action())
+            elif value == ClusterControlToggle.STANDBY_SNAPSHOT:
+                self._append_action(ClusterAction.SNAPSHOT, None, flags=ClusterActionFlags.STANDBY_SNAPSHOT)
+                toggle.set(ClusterControlToggle.NEUTRAL)
+            else:  # RESUME has nothing to resume, and others are none; to leave them would block all
+                toggle.set(ClusterControlToggle.NEUTRAL)
             return 1
         if state is ConsensusModuleState.SUSPENDED and value == ClusterControlToggle.RESUME:
             agent.sessions.table.touch_all(agent.cluster_time)  # nobody could keep alive meanwhile
@@ -111,16 +115,27 @@ class SlowTick:
             return 1
         return 0
 
-    def _append_action(self, action: ClusterAction, state: ConsensusModuleState) -> None:
+    def _append_snapshot_action(self) -> int:
+        agent = self._agent
+        position = self._append_action(ClusterAction.SNAPSHOT, ConsensusModuleState.SNAPSHOT)
+        agent.snapshots.on_appended(position)
+        return position
+
+    def _append_action(
+        self, action: ClusterAction, state: ConsensusModuleState | None, flags: int = 0
+    ) -> int:
+        """Append the action; the module is in ``state`` from now on. Returns where its entry ends."""
         agent = self._agent
         publication = agent.publication
         assert publication is not None
-        request = ClusterActionRequest(agent.leadership_term_id, 0, agent.cluster_time, action, 0)
+        request = ClusterActionRequest(agent.leadership_term_id, 0, agent.cluster_time, action, flags)
         end = publication.end_of(len(request.encode()))
         position = publication.append(request.replace(log_position=end).encode())
-        agent.module.change_by_log(state, position)
-        agent.counters.module_state.set(state)
+        if state is not None:
+            agent.module.change_by_log(state, position)
+            agent.counters.module_state.set(state)
         agent.tell(f"{action.name} at {position}")
+        return position
 
     def _check_node_toggle(self) -> int:
         agent = self._agent

@@ -42,15 +42,27 @@ class Termination:
         if agent.leading is None or agent.publication is None or self.position != NULL_POSITION:
             return False
         agent.publication.flush()
-        self.position = agent.publication.position
+        self.begin_at(agent.publication.position)
+        self.terminate_services()
+        return True
+
+    def begin_at(self, log_position: int) -> None:
+        """Have all members end at ``log_position``; of a SHUTDOWN it is behind a snapshot, taken first."""
+        agent = self._agent
+        self.position = log_position
         self._leadership_term_id = agent.leadership_term_id
         self._deadline_ns = agent.now_ns + agent.context.termination_timeout_ns
         frame = consensus_frame(TerminationPosition(self._leadership_term_id, self.position))
         for member_id in agent.other_ids:
             agent.members[member_id].has_terminated = False
             agent.links.send(member_id, frame)
-        self.terminate_services()
-        return True
+
+    def on_snapshot_done(self, log_position: int) -> None:
+        """The leader has taken the snapshot that comes before its end; followers see for themselves."""
+        agent = self._agent
+        if self.position == log_position and agent.leading is not None:
+            self._deadline_ns = agent.now_ns + agent.context.termination_timeout_ns
+            self.terminate_services()
 
     def on_termination_ack(self, ack: TerminationAck) -> None:
         agent = self._agent
@@ -87,6 +99,21 @@ class Termination:
             following.follower.time_of_last_leader_message_ns = agent.now_ns
             self.position = message.log_position
             self._leadership_term_id = message.leadership_term_id
+
+    @property
+    def is_near(self) -> bool:
+        """A follower was told where to end, and comes there without its leader: it has the log up to it.
+
+        One that has not needs a leader as before, or it would wait for ever (the reference does).
+        """
+        agent = self._agent
+        return (
+            self.position != NULL_POSITION
+            and agent.following is not None
+            and agent.recording is not None
+            and min(agent.following.follower.notified_commit_position, agent.recording.append_position)
+            >= self.position
+        )
 
     def is_reached_by_follower(self) -> bool:
         return self.position != NULL_POSITION and self._agent.log_adapter.position >= self.position

@@ -1,8 +1,12 @@
-"""Records of snapshots: schema 111, templates 100 and 102-107 (seed table 2.10, order in its section 6)."""
+"""Records of snapshots: schema 111, templates 100 and 102-107 (seed table 2.10, order in its section 6).
+
+What members of ours add to the consensus module's, behind its END, is of schema 1111.
+"""
 
 from typing import Annotated, Final, TypeAlias
 
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit, SnapshotMark
+from cluster.protocol.link import LINK_SCHEMA
 from cluster.protocol.sbe import NULL_I64, Ascii, Blob, Message, Time, Version, i32, i64, null, since
 
 CONSENSUS_MODULE_TYPE_ID: Final = 1  # SnapshotMarker.type_id
@@ -77,3 +81,33 @@ class PendingMessageTracker(Message, template_id=107):
     log_service_session_id: i64
     pending_message_capacity: Capacity
     service_id: i32
+
+
+# ---- ours, after END: what the protocol has no place for. Aeron's readers stop at END.
+
+
+class SnapshotSession(Message, template_id=50, schema=LINK_SCHEMA):
+    """What is known of a session besides its ClusterSession record.
+
+    ``committed_messages`` of it are in the log before the snapshot, the last of them ends at
+    ``committed_position``: with that a client goes on where it was.
+    """
+
+    cluster_session_id: i64
+    committed_messages: i64
+    committed_position: i64
+    encoded_principal: Blob = b""
+
+
+class SnapshotRecording(Message, template_id=51, schema=LINK_SCHEMA):
+    """The recording of a service that belongs to this snapshot: its length, and CRC-32 of its frames."""
+
+    service_id: i32
+    length: i64
+    checksum: i64
+
+
+class SnapshotChecksum(Message, template_id=52, schema=LINK_SCHEMA):
+    """Last record: CRC-32 of all frames of this recording before this one's."""
+
+    checksum: i64

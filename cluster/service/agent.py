@@ -12,8 +12,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol
 
+from cluster.archive.snapshots import SnapshotImage
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError
-from cluster.protocol import decode
+from cluster.protocol import decode, streams
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role
 from cluster.protocol.log import (
     ClusterActionRequest,
@@ -29,11 +30,19 @@ from cluster.protocol.service import (
     ServiceTerminationPosition,
 )
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
-from cluster.service.channel import EgressBatch, LogClosed, LogJoined, LogSource, ServiceChannel
+from cluster.service.channel import (
+    EgressBatch,
+    LogClosed,
+    LogJoined,
+    LogSource,
+    RecoveryState,
+    ServiceChannel,
+)
 from cluster.service.client_session import ClientSession
 from cluster.service.cluster import Cluster
 from cluster.service.clustered_service import SessionMessageBatch, overrides
 from cluster.service.egress import EgressBuilder
+from cluster.service.snapshot import Snapshots, container_records, read_container_section
 
 NULL_VALUE = -1
 SERVICE_ID_MAX = 9
@@ -82,6 +91,7 @@ class ClusteredServiceAgent:
         max_message_length: int = MAX_MESSAGE_LENGTH,
         is_responder: bool = True,
         duty_cycle_tracker: DutyCycleTracker | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         assert 0 <= service_id <= SERVICE_ID_MAX
         assert client_id != NULL_VALUE
@@ -103,6 +113,7 @@ class ClusteredServiceAgent:
         self.max_message_length = max_message_length
         self.is_responder = is_responder
         self._tracker = duty_cycle_tracker
+        self._snapshots = snapshots
         self._cluster = Cluster(self)
         self._adapter = BoundedLogAdapter(self, log_fragment_limit, log_read_bytes, max_message_length)
         self.egress = EgressBuilder()
@@ -190,15 +201,11 @@ class ClusteredServiceAgent:
         if recovery is None:
             return 0
         try:
-            if recovery.leadership_term_id != NULL_VALUE:
-                raise ClusterError(
-                    f"service {self.service_id} cannot start from the snapshot at position "
-                    f"{recovery.log_position}: snapshots of services are not supported yet"
-                )
             self.log_position = recovery.log_position
             self.cluster_time = recovery.timestamp
             self._adapter.start(recovery.log_position)
-            self._call_guarded("on_start", self._cluster, None)
+            image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
+            self._call_guarded("on_start", self._cluster, image)
         except Exception as error:
             self._state = State.CLOSED
             self._ack(NULL_VALUE)
@@ -206,6 +213,29 @@ class ClusteredServiceAgent:
         self._state = State.ACTIVE
         self._ack(self._client_id)
         return 1
+
+    def _load_snapshot(self, recovery: RecoveryState) -> SnapshotImage:
+        """Take over the sessions; the image then stands at what the service wrote."""
+        assert self._snapshots is not None
+        image = self._snapshots.open(recovery.snapshot_recording_ids[self.service_id])
+        marker, sessions = read_container_section(image, recovery.log_position)
+        if marker.app_version >> 16 != self._app_version >> 16:
+            raise ClusterError(
+                f"the snapshot has app version {_version(marker.app_version)}, "
+                f"the service {_version(self._app_version)}"
+            )
+        self.leadership_term_id = recovery.leadership_term_id
+        self.time_unit = marker.time_unit or ClusterTimeUnit.MILLIS
+        for session in sessions:
+            self.sessions[session.cluster_session_id] = ClientSession(
+                session.cluster_session_id,
+                session.response_stream_id,
+                session.response_channel,
+                bytes(session.encoded_principal),
+                self._cluster,
+            )
+        self._sessions_by_id = None
+        return image
 
     def _do_background_work(self) -> int:
         return int(self._call_guarded("do_background_work", self._now_ns) or 0)
@@ -416,11 +446,36 @@ class ClusteredServiceAgent:
 
     def _on_action(self, request: ClusterActionRequest) -> None:
         if request.action == ClusterAction.SNAPSHOT and request.flags == 0:
-            self._ack(NULL_VALUE)  # says that there is no snapshot of this service
-            raise ClusterError(
-                f"service {self.service_id} was asked for a snapshot at position {self.log_position}: "
-                "snapshots of services are not supported yet"
-            )
+            try:
+                recording_id = self._take_snapshot()
+            except Exception as error:
+                self._ack(NULL_VALUE)  # says that there is no snapshot of this service
+                raise ClusterError(
+                    f"service {self.service_id} took no snapshot at position {self.log_position}: {error}"
+                ) from error
+            self._ack(recording_id)
+
+    def _take_snapshot(self) -> int:
+        """Record the sessions and what the service writes; return the recording's id once it is safe."""
+        snapshots = self._snapshots
+        if snapshots is None:
+            raise ClusterError("the container was given no archive for snapshots")
+        self._flush_egress()
+        publication = snapshots.create(streams.SERVICE_SNAPSHOT, self.service_id, self.log_position)
+        try:
+            for record in container_records(
+                self.client_sessions(),
+                log_position=self.log_position,
+                leadership_term_id=self.leadership_term_id,
+                time_unit=self.time_unit or ClusterTimeUnit.MILLIS,
+                app_version=self._app_version,
+            ):
+                publication.offer(record)
+            self._call_guarded("on_take_snapshot", publication)
+            return snapshots.complete(publication)
+        except Exception:
+            snapshots.discard(publication.recording_id)
+            raise
 
     def _call(self, name: str, *arguments: Any) -> None:
         callback = getattr(self._service, name, None)

@@ -185,10 +185,19 @@ def test_the_plan_of_an_empty_directory_is_empty(tmp_path):
     assert (plan.last_leadership_term_id, plan.snapshots, plan.log) == (-1, (), None)
 
 
-def test_a_snapshot_that_lacks_a_service_and_an_unknown_recording_are_named(tmp_path):
+def test_a_snapshot_that_lacks_a_service_is_passed_over_for_the_one_before(tmp_path):
+    log = with_snapshots(tmp_path, 960, services=2)
+    find_recording = {0: _descriptor(0, stop_position=8192)}.get
+    log.append_snapshot(41, 0, 0, 1920, T0, 0)
+    log.append_snapshot(42, 0, 0, 1920, T0, -1)
+    assert [entry.log_position for entry in log.recovery_plan(2, find_recording).snapshots] == [960] * 3
+    assert [entry.log_position for entry in log.recovery_plan(1, find_recording).snapshots] == [1920] * 2
+    log.invalidate(log.recovery_plan(2, find_recording).snapshots[1])
+    assert log.recovery_plan(2, find_recording).snapshots == ()
+
+
+def test_a_recording_that_the_archive_does_not_know_is_named(tmp_path):
     log = with_snapshots(tmp_path, 960, services=1)
-    with pytest.raises(LogDamaged, match=r"recording\.log.*snapshot at 960 has no entry for service 1"):
-        log.recovery_plan(2, {0: _descriptor(0, stop_position=8192)}.get)
     with pytest.raises(LogDamaged, match="the archive has no recording 0"):
         log.recovery_plan(1, {}.get)
 

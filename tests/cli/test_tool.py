@@ -102,7 +102,7 @@ def test_recovery_plan_names_the_snapshots_and_the_log(run):
     _, out, _ = run("recovery-plan", "--dir", members() / "member-1", "--json")
     assert [snapshot["recordingId"] for snapshot in json.loads(out)["snapshots"]] == [2, 1]
     status, _, err = run("recovery-plan", "--dir", members() / "member-1", "--services", 2)
-    assert (status, "has no entry for service 1" in err) == (1, True)
+    assert (status, "no snapshot has an entry of each of 2 services" in err) == (1, True)
 
 
 @pytest.mark.conformance("S-142")

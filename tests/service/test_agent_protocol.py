@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, RemoteProtocolError
+from cluster.errors import (
+    AgentTermination,
+    ClusterError,
+    LocalProtocolError,
+    LogDamaged,
+    RemoteProtocolError,
+)
 from cluster.protocol.enums import ClusterAction, Role
 from cluster.protocol.log import MembershipChangeEvent
 from cluster.protocol.service import JoinLog, ServiceAck
@@ -47,12 +53,17 @@ def test_a_start_that_fails_is_acked_with_minus_1_and_ends_the_agent():
     assert container.turn() == 0
 
 
-def test_a_snapshot_to_start_from_is_refused_by_name():
-    container = Container(Recorder())
-    container.channel.recovery = RecoveryState(leadership_term_id=3, log_position=640)
-    with pytest.raises(AgentTermination, match="snapshot at position 640"):
+def test_a_snapshot_that_is_not_there_fails_the_start():
+    container = Container(Recorder(), snapshots=NoSnapshots())
+    container.channel.recovery = RecoveryState(3, 640, 0, (17,))
+    with pytest.raises(AgentTermination, match="service 0 failed to start: recording 17 is not there"):
         container.turn()
     assert container.acks[0].relevant_id == -1
+
+
+class NoSnapshots:
+    def open(self, recording_id):
+        raise LogDamaged(None, None, f"recording {recording_id} is not there")
 
 
 @pytest.mark.conformance("S-101")
@@ -271,7 +282,7 @@ def test_a_snapshot_of_standby_nodes_is_none_of_a_services_business():
 def test_a_snapshot_that_is_not_taken_is_acked_with_minus_1_and_reported():
     container = a_leader(Recorder())
     end = container.log.action(ClusterAction.SNAPSHOT)
-    with pytest.raises(ClusterError, match="asked for a snapshot"):
+    with pytest.raises(ClusterError, match="took no snapshot at position"):
         container.commit()
     assert container.acks[2:] == [ack(end, 2, relevant_id=-1)]
 

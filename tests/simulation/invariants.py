@@ -17,7 +17,7 @@ from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, RequestVote, Vote
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
-from cluster.protocol.recording_log import TERM, decode_recording_log
+from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog, Violation, require
 from tests.simulation.disk import Disk
@@ -36,6 +36,7 @@ class _Watched:
     def __init__(self) -> None:
         self.commit_position = 0
         self.checked_durable = 0
+        self.snapshots = 0
         self.recorded_terms: set[int] = set()
         self.led_terms: set[int] = set()
 
@@ -53,6 +54,7 @@ class Invariants(Observer, ClientObserver):
         self.bases: dict[int, int] = {}  # term: its base
         self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
         self.chains: dict[int, int] = {}  # position: chain of the services there
+        self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
         self.egress: dict[int, int] = {}  # session: last number that was answered
         self._sync_level = file_sync_level
@@ -177,10 +179,34 @@ class Invariants(Observer, ClientObserver):
         recording = agent.recording
         if recording is not None and recording.append_position < watched.checked_durable:
             watched.checked_durable = recording.append_position
+        if agent.counters.snapshot_count.get() != watched.snapshots:
+            watched.snapshots = agent.counters.snapshot_count.get()
+            self._on_snapshot(member)
         leading = agent.leading
         if leading is not None and leading.leader.leadership_term_id not in watched.led_terms:
             watched.led_terms.add(leading.leader.leadership_term_id)
             self._on_leadership(member, leading.leader.leadership_term_id)
+
+    def _on_snapshot(self, member: Member) -> None:
+        """What members take at one place in the log is the same, module and services, byte by byte."""
+        latest = member.recording_log.latest_snapshot()
+        assert latest is not None
+        for entry in member.recording_log.entries:
+            if entry.log_position == latest.log_position and entry.entry_type is SNAPSHOT and entry.is_valid:
+                recording = member.archive.recording(entry.recording_id)
+                data = log_bytes(member.disk, recording, 0, recording.append_position)
+                require(
+                    is_durable(member.disk, recording, 0, len(data)) or self._sync_level == 0,
+                    "I3",
+                    f"{member.name} records its snapshot at {latest.log_position} before it is on its disk",
+                )
+                known = self.snapshots.setdefault((entry.log_position, entry.service_id), data)
+                require(
+                    data == known,
+                    "I11",
+                    f"the snapshot of {member.name} at {entry.log_position} of service {entry.service_id} "
+                    "differs from that of another member",
+                )
 
     def _on_commit(self, member: Member, watched: _Watched, commit_position: int) -> None:
         before = watched.commit_position

@@ -11,6 +11,7 @@ from cluster.archive.files import Buffer
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
+from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
@@ -180,6 +181,7 @@ class Member(Process):
             counters.commit_position.get,
             cluster_id=CLUSTER_ID,
             log_read_bytes=64 * 1024,
+            snapshots=SnapshotArchive(self.archive, term_length=context.term_length, mtu=context.mtu),
         )
         self.agent = ConsensusModuleAgent(
             context,

@@ -36,6 +36,8 @@ class Nemesis:
         self._weights = {name: random.choice([1, 1, 2, 5]) for name in known}
         self._faults_by_name = faults
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
+        self._operator = history.world.random("operator")
+        self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
 
     def _faults(self) -> dict[str, Callable[[], str | None]]:
         faults: dict[str, Callable[[], str | None]] = {
@@ -84,13 +86,25 @@ class Nemesis:
         random, world = self.random, self.world
         self.tell("storm: " + ", ".join(sorted(self._weights)))
         end_ns = world.now_ns + random.choice([6, 12, 20, 35]) * SECOND
-        next_ns = world.now_ns
+        next_ns = next_snapshot_ns = world.now_ns
         while world.now_ns < end_ns:
+            if self._snapshot_pause_ns and world.now_ns >= next_snapshot_ns:
+                self._operate()
+                next_snapshot_ns = world.now_ns + int(self._operator.expovariate(1 / self._snapshot_pause_ns))
             if world.now_ns >= next_ns:
                 self._strike()
                 next_ns = world.now_ns + int(random.expovariate(1 / self._pause_ns))
             world.run_until(min(next_ns, world.now_ns + 50 * MS))
             self.look_after()
+
+    def _operate(self) -> None:
+        """Somebody wants a snapshot, or, now and then, the end of the whole cluster behind one."""
+        name = self._operator.choices(["snapshot", "shutdown"], [12, 1])[0]
+        toggle = ClusterControlToggle.SNAPSHOT if name == "snapshot" else ClusterControlToggle.SHUTDOWN
+        leader = self._toggle(toggle)
+        if leader is not None:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            self.tell(f"{name}: by member {leader.member_id}")
 
     def _strike(self) -> None:
         names = list(self._weights)

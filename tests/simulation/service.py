@@ -43,6 +43,12 @@ class ChainService(ClusteredService):
 
     def on_start(self, cluster: Any, snapshot_image: Any) -> None:
         self._cluster = cluster
+        if snapshot_image is not None:
+            self.chain, self.echoed = (int(record) for record in snapshot_image)
+
+    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+        for number in (self.chain, self.echoed):
+            snapshot_publication.offer(b"%d" % number)
 
     def on_session_open(self, session: Any, timestamp: int) -> None:
         self._apply(b"open", session.id, timestamp, bytes(session.encoded_principal))

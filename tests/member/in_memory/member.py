@@ -12,7 +12,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError
+from cluster.errors import AgentTermination, ClusterError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
 from cluster.service.agent import ClusteredServiceAgent
@@ -48,6 +48,14 @@ class HashingEcho:
 
     def on_start(self, cluster, snapshot_image) -> None:  # type: ignore[no-untyped-def]
         self.cluster = cluster
+        if snapshot_image is not None:
+            self.chain, *rest = snapshot_image
+            timers = rest.index(b"timers")
+            self.applied, self.timers = rest[:timers], [int(timer) for timer in rest[timers + 1 :]]
+
+    def on_take_snapshot(self, snapshot_publication) -> None:  # type: ignore[no-untyped-def]
+        for record in (self.chain, *self.applied, b"timers", *(b"%d" % timer for timer in self.timers)):
+            snapshot_publication.offer(record)
 
     def on_session_open(self, session, timestamp) -> None:  # type: ignore[no-untyped-def]
         self._apply(b"open %d %d" % (session.id, timestamp))
@@ -157,6 +165,7 @@ class SimulatedMember:
             counters.commit_position.get,
             client_id=1,
             max_message_length=cluster.term_length // 8,
+            snapshots=self.agent.snapshots.archive,
         )
         world.tell(self.name, f"starts, incarnation {self.incarnation}")
         try:
@@ -195,7 +204,7 @@ class SimulatedMember:
         try:
             work_count = agent.do_work(self.world.now_ns, self.cluster_time)
             if not service_agent.is_closed:
-                work_count += service_agent.do_work(self.world.now_ns, self.cluster_time)
+                work_count += self._turn_service(service_agent)
         except ClusterError as error:
             self._die(error)
             return
@@ -205,6 +214,16 @@ class SimulatedMember:
         elif self.agent is agent:
             deadline_ns = self.world.now_ns + TURN_NS if work_count else agent.next_deadline_ns()
             self._turn_at(max(deadline_ns, self.world.now_ns + TURN_NS))
+
+    def _turn_service(self, service_agent: ClusteredServiceAgent) -> int:
+        """As the node does: what a callback raises is counted, and the log goes on behind it."""
+        try:
+            return service_agent.do_work(self.world.now_ns, self.cluster_time)
+        except AgentTermination:
+            raise
+        except ClusterError as error:
+            self.world.tell(self.name, f"service: {error}")
+            return 1
 
     def _die(self, error: Exception) -> None:
         self.death = f"{type(error).__name__}: {error}"

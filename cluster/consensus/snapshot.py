@@ -1,0 +1,231 @@
+"""What a consensus module's snapshot says, as messages: made from a member's state, and read back into it.
+
+    SnapshotMarker BEGIN │ ConsensusModule │ ClusterSession … │ Timer …
+    │ per service: PendingMessageTracker, its SessionMessageHeader messages … │ SnapshotMarker END
+    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotRecording … │ SnapshotChecksum
+
+It is taken when every service has reached the position of the snapshot, so what services have asked for is
+in it, and all of it follows from the log: at one position the records are the same on every member. What only
+the member that led knew is left out: a session that it was about to close is open, as it is elsewhere.
+Source: ConsensusModuleSnapshotTaker, ConsensusModuleSnapshotAdapter. Nothing here does I/O.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from cluster.consensus.context import NULL_POSITION
+from cluster.consensus.service_messages import PendingServiceMessageTracker, service_id_of
+from cluster.consensus.sessions import SessionManager
+from cluster.consensus.timers import PriorityHeapTimerService
+from cluster.errors import LogDamaged
+from cluster.protocol import decode
+from cluster.protocol.enums import CloseReason, ClusterTimeUnit, SnapshotMark
+from cluster.protocol.frame import align
+from cluster.protocol.session import SessionMessageHeader
+from cluster.protocol.snapshot import (
+    CONSENSUS_MODULE_TYPE_ID,
+    ClusterSession,
+    ConsensusModule,
+    PendingMessageTracker,
+    SnapshotChecksum,
+    SnapshotMarker,
+    SnapshotRecording,
+    SnapshotSession,
+    Timer,
+)
+
+MAX_I64 = 2**63 - 1
+RING_RECORD_HEADER = 8  # of Aeron's ring buffer, in which messages are pending
+HEADER_LENGTH = len(SessionMessageHeader(0, 0, 0).encode())
+
+
+class SnapshotPlace(NamedTuple):
+    """Where in the log a snapshot was taken, and by what."""
+
+    log_position: int
+    leadership_term_id: int
+    time_unit: ClusterTimeUnit
+    app_version: int
+
+    def marker(self, type_id: int, mark: SnapshotMark) -> bytes:
+        """The first or last record of a snapshot."""
+        return SnapshotMarker(
+            type_id=type_id,
+            log_position=self.log_position,
+            leadership_term_id=self.leadership_term_id,
+            index=0,
+            mark=mark,
+            time_unit=self.time_unit,
+            app_version=self.app_version,
+        ).encode()
+
+
+# ---- taking
+
+
+def module_records(
+    place: SnapshotPlace,
+    sessions: SessionManager,
+    timers: PriorityHeapTimerService,
+    trackers: Iterable[PendingServiceMessageTracker],
+    recordings: Iterable[SnapshotRecording],
+) -> Iterator[bytes]:
+    """Every record but SnapshotChecksum, in order."""
+    trackers = list(trackers)
+    yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.BEGIN)
+    yield ConsensusModule(
+        sessions.next_committed_session_id,
+        *((_next_id(trackers[0]), trackers[0].log_service_session_id) if trackers else (0, 0)),
+        _ring_bytes(trackers[0]) if trackers else 0,
+    ).encode()
+    for session in sessions:
+        yield ClusterSession(
+            cluster_session_id=session.id,
+            correlation_id=session.correlation_id,
+            opened_log_position=session.opened_log_position,
+            time_of_last_activity=-1,
+            close_reason=CloseReason.SERVICE_ACTION if session.is_closed_by_service else None,
+            response_stream_id=session.response_stream_id,
+            response_channel=session.response_channel,
+        ).encode()
+    for correlation_id, deadline in sorted(timers, key=lambda timer: (timer[1], timer[0])):
+        yield Timer(correlation_id, deadline).encode()
+    for tracker in trackers:
+        yield PendingMessageTracker(
+            _next_id(tracker), tracker.log_service_session_id, _ring_bytes(tracker), tracker.service_id
+        ).encode()
+        for service_session_id, append_position, message in tracker.pending_messages():
+            sent = SessionMessageHeader.decode(message)
+            timestamp = MAX_I64 if append_position == NULL_POSITION else append_position
+            header = SessionMessageHeader(sent.leadership_term_id, service_session_id, timestamp).encode()
+            yield header + message[HEADER_LENGTH:]
+    yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
+    slots = sessions.table.slots
+    for session in sessions:
+        row = slots[sessions.table.slot_of(session.id)]
+        yield SnapshotSession(
+            session.id, int(row["committed"]), int(row["committed_position"]), session.encoded_principal
+        ).encode()
+    for recording in recordings:
+        yield recording.encode()
+
+
+def _next_id(tracker: PendingServiceMessageTracker) -> int:
+    return tracker.next_service_session_id if len(tracker) else tracker.log_service_session_id + 1
+
+
+def _ring_bytes(tracker: PendingServiceMessageTracker) -> int:
+    return sum(
+        align(RING_RECORD_HEADER + len(message), RING_RECORD_HEADER)
+        for _, _, message in tracker.pending_messages()
+    )
+
+
+# ---- loading
+
+
+class _Tracker(NamedTuple):
+    next_service_session_id: int
+    log_service_session_id: int
+
+
+class ModuleSnapshot:
+    """The records of a snapshot: fed one by one, judged by ``check``, then loaded.
+
+    One that Aeron took has no ``recordings`` and no ``checksum``.
+    """
+
+    def __init__(self) -> None:
+        self.place: SnapshotPlace | None = None
+        self.is_whole = False
+        self.next_session_id = 1
+        self.recordings: dict[int, SnapshotRecording] = {}
+        self.checksum: int | None = None
+        self._sessions: list[ClusterSession] = []
+        self._details: dict[int, SnapshotSession] = {}
+        self._timers: list[Timer] = []
+        self._trackers: dict[int, _Tracker] = {}
+        self._messages: dict[int, list[tuple[int, bytes]]] = {}
+
+    def on_record(self, record: bytes) -> None:
+        """Take one message of the recording. Raises LogDamaged, RemoteProtocolError."""
+        message = decode(record)
+        if self.is_whole:
+            self._on_record_of_ours(message)
+            return
+        if self.place is None and not _is_marker(message, SnapshotMark.BEGIN):
+            raise LogDamaged(None, None, f"a snapshot begins with {type(message).__name__}, not with BEGIN")
+        match message:
+            case SnapshotMarker():
+                self._on_marker(message)
+            case ConsensusModule():
+                self.next_session_id = message.next_session_id
+                # Snapshots of old versions have no trackers; service 0's stands here.
+                self._trackers[0] = _Tracker(message.next_service_session_id, message.log_service_session_id)
+            case ClusterSession():
+                self._sessions.append(message)
+            case Timer():
+                self._timers.append(message)
+            case PendingMessageTracker():
+                self._trackers[message.service_id] = _Tracker(
+                    message.next_service_session_id, message.log_service_session_id
+                )
+            case SessionMessageHeader():
+                service_id = service_id_of(message.cluster_session_id)
+                self._messages.setdefault(service_id, []).append((message.cluster_session_id, record))
+
+    def _on_marker(self, marker: SnapshotMarker) -> None:
+        if marker.type_id != CONSENSUS_MODULE_TYPE_ID:
+            raise LogDamaged(None, None, f"a snapshot of type {marker.type_id}, expected 1")
+        if marker.mark is SnapshotMark.BEGIN:
+            if self.place is not None:
+                raise LogDamaged(None, None, "a snapshot begins twice")
+            self.place = SnapshotPlace(
+                marker.log_position,
+                marker.leadership_term_id,
+                marker.time_unit or ClusterTimeUnit.MILLIS,
+                marker.app_version,
+            )
+        elif marker.mark is SnapshotMark.END:
+            self.is_whole = True
+
+    def _on_record_of_ours(self, message: object) -> None:
+        match message:
+            case SnapshotSession():
+                self._details[message.cluster_session_id] = message
+            case SnapshotRecording():
+                self.recordings[message.service_id] = message
+            case SnapshotChecksum():
+                self.checksum = message.checksum
+
+    def load(
+        self,
+        sessions: SessionManager,
+        timers: PriorityHeapTimerService,
+        trackers: list[PendingServiceMessageTracker],
+        cluster_time: int,
+    ) -> None:
+        """Bring a new member's state to that of the snapshot (C-320). Raises LogDamaged."""
+        assert self.is_whole
+        sessions.load(self.next_session_id)
+        for record in self._sessions:
+            details = self._details.get(record.cluster_session_id)
+            sessions.load_session(record, details, cluster_time)
+        for timer in self._timers:
+            timers.schedule(timer.correlation_id, timer.deadline)
+        for service_id in self._messages.keys() | self._trackers.keys():
+            if service_id >= len(trackers) and not (service_id == 0 and not self._messages.get(0)):
+                raise LogDamaged(
+                    None, None, f"a snapshot with messages of service {service_id}, here are {len(trackers)}"
+                )
+        for tracker in trackers:
+            known = self._trackers.get(tracker.service_id)
+            if known is not None and known != (0, 0):
+                tracker.load(*known)
+            for service_session_id, message in self._messages.get(tracker.service_id, []):
+                tracker.load_message(service_session_id, message)
+            tracker.verify()
+
+
+def _is_marker(message: object, mark: SnapshotMark) -> bool:
+    return isinstance(message, SnapshotMarker) and message.mark is mark

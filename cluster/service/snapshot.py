@@ -1,0 +1,86 @@
+"""The container's own part of a service's snapshot: the sessions, before what the service writes.
+
+    SnapshotMarker BEGIN │ ClientSession … │ SnapshotMarker END │ messages of the service, in its own format
+
+Source: ServiceSnapshotTaker, ServiceSnapshotLoader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from cluster.archive.snapshots import SnapshotImage, SnapshotPublication
+from cluster.errors import ClusterError, LogDamaged
+from cluster.protocol import decode
+from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
+from cluster.protocol.snapshot import SERVICE_TYPE_ID, ClientSession, SnapshotMarker
+from cluster.service import client_session
+
+
+class Snapshots(Protocol):
+    """Where snapshots are kept (``cluster.archive.snapshots.SnapshotArchive``)."""
+
+    def create(self, stream_id: int, service_id: int, log_position: int) -> SnapshotPublication: ...
+
+    def complete(self, publication: SnapshotPublication) -> int: ...
+
+    def discard(self, recording_id: int) -> None: ...
+
+    def open(self, recording_id: int) -> SnapshotImage: ...
+
+
+def container_records(
+    sessions: Iterable[client_session.ClientSession],
+    *,
+    log_position: int,
+    leadership_term_id: int,
+    time_unit: ClusterTimeUnit,
+    app_version: int,
+) -> Iterator[bytes]:
+    """The records before a service's own, sessions in the order given: ascending by id."""
+    begin = SnapshotMarker(
+        type_id=SERVICE_TYPE_ID,
+        log_position=log_position,
+        leadership_term_id=leadership_term_id,
+        index=0,
+        mark=SnapshotMark.BEGIN,
+        time_unit=time_unit,
+        app_version=app_version,
+    )
+    yield begin.encode()
+    for session in sessions:
+        yield ClientSession(
+            session.id, session.response_stream_id, session.response_channel, session.encoded_principal
+        ).encode()
+    yield begin.replace(mark=SnapshotMark.END).encode()
+
+
+def read_container_section(
+    image: SnapshotImage, log_position: int
+) -> tuple[SnapshotMarker, list[ClientSession]]:
+    """Take the container's records from the image, which then stands at the service's first.
+
+    Raises LogDamaged, ClusterError for the snapshot of another position.
+    """
+    begin: SnapshotMarker | None = None
+    sessions: list[ClientSession] = []
+    while (record := image.next_message()) is not None:
+        match decode(record):
+            case SnapshotMarker(type_id=type_id) if type_id != SERVICE_TYPE_ID:
+                raise LogDamaged(None, None, f"a snapshot of type {type_id}, expected {SERVICE_TYPE_ID}")
+            case SnapshotMarker(mark=SnapshotMark.BEGIN) as marker:
+                if begin is not None:
+                    raise LogDamaged(None, None, "a snapshot begins twice")
+                begin = marker
+            case SnapshotMarker(mark=SnapshotMark.END):
+                if begin is None:
+                    raise LogDamaged(None, None, "a snapshot ends before it begins")
+                if begin.log_position != log_position:
+                    raise ClusterError(
+                        f"a snapshot of position {begin.log_position}, expected {log_position}"
+                    )
+                return begin, sessions
+            case ClientSession() as session if begin is not None:
+                sessions.append(session)
+    raise LogDamaged(None, None, "a snapshot without an end")

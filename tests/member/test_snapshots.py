@@ -1,0 +1,494 @@
+"""Snapshots of module and services: taken at one place in the log, loaded at the next start (§7.3, §7.6)."""
+
+import pytest
+
+from cluster.archive.archive import Archive
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.snapshots import SnapshotArchive
+from cluster.protocol import decode, streams
+from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
+from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+
+
+def a_busy_cluster(members=3, seed=1, messages=40):
+    cluster = SimulatedCluster(members, seed)
+    cluster.await_leader()
+    cluster.add_client()
+    send(cluster, messages)
+    return cluster
+
+
+def send(cluster, messages):
+    client = cluster.clients[0]
+    for _ in range(messages):
+        client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.await_settled()
+    cluster.await_level()
+
+
+def toggle(cluster, value=ClusterControlToggle.SNAPSHOT):
+    cluster.leader.agent.counters.control_toggle.set(value)
+
+
+def take_snapshot(cluster):
+    """Have one taken by all running members; returns its position."""
+    count = cluster.leader.agent.counters.snapshot_count.get()
+    toggle(cluster)
+
+    def every_member_has_taken_it():
+        return all(
+            member.agent is None or member.agent.counters.snapshot_count.get() > count
+            for member in cluster.members
+        )
+
+    cluster.run_until(every_member_has_taken_it)
+    return cluster.leader.agent.recording_log.latest_snapshot().log_position
+
+
+def entries_of(member):
+    """(service, position) of the valid snapshot entries, as a tool reads them."""
+    log = RecordingLog.open("member/cluster", files=member.disk, write=False)
+    return [
+        (entry.service_id, entry.log_position)
+        for entry in log.entries
+        if entry.is_valid and entry.service_id >= -1 and entry.entry_type.name == "SNAPSHOT"
+    ]
+
+
+def content_of(member, service_id):
+    """Bytes of the newest snapshot of a service, or of the module (-1)."""
+    agent = member.agent
+    entry = agent.recording_log.latest_snapshot(service_id)
+    recording = agent.archive.recording(entry.recording_id)
+    return recording.read(0, recording.append_position).tobytes()
+
+
+def restart_all(cluster, *, end="kill"):
+    for member in cluster.members:
+        getattr(member, end)()
+    for member in cluster.members:
+        member.start()
+    cluster.await_leader()
+    cluster.await_level()
+
+
+# ---- taking
+
+
+@pytest.mark.conformance("C-289", "C-290", "C-291", "C-292")
+@pytest.mark.parametrize("members", [1, 3, 5])
+def test_every_member_and_service_takes_a_snapshot_at_one_position_with_the_same_bytes(members):
+    cluster = a_busy_cluster(members)
+    position = take_snapshot(cluster)
+
+    for member in cluster.members:
+        assert entries_of(member) == [(0, position), (-1, position)]
+        assert member.agent.counters.snapshot_count.get() == 1
+        for service_id in (0, -1):
+            assert content_of(member, service_id) == content_of(cluster.members[0], service_id)
+
+
+@pytest.mark.conformance("C-293")
+def test_after_a_snapshot_the_module_is_active_and_the_toggle_neutral_and_messages_go_on():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    send(cluster, 10)
+    leader = cluster.leader
+    assert leader.agent.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
+    for member in cluster.members:
+        assert member.agent.module.state is ConsensusModuleState.ACTIVE
+        assert member.agent.counters.module_state.get() == ConsensusModuleState.ACTIVE
+    cluster.check()
+    cluster.check_promises()
+
+
+def test_the_modules_recording_has_the_records_of_the_reference_in_their_order():
+    cluster = a_busy_cluster()
+    cluster.clients[0].send(b"timer 7")
+    cluster.await_settled()
+    position = take_snapshot(cluster)
+    agent = cluster.leader.agent
+    entry = agent.recording_log.latest_snapshot()
+    records = [decode(record) for record in agent.snapshots.archive.open(entry.recording_id)]
+
+    names = [type(record).__name__ for record in records]
+    assert names == [
+        "SnapshotMarker", "ConsensusModule", "ClusterSession", "Timer", "PendingMessageTracker",
+        "SnapshotMarker", "SnapshotSession", "SnapshotRecording", "SnapshotChecksum",
+    ]  # fmt: skip
+    begin, module, session, timer = records[:4]
+    assert (begin.type_id, begin.log_position, begin.leadership_term_id) == (1, position, 0)
+    assert (module.next_session_id, session.cluster_session_id, session.time_of_last_activity) == (2, 1, -1)
+    assert (session.close_reason, timer.correlation_id) == (None, 7)
+    recording = agent.archive.recording(entry.recording_id)
+    assert recording.stream_id == streams.CONSENSUS_MODULE_SNAPSHOT
+    assert recording.start_position == 0
+
+
+@pytest.mark.conformance("C-43", "C-296")
+def test_while_the_services_take_theirs_nothing_else_moves_and_no_session_times_out():
+    cluster = a_busy_cluster()
+    leader = cluster.leader
+    slow = cluster.followers[0]
+    slow_turn, slow.service_agent.do_work = slow.service_agent.do_work, lambda *_: 0
+    leader_turn, leader.service_agent.do_work = leader.service_agent.do_work, lambda *_: 0
+    toggle(cluster)
+    cluster.run(12 * SECOND)
+
+    assert leader.agent.module.state is ConsensusModuleState.SNAPSHOT
+    assert slow.agent.module.state is ConsensusModuleState.SNAPSHOT
+    assert slow.agent.following is not None
+    end = leader.agent.publication.position
+    cluster.clients[0].send(b"0:%d:" % len(cluster.clients[0].sent))
+    cluster.run(1 * SECOND)
+    assert leader.agent.publication.position == end
+
+    slow.service_agent.do_work, leader.service_agent.do_work = slow_turn, leader_turn
+    cluster.await_settled()
+    assert not cluster.clients[0].is_lost
+    cluster.await_level()
+    cluster.check_promises()
+
+
+@pytest.mark.conformance("C-294")
+def test_a_service_that_takes_none_leaves_no_entries_and_the_member_goes_on():
+    cluster = a_busy_cluster()
+    failing = cluster.followers[0]
+
+    def on_take_snapshot(publication):
+        publication.offer(b"half of it")
+        raise RuntimeError("no memory left")
+
+    failing.service.on_take_snapshot = on_take_snapshot
+    toggle(cluster)
+    cluster.run(2 * SECOND)
+
+    assert entries_of(failing) == []
+    assert failing.agent.module.state is ConsensusModuleState.ACTIVE
+    assert [d.stream_id for d in failing.agent.archive.recordings()] == [streams.LOG]
+    assert all(len(entries_of(m)) == 2 for m in cluster.members if m is not failing)
+    send(cluster, 10)
+    cluster.check_promises()
+
+
+@pytest.mark.conformance("C-297", "C-298")
+def test_a_snapshot_for_standbys_is_logged_and_taken_by_no_member():
+    cluster = a_busy_cluster()
+    before = cluster.leader.agent.publication.position
+    toggle(cluster, ClusterControlToggle.STANDBY_SNAPSHOT)
+    cluster.run(1 * SECOND)
+
+    assert cluster.leader.agent.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
+    assert cluster.leader.agent.publication.position > before
+    assert all(entries_of(member) == [] for member in cluster.members)
+    send(cluster, 10)
+
+
+@pytest.mark.conformance("C-309")
+def test_a_snapshot_that_was_never_committed_is_undone_with_the_leadership():
+    cluster = a_busy_cluster()
+    old = cluster.leader
+    for other in cluster.members:
+        if other is not old:
+            cluster.network.block(old.member_id, other.member_id)
+            cluster.network.block(other.member_id, old.member_id)
+    toggle(cluster)
+    cluster.run(200 * MS)
+    assert old.agent.module.state is ConsensusModuleState.SNAPSHOT
+    cluster.run_until(lambda: cluster.leader is not old and cluster.leader is not None)
+    cluster.network.heal()
+    cluster.run_until(lambda: old.agent.following is not None)
+    send(cluster, 10)
+
+    assert old.agent.module.state is ConsensusModuleState.ACTIVE
+    assert all(entries_of(member) == [] for member in cluster.members)
+    cluster.check()
+
+
+def test_a_leader_lost_in_the_middle_of_a_committed_snapshot_leaves_one_on_every_member():
+    cluster = a_busy_cluster()
+    leader = cluster.leader
+    for member in cluster.members:  # services are held up: the module waits for them
+        member.held = member.service_agent.do_work
+        member.service_agent.do_work = lambda *_: 0
+    toggle(cluster)
+    cluster.run(100 * MS)
+    leader.kill()
+    cluster.run(3 * SECOND)
+    for member in cluster.members:
+        if member is not leader:
+            assert member.agent.module.state is ConsensusModuleState.SNAPSHOT
+            member.service_agent.do_work = member.held
+    leader.start()
+    cluster.await_leader()
+    send(cluster, 10)
+
+    assert len({tuple(entries_of(member)) for member in cluster.members}) == 1
+    assert len(entries_of(leader)) == 2
+    contents = {content_of(member, -1) for member in cluster.members}
+    assert len(contents) == 1
+    cluster.check_promises()
+
+
+@pytest.mark.conformance("C-299", "C-300", "C-307")
+def test_a_shutdown_takes_a_snapshot_and_ends_all_and_the_restart_replays_nothing():
+    cluster = a_busy_cluster()
+    chain = cluster.members[0].service.chain
+    toggle(cluster, ClusterControlToggle.SHUTDOWN)
+    cluster.run(2 * SECOND)
+    for member in cluster.members:
+        assert not member.is_running
+        assert member.death == ""
+        assert len(entries_of(member)) == 2
+
+    for member in cluster.members:
+        member.start()
+    cluster.run(1 * MS)
+    for member in cluster.members:
+        recording = member.agent.recording
+        assert member.agent.log_adapter.position == recording.append_position
+        assert member.service.chain == chain
+    cluster.await_leader()
+    send(cluster, 10) if not cluster.clients[0].is_lost else None
+    cluster.check()
+
+
+# ---- loading
+
+
+@pytest.mark.conformance("C-313", "C-316", "C-320")
+@pytest.mark.parametrize("end", ["kill", "stop", "power_cut"])
+def test_a_member_starts_from_its_snapshot_and_replays_only_the_log_behind_it(end):
+    cluster = a_busy_cluster()
+    position = take_snapshot(cluster)
+    send(cluster, 15)
+    member = cluster.followers[0]
+    chain, applied = member.service.chain, list(member.service.applied)
+    getattr(member, end)()
+    send(cluster, 5)
+    member.start()
+    assert member.agent.log_adapter.position == position
+    assert member.agent.counters.commit_position.get() == position
+    cluster.await_level()
+
+    assert member.service.applied[: len(applied)] == applied
+    assert min(member.service.chain_at) > position
+    assert member.service.chain_at[max(member.service.chain_at)] == cluster.leader.service.chain
+    assert chain != member.service.chain
+    cluster.check_promises()
+
+
+def test_a_client_goes_on_with_a_leader_that_has_its_session_from_a_snapshot_only():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    follower = cluster.followers[0]
+    follower.kill()
+    follower.start()
+    cluster.await_level()
+    for member in cluster.members:
+        if member is not follower:
+            session = member.agent.sessions.sessions[1]
+            table = follower.agent.sessions.table
+            other = member.agent.sessions.table
+            for field in ("committed", "committed_position"):
+                assert table.slots[field][table.slot_of(1)] == other.slots[field][other.slot_of(1)]
+            assert follower.agent.sessions.sessions[1].encoded_principal == session.encoded_principal
+    client = cluster.clients[0]
+    for _ in range(12):
+        for _ in range(10):
+            client.send(b"0:%d:" % len(client.sent))
+        leader = cluster.leader
+        if leader is follower:
+            break
+        leader.kill()
+        cluster.await_leader()
+        leader.start()
+        cluster.await_level()
+    assert cluster.leader is follower
+    cluster.await_settled()
+    assert not client.is_lost
+    cluster.await_level()
+    cluster.check_promises()
+
+
+def test_a_second_snapshot_is_preferred_and_an_invalidated_one_is_passed_over():
+    cluster = a_busy_cluster()
+    first = take_snapshot(cluster)
+    send(cluster, 5)
+    second = take_snapshot(cluster)
+    send(cluster, 5)
+    for member in cluster.members:
+        member.kill()
+    log = RecordingLog.open("member/cluster", files=cluster.members[1].disk)
+    assert log.invalidate_latest_snapshot()
+    for member in cluster.members:
+        member.start()
+    assert [member.agent.log_adapter.position for member in cluster.members] == [second, first, second]
+    cluster.await_leader()
+    cluster.await_level()
+
+    # C-312: what is replayed takes its snapshots again, into the entry that was made invalid.
+    assert entries_of(cluster.members[1]) == entries_of(cluster.members[0])
+    cluster.check()
+
+
+@pytest.mark.conformance("C-312")
+def test_a_log_that_is_replayed_takes_its_snapshots_again():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    send(cluster, 5)
+    take_snapshot(cluster)
+    send(cluster, 5)
+    member = cluster.followers[0]
+    expected, content = entries_of(member), content_of(member, -1)
+    member.kill()
+    log = RecordingLog.open("member/cluster", files=member.disk)
+    assert log.invalidate_latest_snapshot() and log.invalidate_latest_snapshot()
+    member.start()
+    cluster.await_level()
+
+    assert entries_of(member) == expected
+    assert content_of(member, -1) == content
+    assert member.agent.counters.snapshot_count.get() == 2
+
+
+# ---- mixtures of log and snapshots, and damage
+
+
+def damage_snapshot(member, service_id, change):
+    """Let ``change`` spoil the file of the newest snapshot of a service (or of the module) on the disk."""
+    entry = RecordingLog.open("member/cluster", files=member.disk, write=False).latest_snapshot(service_id)
+    file = member.disk.open(f"member/archive/{entry.recording_id}-0.rec", write=True)
+    change(file)
+    return entry.recording_id
+
+
+def flip_a_byte(file):
+    """One bit of the last message, which no header shows."""
+    data = file.pread(file.size(), 0).rstrip(b"\0")
+    file.pwrite(bytes([data[-1] ^ 1]), len(data) - 1)
+
+
+def cut_in_half(file):
+    """Zeros from the middle on, as a power cut leaves where nothing was promised."""
+    data = file.pread(file.size(), 0).rstrip(b"\0")
+    begin = len(data) // 2 // 32 * 32
+    file.pwrite(bytes(len(data) - begin), begin)
+
+
+def remove(file):
+    file._disk.unlink(file.path)
+
+
+@pytest.mark.parametrize("service_id", [-1, 0])
+@pytest.mark.parametrize("change", [flip_a_byte, cut_in_half, remove])
+def test_a_damaged_snapshot_is_never_loaded_and_the_one_before_is(service_id, change):
+    cluster = a_busy_cluster()
+    first = take_snapshot(cluster)
+    send(cluster, 10)
+    second = take_snapshot(cluster)
+    send(cluster, 5)
+    member = cluster.followers[0]
+    member.kill()
+    damage_snapshot(member, service_id, change)
+    member.start()
+
+    assert member.death == ""
+    assert member.agent.log_adapter.position == first
+    told = [line for line in cluster.world.events if f"the snapshot at {second} is damaged" in line]
+    assert len(told) == 1
+    cluster.await_level()
+    # Replayed, it was taken again: in the place of the damaged one.
+    assert entries_of(member) == [(0, first), (-1, first), (0, second), (-1, second)]
+    assert content_of(member, service_id) == content_of(cluster.leader, service_id)
+    cluster.check_promises()
+
+
+def test_without_any_whole_snapshot_the_log_is_replayed_from_its_start():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    member = cluster.followers[0]
+    member.kill()
+    damage_snapshot(member, 0, cut_in_half)
+    member.start()
+    assert member.agent.log_adapter.position == 0
+    cluster.await_level()
+    cluster.check_promises()
+
+
+def test_where_the_log_begins_behind_the_only_whole_snapshot_the_start_is_refused_with_a_reason():
+    cluster = a_busy_cluster(messages=700)
+    take_snapshot(cluster)
+    member = cluster.followers[0]
+    assert member.agent.recording.purge_to(member.agent.commit_position) > 0
+    member.kill()
+    damage_snapshot(member, -1, flip_a_byte)
+    member.start()
+    assert "no whole snapshot is there to begin with" in member.death
+    assert "DataLoss" in member.death
+
+
+def test_a_snapshot_that_is_newer_than_the_log_stands_for_the_log_before_it():
+    cluster = a_busy_cluster()
+    position = take_snapshot(cluster)
+    member = cluster.followers[0]
+    end = member.agent.recording.append_position
+    member.stop()
+    archive = Archive.open(
+        "member/archive", files=member.disk, segment_length=cluster.term_length, epoch_ms=lambda: 0
+    )
+    archive.recording(0).truncate(96)
+    archive.close()
+    assert 96 < position == end
+    send(cluster, 10)
+    member.start()
+
+    assert member.agent.log_adapter.position == member.agent.recording.start_position == position
+    cluster.await_level()
+    send(cluster, 10)
+    assert member.service.chain == cluster.leader.service.chain
+    member.kill()
+    member.start()
+    assert member.agent.log_adapter.position == position
+    cluster.await_level()
+
+
+def test_what_a_crash_left_of_a_snapshot_is_removed_at_the_next_start():
+    cluster = a_busy_cluster()
+    member = cluster.followers[0]
+    archive: SnapshotArchive = member.agent.snapshots.archive
+    publication = archive.create(streams.SERVICE_SNAPSHOT, 0, 4096)
+    publication.offer(b"half of a state")
+    publication.flush()
+    member.kill()
+    member.start()
+    cluster.await_level()
+    assert [d.stream_id for d in member.agent.archive.recordings()] == [streams.LOG]
+    assert not [name for name in member.disk.list_directory("member/archive") if name.startswith("1-")]
+
+
+@pytest.mark.conformance("C-317")
+def test_a_snapshot_of_another_major_version_prevents_the_start():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    for member in cluster.members:
+        member.kill()
+    cluster._settings["app_version"] = 1 << 16
+    cluster.members[0].start()
+    assert "is of app version 0x1" in cluster.members[0].death
+
+
+@pytest.mark.conformance("C-318")
+def test_a_service_that_cannot_load_its_snapshot_ends_the_member(monkeypatch):
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    member = cluster.followers[0]
+    member.kill()
+
+    def on_start(self, cluster, snapshot_image):
+        raise ValueError("a format of last year")
+
+    monkeypatch.setattr("tests.member.in_memory.member.HashingEcho.on_start", on_start)
+    member.start()
+    cluster.run(100 * MS)
+    assert "a format of last year" in member.death
