@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cluster.protocol.enums import ClusterControlToggle
+from cluster.protocol.enums import ClusterControlToggle, ElectionState
 from tests.simulation.member import Member, host_of
+from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
 FOREVER_NS = 1 << 62
+NEW_LEADER = (ElectionState.LEADER_INIT, ElectionState.LEADER_READY)
 
 
 class Nemesis:
@@ -31,6 +33,7 @@ class Nemesis:
         self.not_whole: set[int] = set()  # wiped, and not level again
         self._undo: list[tuple[int, int, str, Callable[[], None]]] = []
         self._sequence = 0
+        self.is_storm = False  # faults may begin
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
         self._weights = {name: random.choice([1, 1, 2, 5]) for name in known}
@@ -45,19 +48,10 @@ class Nemesis:
             "kill the leader": self._kill_leader,
             "kill in a turn": self._kill_in_turn,
             "kill all": self._kill_all,
+            "kill new leaders": self._kill_new_leaders,
             "stop in order": self._stop_in_order,
             "pause": self._pause,
             "pause the leader": self._pause_leader,
-            "partition": self._partition,
-            "isolate the leader": self._isolate_leader,
-            "one way": self._one_way,
-            "deaf": self._deaf,
-            "clog": self._clog,
-            "slow paths": self._slow_paths,
-            "lossy paths": self._lossy_paths,
-            "cut connections": self._cut_connections,
-            "partial transfers": self._partial_transfers,
-            "old messages": self._old_messages,
             "clock jump": self._clock_jump,
             "clock drift": self._clock_drift,
             "clock stop": self._clock_stop,
@@ -69,6 +63,7 @@ class Nemesis:
             "suspend": self._suspend,
             "terminate": self._terminate,
         }
+        faults |= NetworkFaults(self).by_name()
         if self.history.settings.file_sync_level > 0:
             faults["power cut"] = self._power_cut
             faults["power cut in a turn"] = self._power_cut_in_turn
@@ -86,6 +81,7 @@ class Nemesis:
         random, world = self.random, self.world
         self.tell("storm: " + ", ".join(sorted(self._weights)))
         end_ns = world.now_ns + random.choice([6, 12, 20, 35]) * SECOND
+        self.is_storm = True
         next_ns = next_snapshot_ns = world.now_ns
         while world.now_ns < end_ns:
             if self._snapshot_pause_ns and world.now_ns >= next_snapshot_ns:
@@ -96,6 +92,7 @@ class Nemesis:
                 next_ns = world.now_ns + int(random.expovariate(1 / self._pause_ns))
             world.run_until(min(next_ns, world.now_ns + 50 * MS))
             self.look_after()
+        self.is_storm = False
 
     def _operate(self) -> None:
         """Somebody wants a snapshot, or, now and then, the end of the whole cluster behind one."""
@@ -226,11 +223,11 @@ class Nemesis:
     def tell(self, what: str) -> None:
         self.world.tell("nemesis", what)
 
-    def _later(self, delay_ns: int, told: str, undo: Callable[[], None]) -> None:
+    def later(self, delay_ns: int, told: str, undo: Callable[[], None]) -> None:
         self._sequence += 1
         self._undo.append((self.world.now_ns + delay_ns, self._sequence, told, undo))
 
-    def _duration_ns(self) -> int:
+    def duration_ns(self) -> int:
         return self.random.choice(
             [self.random.randrange(1, 300 * MS), self.random.randrange(3 * SECOND), 3 * SECOND, 12 * SECOND]
         )
@@ -238,7 +235,7 @@ class Nemesis:
     def _down_ns(self) -> int:
         return self.random.choice([0, self.random.randrange(300 * MS), self.random.randrange(6 * SECOND)])
 
-    def _any(self, *, running: bool = True) -> Member | None:
+    def any_member(self, *, running: bool = True) -> Member | None:
         members = [m for m in self.history.members.values() if m.is_alive and not (running and m.is_paused)]
         return self.random.choice(members) if members else None
 
@@ -248,7 +245,7 @@ class Nemesis:
     # -- processes --
 
     def _kill(self, member: Member | None = None) -> str | None:
-        member = member or self._any(running=False)
+        member = member or self.any_member(running=False)
         if member is None:
             return None
         down_ns = self._down_ns()
@@ -260,8 +257,25 @@ class Nemesis:
         leader = self.history.leader()
         return None if leader is None else self._kill(leader)
 
+    def _kill_new_leaders(self) -> str:
+        """One after the other, as soon as it stands for its term."""
+        left = self.random.randint(2, 5)
+        self._kill_next_leader(left, self.world.now_ns + 20 * SECOND)
+        return f"the next {left}"
+
+    def _kill_next_leader(self, left: int, until_ns: int) -> None:
+        if left == 0 or self.world.now_ns >= until_ns or not self.is_storm:
+            return
+        for member in self.history.alive():
+            election = None if member.agent is None else member.agent.election
+            if member.is_leading or (election is not None and election.state in NEW_LEADER):
+                left -= 1
+                self.tell(f"kill new leaders: {self._kill(member)}, {left} more")
+                break
+        self.world.at(self.world.now_ns + 5 * MS, self._kill_next_leader, left, until_ns)
+
     def _kill_in_turn(self) -> str | None:
-        member = self._any()
+        member = self.any_member()
         if member is None:
             return None
         effects = self.random.randint(1, 80)
@@ -274,7 +288,7 @@ class Nemesis:
         return "every member"
 
     def _power_cut(self, member: Member | None = None) -> str | None:
-        member = member or self._any(running=False)
+        member = member or self.any_member(running=False)
         if member is None:
             return None
         down_ns = self._down_ns()
@@ -283,7 +297,7 @@ class Nemesis:
         return f"member {member.member_id} for {down_ns / SECOND:.3f} s"
 
     def _power_cut_in_turn(self) -> str | None:
-        member = self._any()
+        member = self.any_member()
         if member is None:
             return None
         effects = self.random.randint(1, 80)
@@ -297,7 +311,7 @@ class Nemesis:
         return "every member"
 
     def _stop_in_order(self) -> str | None:
-        member = self._any()
+        member = self.any_member()
         if member is None or not member.is_up:
             return None
         member.stop()
@@ -305,12 +319,12 @@ class Nemesis:
         return f"member {member.member_id}"
 
     def _pause(self, member: Member | None = None) -> str | None:
-        member = member or self._any()
+        member = member or self.any_member()
         if member is None:
             return None
-        duration_ns = self._duration_ns()
+        duration_ns = self.duration_ns()
         member.pause()
-        self._later(duration_ns, f"member {member.member_id} goes on", member.resume)
+        self.later(duration_ns, f"member {member.member_id} goes on", member.resume)
         return f"member {member.member_id} for {duration_ns / SECOND:.3f} s"
 
     def _pause_leader(self) -> str | None:
@@ -334,134 +348,6 @@ class Nemesis:
         self._bring_down(member, self._down_ns())
         return f"member {member_id}"
 
-    # -- network --
-
-    def _block(self, pairs: list[tuple[str, str]], duration_ns: int, told: str) -> None:
-        network = self.history.network
-        for source, sink in pairs:
-            network.path(source, sink).is_blocked = True
-
-        def undo() -> None:
-            for source, sink in pairs:
-                network.path(source, sink).is_blocked = False
-
-        self._later(duration_ns, told, undo)
-
-    def _hosts(self) -> list[str]:
-        return [host_of(i) for i in self.history.context.member_ids]
-
-    def _client_hosts(self) -> list[str]:
-        return [client.host for client in self.history.clients]
-
-    def _partition(self) -> str | None:
-        hosts = self._hosts()
-        if len(hosts) < 2:
-            return None
-        self.random.shuffle(hosts)
-        cut = self.random.randint(1, len(hosts) - 1)
-        one, two = hosts[:cut], hosts[cut:]
-        for client in self._client_hosts():
-            side = self.random.choice([one, two, []])
-            side.append(client)
-        pairs = [(a, b) for a in one for b in two] + [(b, a) for a in one for b in two]
-        duration_ns = self._duration_ns()
-        self._block(pairs, duration_ns, "the partition ends")
-        return f"{' '.join(one)} | {' '.join(two)} for {duration_ns / SECOND:.3f} s"
-
-    def _isolate_leader(self) -> str | None:
-        leader = self.history.leader()
-        hosts = self._hosts()
-        if leader is None or len(hosts) < 2:
-            return None
-        others = [host for host in hosts if host != leader.host]
-        pairs = [(leader.host, other) for other in others] + [(other, leader.host) for other in others]
-        duration_ns = self._duration_ns()
-        self._block(pairs, duration_ns, "the leader is isolated no more")
-        return f"{leader.host} for {duration_ns / SECOND:.3f} s"
-
-    def _one_way(self) -> str | None:
-        hosts = self._hosts()
-        if len(hosts) < 2:
-            return None
-        source, sink = self.random.sample(hosts, 2)
-        duration_ns = self._duration_ns()
-        self._block([(source, sink)], duration_ns, f"{sink} hears {source} again")
-        return f"{sink} does not hear {source} for {duration_ns / SECOND:.3f} s"
-
-    def _deaf(self) -> str | None:
-        """Can send, cannot hear."""
-        hosts = self._hosts()
-        if len(hosts) < 2:
-            return None
-        sink = self.random.choice(hosts)
-        duration_ns = self._duration_ns()
-        self._block([(host, sink) for host in hosts if host != sink], duration_ns, f"{sink} hears again")
-        return f"{sink} for {duration_ns / SECOND:.3f} s"
-
-    def _clog(self) -> str:
-        hosts = self._hosts() + self._client_hosts()
-        source, sink = self.random.choice(hosts), self.random.choice(hosts)
-        duration_ns = self._duration_ns()
-        self.history.network.path(source, sink).clogged_until_ns = self.world.now_ns + duration_ns
-        return f"{source} to {sink} for {duration_ns / SECOND:.3f} s"
-
-    def _slow_paths(self) -> str:
-        delay_ns = self.random.choice([1, 5, 40, 300]) * MS
-        hosts = self._hosts() + self._client_hosts()
-        slow = [(a, b) for a in hosts for b in hosts if a != b and self.random.random() < 0.5]
-        network = self.history.network
-        for source, sink in slow:
-            path = network.path(source, sink)
-            path.delay_ns, path.jitter = delay_ns, self.random.choice([0.1, 1.0, 5.0])
-
-        def undo() -> None:
-            for source, sink in slow:
-                network.path(source, sink).delay_ns = network.defaults.delay_ns
-
-        self._later(self._duration_ns(), "paths are fast again", undo)
-        return f"{len(slow)} of {len(hosts) * (len(hosts) - 1)} by {delay_ns // MS} ms"
-
-    def _lossy_paths(self) -> str:
-        chance = self.random.choice([0.01, 0.05, 0.3])
-        hosts = self._hosts()
-        network = self.history.network
-        paths = [network.path(a, b) for a in hosts for b in hosts if a != b]
-        for path in paths:
-            path.stall_chance = chance
-
-        def undo() -> None:
-            for path in paths:
-                path.stall_chance = 0.0
-
-        self._later(self._duration_ns(), "paths lose nothing any more", undo)
-        return f"{chance:.0%}"
-
-    def _cut_connections(self) -> str | None:
-        member = self._any(running=False)
-        if member is None:
-            return None
-        cut = [sock for sock in member.poller.connections() if self.random.random() < 0.5]
-        for sock in cut:
-            self.history.network.cut(sock)
-        return f"{len(cut)} of member {member.member_id}"
-
-    def _partial_transfers(self) -> str:
-        chance = self.random.choice([0.05, 0.5])
-        self.history.network.partial_chance = chance
-
-        def undo() -> None:
-            self.history.network.partial_chance = 0.0
-
-        self._later(self._duration_ns(), "transfers are whole again", undo)
-        return f"{chance:.0%} of reads and writes"
-
-    def _old_messages(self) -> str | None:
-        """What a member sent long ago comes once more. Of a life before a wipe it could not."""
-        member = self._any()
-        if member is None or self.not_whole or self.counts.get("wipe"):
-            return None
-        return f"{self.history.recorder.replay(member, self.random)} of member {member.member_id}"
-
     # -- clocks --
 
     def _clock_jump(self) -> str:
@@ -480,7 +366,7 @@ class Nemesis:
         member_id = self.random.choice(list(self.history.context.member_ids))
         clock = self.history.clocks[member_id]
         clock.stop()
-        self._later(self._duration_ns(), f"the clock of member {member_id} goes on", clock.go_on)
+        self.later(self.duration_ns(), f"the clock of member {member_id} goes on", clock.go_on)
         return f"member {member_id}"
 
     # -- disks --
@@ -493,7 +379,7 @@ class Nemesis:
         def undo() -> None:
             faults.slowness = 1
 
-        self._later(self._duration_ns(), f"the disk of member {member_id} is fast again", undo)
+        self.later(self.duration_ns(), f"the disk of member {member_id} is fast again", undo)
         return f"member {member_id}, {faults.slowness} times"
 
     def _full_disk(self) -> str:
@@ -504,7 +390,7 @@ class Nemesis:
         def undo() -> None:
             faults.is_full = False
 
-        self._later(self._duration_ns(), f"the disk of member {member_id} has space again", undo)
+        self.later(self.duration_ns(), f"the disk of member {member_id} has space again", undo)
         return f"member {member_id}"
 
     def _failed_sync(self) -> str:
@@ -520,16 +406,16 @@ class Nemesis:
         def undo() -> None:
             faults.writes_fail = False
 
-        self._later(self.random.randrange(SECOND), f"the disk of member {member_id} takes writes again", undo)
+        self.later(self.random.randrange(SECOND), f"the disk of member {member_id} takes writes again", undo)
         return f"member {member_id}"
 
     # -- services, clients, operators --
 
     def _slow_service(self) -> str | None:
-        member = self._any()
+        member = self.any_member()
         if member is None:
             return None
-        duration_ns = self._duration_ns()
+        duration_ns = self.duration_ns()
         member.service_stalled_until_ns = self.world.now_ns + duration_ns
         return f"member {member.member_id} for {duration_ns / SECOND:.3f} s"
 
@@ -540,9 +426,9 @@ class Nemesis:
 
     def _client_hangs(self) -> str:
         client = self.random.choice(self.history.clients)
-        duration_ns = self._duration_ns()
+        duration_ns = self.duration_ns()
         client.pause()
-        self._later(duration_ns, f"{client.name} goes on", client.resume)
+        self.later(duration_ns, f"{client.name} goes on", client.resume)
         return f"{client.name} for {duration_ns / SECOND:.3f} s"
 
     def _toggle(self, toggle: ClusterControlToggle) -> Member | None:
@@ -557,7 +443,7 @@ class Nemesis:
         if leader is None:
             return None
         self.history.is_suspended = True
-        self._later(self._duration_ns(), "the cluster is to resume", self.history.resume_cluster)
+        self.later(self.duration_ns(), "the cluster is to resume", self.history.resume_cluster)
         return f"by member {leader.member_id}"
 
     def _terminate(self) -> str | None:
