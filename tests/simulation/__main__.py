@@ -15,6 +15,9 @@ import sys
 import time
 from collections import Counter
 
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+
 from tests.simulation.history import History, Result
 from tests.simulation.world import readable
 
@@ -85,8 +88,12 @@ def tell_many(seeds: range, jobs: int, *, verbose: bool) -> int:
     begin = time.monotonic()
     results: list[Result] = []
     failed: list[Result] = []
-    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
-        for result in pool.imap_unordered(run_seed, seeds):
+    pool = multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_PER_PROCESS)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=False, transient=True)
+    bar.disable = not sys.stderr.isatty()
+    with pool, bar:
+        for result in bar.track(pool.imap_unordered(run_seed, seeds), len(seeds), description="histories"):
             results.append(result)
             if verbose:
                 print(summary(result), flush=True)
