@@ -90,6 +90,11 @@ class LogParams:
         return self.term_length.bit_length() - 1
 
     @property
+    def position_max(self) -> int:
+        """Where a log ends for ever: term ids are 32 bits wide (Aeron: Publication.maxPossiblePosition)."""
+        return self.term_length << 31
+
+    @property
     def message_length_max(self) -> int:
         """Longest message, SBE header included."""
         return message_length_max(self.term_length)

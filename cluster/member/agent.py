@@ -436,7 +436,10 @@ class ConsensusModuleAgent:
     @property
     def active_publication(self) -> LogPublication | None:
         """Where ingress goes; None while this member does not lead, or takes none."""
-        return self.publication if self.leading is not None and self.module.is_active else None
+        if self.leading is None or not self.module.is_active:
+            return None
+        publication = self.publication
+        return None if publication is None or publication.is_full else publication
 
     # ---- the log
 

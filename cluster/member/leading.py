@@ -6,6 +6,7 @@ from cluster.consensus.actions import CompleteElection
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.consensus.election import Election
 from cluster.consensus.established import Leader
+from cluster.errors import ClusterError
 from cluster.member.frames import CommitPositionFrame, consensus_frame, link_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
@@ -28,6 +29,7 @@ class Leading:
         self._recording = recording
         self._commit_frame = CommitPositionFrame(agent.context.member_id)
         self._is_commit_untold = False  # of a risen commit position, to the followers
+        self._is_full_told = False
         self.leader = Leader(
             agent.context,
             agent.members,
@@ -48,7 +50,9 @@ class Leading:
         work_count = 0
         if self._is_commit_untold:
             self._tell_commit()
-        if agent.module.is_active:
+        if self._publication.is_full:
+            self._tell_full()
+        elif agent.module.is_active:
             if len(agent.timers):
                 work_count += agent.timers.poll(
                     agent.cluster_time, self._on_timer_expiry, context.timer_limit_per_poll
@@ -99,6 +103,17 @@ class Leading:
         for tracker in agent.trackers:
             tracker.sweep_leader(commit_position)
         return 1
+
+    def _tell_full(self) -> None:
+        if not self._is_full_told:
+            self._is_full_told = True
+            self._agent.on_error(
+                ClusterError(
+                    f"the log is at position {self._publication.position} and takes no more input: "
+                    f"{self._publication.params.position_max} is the last one of its term length; "
+                    "take a snapshot and begin a new log from it"
+                )
+            )
 
     def _tell_commit(self) -> None:
         self._is_commit_untold = False

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cluster.errors import AgentTermination
 from cluster.log.append import BACK_PRESSURED, append_message, message_end_position
 from cluster.log.frames import OUT_FULL, LogParams
 from cluster.log.ingress import append_ingress
@@ -18,6 +19,9 @@ from cluster.log.session_table import SessionTable
 from cluster.member.log_streams import LogStreams
 
 KEPT_BYTES = 1024 * 1024  # written bytes that may stay in front before the buffer begins anew
+# Free at the end of a log that takes no more input: for what one turn appends, and for the cluster itself.
+RESERVED_TERMS = 32
+RESERVED_BYTES = 64 * 1024 * 1024
 
 
 class Log(Protocol):
@@ -35,7 +39,17 @@ class Log(Protocol):
 class LogPublication:
     """``position`` is the end of what is appended, ``flushed_position`` of what is written and sent."""
 
-    __slots__ = ("_base", "_buffer", "_recording", "_streams", "flushed_position", "params", "position")
+    __slots__ = (
+        "_base",
+        "_buffer",
+        "_input_limit",
+        "_last_begin",
+        "_recording",
+        "_streams",
+        "flushed_position",
+        "params",
+        "position",
+    )
 
     def __init__(self, recording: Log, streams: LogStreams, params: LogParams) -> None:
         self._recording = recording
@@ -44,9 +58,24 @@ class LogPublication:
         # Pages that no turn fills are never touched, and so take no memory.
         self._buffer = np.zeros(params.batch_length_min + KEPT_BYTES, np.uint8)
         self._base = self.position = self.flushed_position = recording.append_position
+        self._last_begin = params.position_max - params.batch_length_min
+        self._input_limit = params.position_max - RESERVED_TERMS * params.term_length - RESERVED_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the log takes no more input, near its last position (Aeron: MAX_POSITION_EXCEEDED).
+
+        Asked once a turn and connection, not for each message: the reserve holds what comes in between.
+        """
+        return self.position >= self._input_limit
 
     def append(self, message: bytes) -> int:
-        """Append one message, SBE header included; return the position of its end."""
+        """Append one message, SBE header included; return the position of its end.
+
+        Raises AgentTermination where no position is left.
+        """
+        if self.position > self._last_begin:
+            raise AgentTermination(f"the log is at its last position, {self.position}")
         position = append_message(
             self._buffer, self.position - self._base, self.position, self.params, message
         )
@@ -110,4 +139,3 @@ class LogPublication:
             end = min(position + max_length, self.flushed_position)
             return self._buffer[position - self._base : end - self._base]
         return self._recording.read(position, max_length, out)
-

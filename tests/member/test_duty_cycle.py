@@ -5,6 +5,7 @@ import pytest
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
+from cluster.member import log_publication
 from cluster.protocol import decode
 from cluster.protocol.enums import (
     ClusterControlToggle,
@@ -342,6 +343,28 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     assert client.acknowledged == 1
     assert [m.agent.module.state for m in cluster.members] == 3 * [ConsensusModuleState.ACTIVE]
     assert [e.correlation_id for e in entries(leader) if isinstance(e, TimerEvent)] == [9]
+
+
+def test_a_log_that_is_full_takes_no_more_input_but_is_committed(monkeypatch):
+    """Its last position lies 2^31 terms away; here it is put within reach."""
+    monkeypatch.setattr(log_publication, "RESERVED_BYTES", 0)
+    monkeypatch.setattr(log_publication, "RESERVED_TERMS", 2**31 - 1)
+    cluster = a_cluster()
+    leader = cluster.leader
+    client = cluster.add_client()
+    for _ in range(100):
+        client.send(bytes(1000))
+        cluster.run(1 * MS)
+    cluster.run(100 * MS)
+    end = leader.agent.publication.position
+    assert cluster.term_length <= end < cluster.term_length + 2_000
+    leader.agent.timers.schedule(1, 0)
+    client.send(b"too late")
+    cluster.run(5 * SECOND)
+
+    assert leader.agent.publication.position == end
+    assert [member.agent.commit_position for member in cluster.members] == 3 * [end]
+    assert sum("takes no more input" in line for line in cluster.world.events) == 1
 
 
 @pytest.mark.conformance("C-43")

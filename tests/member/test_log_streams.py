@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cluster.errors import AgentTermination
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
 from cluster.member.log_publication import LogPublication
@@ -221,3 +222,27 @@ def test_a_message_that_does_not_fit_what_is_left_of_the_buffer_is_appended_all_
     publication.flush()
 
     assert recording.append_position == publication.position
+
+
+# ---- the end of all positions (Aeron: MAX_POSITION_EXCEEDED)
+
+
+def test_a_log_takes_no_more_input_well_before_its_last_position():
+    recording = Recording()
+    publication = LogPublication(recording, LogStreams(Links()), PARAMS)
+    limit = (PARAMS.term_length << 31) - 32 * PARAMS.term_length - 64 * 1024 * 1024
+    publication.position = limit - 32
+    assert not publication.is_full
+
+    publication.position = limit
+    assert publication.is_full
+
+
+def test_what_does_not_fit_before_the_last_position_is_not_appended():
+    publication = LogPublication(Recording(), LogStreams(Links()), PARAMS)
+    last = PARAMS.position_max - PARAMS.batch_length_min
+    publication._base = publication.flushed_position = publication.position = last
+    assert last < publication.append(b"x" * PARAMS.message_length_max) <= PARAMS.position_max
+
+    with pytest.raises(AgentTermination, match="at its last position"):
+        publication.append(b"x")
