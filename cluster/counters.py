@@ -393,17 +393,18 @@ class CountersFile(_MappedCounters):
 
 
 class CountersReader(_MappedCounters):
-    """A cnc.dat of ours or of a real media driver, mapped for reading."""
+    """A cnc.dat of ours or of a real media driver, mapped for reading; to ``write`` is for toggles only."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, write: bool = False) -> None:
         """Raises NotAClusterDirectory (no such file, or not ready), LogDamaged, StorageError."""
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
             try:
                 status = os.fstat(fd)
                 if status.st_size < CncHeader.BLOCK_LENGTH:
                     raise LogDamaged(path, 0, f"a counters file of {status.st_size} bytes")
-                self._mapped = mmap.mmap(fd, status.st_size, prot=mmap.PROT_READ)
+                prot = mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ
+                self._mapped = mmap.mmap(fd, status.st_size, prot=prot)
             finally:
                 os.close(fd)
         except FileNotFoundError:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, NotLeader
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecordingLog
     from cluster.counters import CountersReader
+    from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
@@ -237,34 +238,89 @@ def is_leader(directory: Directory, as_json: AsJson = False) -> None:
 @app.command("list-members", epilog=_example("list-members --dir cluster-data/member-0"))
 def list_members(directory: Directory, as_json: AsJson = False) -> None:
     """Ask the running member who leads and who its members are."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory
-
     mark = _mark(str(directory))
     _live_counters(str(directory), mark).close()  # says so when the member does not run
-
-    from cluster.reader.remote import member_status
-    from cluster.transport.endpoint import parse_endpoint
-
-    files = OsFiles()
-    home = find_cluster_directory(files, str(directory)).rpartition("/")[0] or "."
-    socket = next(
-        (
-            path
-            for path in (f"{home}/driver/ingress.sock", f"{mark.aeron_directory}/ingress.sock")
-            if files.exists(path)
-        ),
-        None,
-    )
-    if socket is None:
+    status = _member_status(str(directory), mark)
+    if status is None:
         raise NotAClusterDirectory(f"{directory}: the member has no ingress.sock to be asked by")
-    status = member_status(parse_endpoint(f"ipc:{socket}"))
     found = {
         "leaderMemberId": status.leader_member_id,
         "memberId": status.member_id,
         "activeMembers": status.ingress_endpoints,
     }
     print(json.dumps(found) if as_json else ", ".join(f"{key}={value}" for key, value in found.items()))
+
+
+def _member_status(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | None:
+    """What the running member says of itself; None when it has no socket on this host to be asked by."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory
+    from cluster.reader.remote import member_status
+    from cluster.transport.endpoint import parse_endpoint
+
+    files = OsFiles()
+    home = find_cluster_directory(files, directory).rpartition("/")[0] or "."
+    for path in (f"{home}/driver/ingress.sock", f"{mark.aeron_directory}/ingress.sock"):
+        if files.exists(path):
+            return member_status(parse_endpoint(f"ipc:{path}"))
+    return None
+
+
+# ---- what a leader is asked to do
+
+
+def _set_toggle(directory: Path, toggle_name: str, state_name: str, as_json: bool, wait_s: float = 0) -> None:
+    """Set the control toggle of the leader, refused unless its module is in the state; wait for NEUTRAL."""
+    from cluster.cli.toggle import set_control_toggle
+
+    mark = _mark(str(directory))
+    with _live_counters(str(directory), mark, write=True) as counters:
+        try:
+            told = set_control_toggle(counters, mark, toggle_name, state_name, wait_s)
+        except NotLeader as error:
+            status = _member_status(str(directory), mark)
+            if status is None or status.leader_member_id < 0:
+                raise
+            raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
+    if as_json:
+        print(json.dumps({"memberId": mark.member_id, "toggle": toggle_name, "outcome": told}))
+    else:
+        print(f"[{mark.member_id}] {toggle_name} {told}")
+
+
+@app.command(
+    epilog=_example(
+        "snapshot --dir cluster-data/member-0",
+        "Returns when this member has taken it. For the leader: `is-leader` tells which member that is.",
+    )
+)
+def snapshot(directory: Directory, as_json: AsJson = False) -> None:
+    """Have all members and their services take a snapshot, by the leader."""
+    _set_toggle(directory, "SNAPSHOT", "ACTIVE", as_json, wait_s=30)
+
+
+@app.command(epilog=_example("suspend --dir cluster-data/member-0"))
+def suspend(directory: Directory, as_json: AsJson = False) -> None:
+    """Stop the cluster from taking messages and firing timers, until `resume`; by the leader."""
+    _set_toggle(directory, "SUSPEND", "ACTIVE", as_json)
+
+
+@app.command(epilog=_example("resume --dir cluster-data/member-0"))
+def resume(directory: Directory, as_json: AsJson = False) -> None:
+    """Let a suspended cluster go on, by the leader."""
+    _set_toggle(directory, "RESUME", "SUSPENDED", as_json, wait_s=1)
+
+
+@app.command(epilog=_example("shutdown --dir cluster-data/member-0"))
+def shutdown(directory: Directory, as_json: AsJson = False) -> None:
+    """Have all members take a snapshot, and then end, by the leader."""
+    _set_toggle(directory, "SHUTDOWN", "ACTIVE", as_json)
+
+
+@app.command(epilog=_example("abort --dir cluster-data/member-0"))
+def abort(directory: Directory, as_json: AsJson = False) -> None:
+    """Have all members end without a snapshot, by the leader."""
+    _set_toggle(directory, "ABORT", "ACTIVE", as_json)
 
 
 # ---- finding what a verb needs
@@ -351,7 +407,7 @@ def _archive_directory(directory: Path, archive_directory: Path | None) -> str:
     return find_member(OsFiles(), str(directory), apart).archive
 
 
-def _live_counters(directory: str, mark: ClusterMarkFileHeader) -> CountersReader:
+def _live_counters(directory: str, mark: ClusterMarkFileHeader, *, write: bool = False) -> CountersReader:
     """Counters of the running member. Raises NotAClusterDirectory when it does not run."""
     from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
@@ -364,7 +420,7 @@ def _live_counters(directory: str, mark: ClusterMarkFileHeader) -> CountersReade
     driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
     for path in counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None):
         try:
-            counters = CountersReader(path)
+            counters = CountersReader(path, write=write)
         except ClusterError:
             continue
         if counters.is_live(epoch_ms()) and counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id):

@@ -25,6 +25,11 @@ class FlightService(ClusteredService):
     def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
         self._cluster = cluster
         self.in_the_air = 0
+        for state in snapshot_image or ():
+            self.in_the_air = int.from_bytes(state, "little", signed=True)
+
+    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+        snapshot_publication.offer(self.in_the_air.to_bytes(8, "little", signed=True))
 
     def on_session_messages(self, batch: SessionMessageBatch) -> None:
         flights = np.flatnonzero(batch.lengths >= HEADER.itemsize)

@@ -75,7 +75,7 @@ def restart_all(cluster, *, end="kill"):
 # ---- taking
 
 
-@pytest.mark.conformance("C-289", "C-290", "C-291", "C-292")
+@pytest.mark.conformance("C-289", "C-290", "C-291", "C-292", "S-112", "S-116")
 @pytest.mark.parametrize("members", [1, 3, 5])
 def test_every_member_and_service_takes_a_snapshot_at_one_position_with_the_same_bytes(members):
     cluster = a_busy_cluster(members)
@@ -150,7 +150,7 @@ def test_while_the_services_take_theirs_nothing_else_moves_and_no_session_times_
     cluster.check_promises()
 
 
-@pytest.mark.conformance("C-294")
+@pytest.mark.conformance("C-294", "S-115")
 def test_a_service_that_takes_none_leaves_no_entries_and_the_member_goes_on():
     cluster = a_busy_cluster()
     failing = cluster.followers[0]
@@ -171,7 +171,7 @@ def test_a_service_that_takes_none_leaves_no_entries_and_the_member_goes_on():
     cluster.check_promises()
 
 
-@pytest.mark.conformance("C-297", "C-298")
+@pytest.mark.conformance("C-297", "C-298", "S-113")
 def test_a_snapshot_for_standbys_is_logged_and_taken_by_no_member():
     cluster = a_busy_cluster()
     before = cluster.leader.agent.publication.position
@@ -230,7 +230,7 @@ def test_a_leader_lost_in_the_middle_of_a_committed_snapshot_leaves_one_on_every
     cluster.check_promises()
 
 
-@pytest.mark.conformance("C-299", "C-300", "C-307")
+@pytest.mark.conformance("C-299", "C-300", "C-307", "S-124")
 def test_a_shutdown_takes_a_snapshot_and_ends_all_and_the_restart_replays_nothing():
     cluster = a_busy_cluster()
     chain = cluster.members[0].service.chain
@@ -311,6 +311,7 @@ def test_a_client_goes_on_with_a_leader_that_has_its_session_from_a_snapshot_onl
     cluster.check_promises()
 
 
+@pytest.mark.conformance("S-138")
 def test_a_second_snapshot_is_preferred_and_an_invalidated_one_is_passed_over():
     cluster = a_busy_cluster()
     first = take_snapshot(cluster)

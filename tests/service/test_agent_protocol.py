@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -12,10 +14,12 @@ from cluster.errors import (
     LogDamaged,
     RemoteProtocolError,
 )
-from cluster.protocol.enums import ClusterAction, Role
+from cluster.protocol import decode, streams
+from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, Role, SnapshotMark
 from cluster.protocol.log import MembershipChangeEvent
 from cluster.protocol.service import JoinLog, ServiceAck
 from cluster.protocol.session import SessionMessageHeader
+from cluster.protocol.snapshot import SnapshotMarker
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import RecoveryState, ServiceChannel
 from cluster.service.clustered_service import ClusteredService
@@ -388,3 +392,97 @@ def test_the_channel_keeps_the_order_of_what_it_is_given():
     assert channel.poll_service().log is log
     assert channel.poll_service().position == 5
     assert channel.poll_service() is None
+
+
+# ---- snapshots
+
+
+class HeldSnapshots:
+    """Snapshots as lists of messages, in memory."""
+
+    def __init__(self, *held):
+        self.held = dict(enumerate(held))
+        self.discarded = []
+
+    def create(self, stream_id, service_id, log_position):
+        self.place = stream_id, service_id, log_position
+        recording_id = len(self.held)
+        return SimpleNamespace(offer=self.held.setdefault(recording_id, []).append, recording_id=recording_id)
+
+    def complete(self, publication):
+        return publication.recording_id
+
+    def discard(self, recording_id):
+        self.discarded.append(recording_id)
+
+    def open(self, recording_id):
+        records = iter(self.held[recording_id])
+        return SimpleNamespace(next_message=lambda: next(records, None), rest=records)
+
+
+@pytest.mark.conformance("S-112", "S-114", "S-115")
+def test_a_snapshot_holds_begin_the_sessions_by_id_end_and_what_the_service_writes():
+    snapshots = HeldSnapshots()
+    container = a_leader(service := Recorder(), snapshots=snapshots)
+    service.on_take_snapshot = lambda publication: publication.offer(b"the state")
+    container.log.opened(7, principal=b"bob")
+    container.log.opened(3)
+    end = container.log.action(ClusterAction.SNAPSHOT)
+    container.commit()
+
+    begin, three, seven, last = map(decode, snapshots.held[0][:-1])
+    assert snapshots.held[0][-1] == b"the state"
+    assert (begin.type_id, begin.mark, begin.log_position) == (2, SnapshotMark.BEGIN, end)
+    assert last == begin.replace(mark=SnapshotMark.END)
+    assert (three.cluster_session_id, seven.cluster_session_id) == (3, 7)
+    assert (seven.response_channel, bytes(seven.encoded_principal)) == ("channel-7", b"bob")
+    assert snapshots.place == (streams.SERVICE_SNAPSHOT, 0, end)
+    assert container.acks[2:] == [ack(end, 2, relevant_id=0)]
+
+
+@pytest.mark.conformance("S-74", "S-119")
+def test_a_service_starts_with_the_sessions_of_its_snapshot_and_an_image_of_its_own_part():
+    taken = HeldSnapshots()
+    container = a_leader(service := Recorder(), snapshots=taken)
+    service.on_take_snapshot = lambda publication: publication.offer(b"the state")
+    container.log.opened(7, principal=b"bob")
+    end = container.log.action(ClusterAction.SNAPSHOT)
+    container.commit()
+
+    again = Container(restored := Recorder(), snapshots=taken)
+    read = []
+    restored.do["on_start"] = lambda cluster, image: read.extend(image.rest)
+    again.channel.recovery = RecoveryState(0, end, 40, (0,))
+    again.turn()
+    assert read == [b"the state"]
+    assert [s.id for s in restored.cluster.client_sessions()] == [7]
+    assert restored.cluster.get_client_session(7).encoded_principal == b"bob"
+    assert (restored.cluster.log_position(), restored.cluster.time()) == (end, 40)
+    assert restored.cluster.time_unit() is ClusterTimeUnit.MILLIS
+    assert again.acks[0].relevant_id == 5
+
+
+MARKER = SnapshotMarker(2, 640, 0, 0, SnapshotMark.BEGIN, ClusterTimeUnit.MILLIS, 1)
+
+
+@pytest.mark.conformance("S-117", "S-118")
+@pytest.mark.parametrize(
+    ("records", "what"),
+    [
+        ([MARKER.replace(type_id=1)], "type 1, expected 2"),
+        ([MARKER, MARKER], "begins twice"),
+        ([MARKER.replace(mark=SnapshotMark.END)], "ends before it begins"),
+        ([MARKER], "without an end"),
+        ([MARKER.replace(log_position=320), MARKER.replace(log_position=320, mark=SnapshotMark.END)], "320"),
+        (
+            [MARKER.replace(app_version=1 << 16), MARKER.replace(app_version=1 << 16, mark=SnapshotMark.END)],
+            "app version 1.0.0",
+        ),
+    ],
+)
+def test_a_snapshot_that_cannot_be_is_refused_with_a_reason(records, what):
+    container = Container(Recorder(), snapshots=HeldSnapshots([r.encode() for r in records]))
+    container.channel.recovery = RecoveryState(0, 640, 0, (0,))
+    with pytest.raises(AgentTermination, match=what):
+        container.turn()
+    assert container.acks[0].relevant_id == -1

@@ -1,0 +1,121 @@
+"""Snapshots of a running member, as its operator takes them with ``cluster tool``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cluster import ClusterClient, ClusteredService, ClusterNode
+from tests.node.processes import await_that, free_base_port, run
+
+
+class Remembering(ClusteredService):
+    """Keeps every message, in one record of its snapshot."""
+
+    made: list[Remembering] = []
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.restored: list[bytes] | None = None
+        Remembering.made.append(self)
+
+    def on_start(self, cluster, snapshot_image):
+        if snapshot_image is not None:
+            self.restored = [bytes(item) for item in json.loads(next(iter(snapshot_image)))]
+            self.messages = list(self.restored)
+
+    def on_take_snapshot(self, snapshot_publication):
+        snapshot_publication.offer(json.dumps([list(m) for m in self.messages]).encode())
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.messages.append(bytes(buffer))
+
+
+def keys_of(tmp_path, **more):
+    port = free_base_port(ports=10)
+    return {
+        "members": [f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4],
+        "dir": str(tmp_path / "member-{member_id}"),
+        "services": [f"{__name__}:Remembering"],
+        **more,
+    }
+
+
+def send(node, *payloads):
+    with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:
+        for payload in payloads:
+            while client.offer(payload) < 0:
+                client.poll_egress()
+        client.await_committed()
+
+
+def tool(node, verb, *arguments):
+    return run("tool", verb, "--dir", str(node.config.path), *arguments)
+
+
+@pytest.mark.conformance("S-74", "S-132", "S-142")
+def test_a_member_starts_again_from_the_snapshot_that_its_operator_had_taken(tmp_path):
+    keys = keys_of(tmp_path)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        send(node, b"one", b"two")
+        taken = tool(node, "snapshot")
+        assert (taken.returncode, taken.stdout) == (0, "[0] SNAPSHOT completed\n"), taken.stderr
+        send(node, b"three")
+        described = tool(node, "describe-latest-cm-snapshot", "--json")
+        names = [record["record"] for record in json.loads(described.stdout)["records"]]
+        assert names[0] == "SnapshotMarker" and names[-1] == "SnapshotChecksum"
+    with ClusterNode.launch(**keys) as node:
+        service = Remembering.made[-1]
+        await_that(lambda: service.messages == [b"one", b"two", b"three"], "the message behind the snapshot")
+        assert service.restored == [b"one", b"two"]
+        plan = json.loads(tool(node, "recovery-plan", "--json").stdout)
+        assert [snapshot["serviceId"] for snapshot in plan["snapshots"]] == [-1, 0]
+
+
+@pytest.mark.conformance("S-133", "S-135")
+def test_a_suspended_cluster_takes_no_snapshot_and_goes_on_when_it_is_resumed(tmp_path):
+    with ClusterNode.launch(**keys_of(tmp_path)) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        assert tool(node, "resume").stderr == "member 0 is ACTIVE, expected SUSPENDED\n"
+        assert tool(node, "suspend").returncode == 0
+        await_that(lambda: "SUSPENDED" in tool(node, "snapshot").stderr, "suspended")
+        refused = tool(node, "snapshot")
+        assert (refused.returncode, refused.stderr) == (1, "member 0 is SUSPENDED, expected ACTIVE\n")
+        assert tool(node, "shutdown").returncode == tool(node, "abort").returncode == 1
+        assert tool(node, "resume").returncode == 0
+        assert tool(node, "snapshot", "--json").returncode == 0
+
+
+@pytest.mark.conformance("S-131")
+def test_a_follower_refuses_and_names_its_leader(tmp_path):
+    port = free_base_port(ports=30)
+    members = [f"{i},127.0.0.1:{port + 10 * i}" + f",127.0.0.1:{port + 10 * i + 2}" * 4 for i in range(3)]
+    nodes = [
+        ClusterNode.launch(members=members, member_id=i, dir=str(tmp_path / f"member-{i}")) for i in range(3)
+    ]
+    try:
+        leader = await_that(lambda: next((n for n in nodes if n.is_leader), None), "a leader")
+        follower = next(node for node in nodes if node is not leader)
+        refused = tool(follower, "snapshot")
+        expected = f"does not lead: this is for the leader, which is member {leader.config.member_id}\n"
+        assert (refused.returncode, refused.stderr.endswith(expected)) == (1, True), refused.stderr
+    finally:
+        for node in nodes:
+            node.close()
+
+
+@pytest.mark.conformance("S-124")
+def test_a_shutdown_ends_the_member_in_order_behind_a_snapshot(tmp_path):
+    keys = keys_of(tmp_path)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        send(node, b"last")
+        assert tool(node, "shutdown").returncode == 0
+        await_that(lambda: not node.is_running, "the member to end")
+        refused = tool(node, "snapshot")
+        assert (refused.returncode, "the member does not run" in refused.stderr) == (1, True)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        assert Remembering.made[-1].restored == [b"last"]
