@@ -96,30 +96,35 @@ def _frame_length(data: np.ndarray, offset: int) -> int:
 def next_frame_after(segments: Segments, params: LogParams, position: int, end: int) -> int | None:
     """The first position after ``position`` where a header stands that belongs there; None before ``end``.
 
-    How a walk goes on behind damage: whatever 32 bytes carry their own term offset, term id and stream.
+    How a walk goes on behind damage: whatever 32 bytes carry their own term offset, term id and stream. Only
+    segments that are there are looked at: ``end`` may come from a damaged catalog and be any number.
     """
     bits = params.position_bits
     position += HEADER_LENGTH
-    while position < end:
-        base = segments.base_of(position)
-        length = min(CHUNK, end - position, base + segments.segment_length - position)
-        data = np.zeros(length, np.uint8)
-        segments.read_into(position, data)
-        words = data[: length & -HEADER_LENGTH].view("<i4").reshape(-1, HEADER_LENGTH // 4)
-        positions = position + HEADER_LENGTH * np.arange(len(words), dtype=np.int64)
-        term_ids = ((positions >> bits) + params.initial_term_id).astype(np.int32)
-        term_offsets = positions & (params.term_length - 1)
-        kind = words[:, 1].view(np.uint32)
-        found = (
-            (words[:, 0] >= HEADER_LENGTH)
-            & (term_offsets + words[:, 0] <= params.term_length)
-            & (words[:, 2] == term_offsets)
-            & (words[:, 5] == term_ids)
-            & (words[:, 4] == params.stream_id)
-            & (kind & 0xFFFF_3FFF <= 0x0001_0000)
-            & ((kind >> 16 == TYPE_PAD) | (words[:, 0] <= params.mtu))
-        )
-        if (hits := np.flatnonzero(found)).size:
-            return int(positions[hits[0]])
-        position += length
+    for base in segments.bases():
+        if base != segments.base_of(base):
+            continue  # a file of other lengths
+        position = max(position, base)
+        segment_end = min(end, base + segments.segment_length)
+        while position < segment_end:
+            length = min(CHUNK, segment_end - position)
+            data = np.zeros(length, np.uint8)
+            segments.read_into(position, data)
+            words = data[: length & -HEADER_LENGTH].view("<i4").reshape(-1, HEADER_LENGTH // 4)
+            positions = position + HEADER_LENGTH * np.arange(len(words), dtype=np.int64)
+            term_ids = ((positions >> bits) + params.initial_term_id).astype(np.int32)
+            term_offsets = positions & (params.term_length - 1)
+            kind = words[:, 1].view(np.uint32)
+            found = (
+                (words[:, 0] >= HEADER_LENGTH)
+                & (term_offsets + words[:, 0] <= params.term_length)
+                & (words[:, 2] == term_offsets)
+                & (words[:, 5] == term_ids)
+                & (words[:, 4] == params.stream_id)
+                & (kind & 0xFFFF_3FFF <= 0x0001_0000)
+                & ((kind >> 16 == TYPE_PAD) | (words[:, 0] <= params.mtu))
+            )
+            if (hits := np.flatnonzero(found)).size:
+                return int(positions[hits[0]])
+            position += length
     return None

@@ -196,14 +196,7 @@ class DirectoryLogReader(LogReader):
         """Tell the damage at ``position``; return where frames are in their places again."""
         if on_damage is None:
             raise damage
-        resumed, after = limit, position
-        while after < limit:
-            try:
-                resumed = next_frame_after(self._segments, self._params, after, limit) or limit
-                break
-            except LogDamaged:  # a segment is missing: look in the one behind it
-                base = self._segments.base_of(after + HEADER_LENGTH)
-                after = base + self._segments.segment_length - HEADER_LENGTH
+        resumed = next_frame_after(self._segments, self._params, position, limit) or limit
         what = f"{damage.what}; nothing is readable from position {position} to {resumed}"
         on_damage(LogDamaged(damage.path, damage.offset, what))
         return resumed
