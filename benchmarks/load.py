@@ -87,6 +87,14 @@ class Load:
             time.sleep(0.01)
         return time.monotonic() - began
 
+    def await_seconds(self, seconds: float) -> None:
+        """Let the load run for a while."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self.error is not None:
+                raise self.error
+            time.sleep(0.01)
+
     def longest_gap(self, since: float, until: float) -> float:
         """Seconds between two growths of what is acknowledged, the longest that touches [since, until)."""
         times = [t for t in self.acknowledged_at if t < until]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.load import Count, Load, check_logs
+from benchmarks.load import Count, Load, Session, check_logs
 from benchmarks.real_members import RealMembers
+
+# Below the defaults, so that what links cannot show, a stopped process or a silent network, shows sooner.
+SHORT_TIMEOUTS = {
+    "leader_heartbeat_timeout": "2s",
+    "leader_heartbeat_interval": "100ms",
+    "startup_canvass_timeout": "4s",
+}
+# Where a test says that there is no election: long enough for a disk that others keep busy for seconds.
+STEADY_TIMEOUTS = {**SHORT_TIMEOUTS, "leader_heartbeat_timeout": "6s", "startup_canvass_timeout": "12s"}
+BEYOND_STEADY_S = 8
 
 
 @pytest.fixture
@@ -26,15 +36,21 @@ def members_of(tmp_path: Path) -> Iterator[Callable[..., RealMembers]]:
         members.close()
 
 
-def check_everything(members: RealMembers, *loads: Load) -> Count:
+def leadership_terms(members: RealMembers) -> dict[int, int]:
+    """The term that each member leads or follows."""
+    return {i: standing.leadership_term_id for i, standing in members.established().items()}
+
+
+def check_everything(members: RealMembers, *loads: Load, others: Iterable[Session] = ()) -> Count:
     """With all faults over and every member running: each log holds what was acknowledged, once, in order.
 
     The logs are read from the directories and over each member's endpoint; then all members stop in order.
+    ``others`` are sessions that a test had beside the loads'.
     """
     for load in loads:
         load.finish()
     end = members.await_level()
-    sessions = [session for load in loads for session in load.sessions]
+    sessions = [*others, *(session for load in loads for session in load.sessions)]
     found = check_logs(
         [members.member_dir(i) for i in members.ids],
         [f"{i}={members.hosts[i]}:{members.ports[i]}" for i in members.ids],
