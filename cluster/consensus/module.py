@@ -66,6 +66,11 @@ class ModuleState:
             self.state = ConsensusModuleState(uncommitted[0])
 
     @property
+    def has_uncommitted(self) -> bool:
+        """Whether the state came with an entry that is not committed, and may be undone with it."""
+        return len(self._uncommitted_previous) > 0
+
+    @property
     def is_active(self) -> bool:
         return self.state is ConsensusModuleState.ACTIVE
 

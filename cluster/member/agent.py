@@ -232,9 +232,14 @@ class ConsensusModuleAgent:
         return work_count + self.services.poll()
 
     def check_quorum(self) -> int:
-        """A leader that no majority has reported to for the heartbeat timeout is none any more (C-17)."""
-        leading = self.leading
-        if leading is None or not self.module.reads_log or leading.leader.has_active_quorum(self.now_ns):
+        """A leader that no majority has reported to for the heartbeat timeout is none any more (C-17).
+
+        Not while services take a snapshot that is committed, nor at the end; but one whose action was
+        never heard of would wait for it for ever.
+        """
+        leading, module = self.leading, self.module
+        may_leave = module.reads_log or module.has_uncommitted
+        if leading is None or not may_leave or leading.leader.has_active_quorum(self.now_ns):
             return 0
         self.enter_election("inactive follower quorum")
         return 1

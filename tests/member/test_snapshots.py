@@ -205,6 +205,22 @@ def test_a_snapshot_that_was_never_committed_is_undone_with_the_leadership():
     cluster.check()
 
 
+def test_a_leader_that_hears_nobody_of_its_snapshot_leads_no_more_though_it_is_heard():
+    cluster = a_busy_cluster()
+    old = cluster.leader
+    for other in cluster.followers:
+        cluster.network.block(other.member_id, old.member_id)
+    toggle(cluster)
+    cluster.run_until(lambda: old.agent.module.state is ConsensusModuleState.SNAPSHOT)
+
+    cluster.run_until(lambda: old.agent.leading is None)
+    cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old)
+    cluster.network.heal()
+    cluster.run_until(lambda: old.agent.following is not None)
+    send(cluster, 10)
+    cluster.check()
+
+
 def test_a_leader_lost_in_the_middle_of_a_committed_snapshot_leaves_one_on_every_member():
     cluster = a_busy_cluster()
     leader = cluster.leader
