@@ -339,7 +339,8 @@ class ConsensusModuleAgent:
                 )
             work_count += self.election_actions.carry_out(election.do_work(self.now_ns, self.cluster_time))
             if self.election is election:
-                work_count += self.election_actions.poll_replay()
+                if self.election_actions.log_replay is not None:
+                    work_count += self.election_actions.log_replay.do_work()
                 if self.subscription is not None and not self.subscription.is_requested:
                     self.messages.request_log()
             work_count += self.streams.do_work()

@@ -8,6 +8,7 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.member.frames import consensus_frame
 from cluster.member.leading import geometry_frame
 from cluster.member.log_publication import LogPublication
+from cluster.member.log_replay import LogReplay
 from cluster.member.log_subscription import LogSubscription
 from cluster.member.service_adapter import MAX_LOG_POSITION
 from cluster.protocol import streams
@@ -25,9 +26,7 @@ class ElectionActions:
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
         self._correlation_id = 0
-        self.replay_position = NULL_POSITION  # a replay is wanted from here
-        self.replay_stop_position = NULL_POSITION
-        self.is_replay_joined = False
+        self.log_replay: LogReplay | None = None
         self._do: dict[type[actions.Action], Callable[[Any], bool | None]] = {
             actions.Send: self._send,
             actions.ProposeTerm: self._propose_term,
@@ -169,36 +168,13 @@ class ElectionActions:
     def _start_replay(self, action: actions.StartReplay) -> None:
         agent = self._agent
         assert agent.recording is not None
-        assert agent.log_adapter.position == action.log_position
-        self.replay_position = action.log_position
-        self.replay_stop_position = action.stop_position
-        self.is_replay_joined = False
         self._correlation_id += 1
-
-        def on_acked(_: object) -> None:
-            self.is_replay_joined = True
-
-        agent.services.join_log(
-            agent.recording,
-            log_position=action.log_position,
-            max_log_position=action.stop_position,
-            log_session_id=self._correlation_id,
-            log_stream_id=streams.REPLAY,
-            is_startup=True,
-            role=Role.FOLLOWER,
-            on_acked=on_acked,
+        self.log_replay = LogReplay(
+            agent, agent.recording, action.log_position, action.stop_position, self._correlation_id
         )
 
     def stop_replay(self, action: actions.StopReplay | None = None) -> None:
-        self.replay_position = self.replay_stop_position = NULL_POSITION
-        self.is_replay_joined = False
-
-    def poll_replay(self) -> int:
-        """Process a part of what is replayed, once all services read it too (C-108)."""
-        agent = self._agent
-        if self.replay_position == NULL_POSITION or not self.is_replay_joined:
-            return 0
-        return agent.process_log(self.replay_stop_position)
+        self.log_replay = None
 
     # ---- following
 

@@ -15,6 +15,7 @@ from cluster.member.frames import (
     TEMPLATE_AND_SCHEMA,
     TEMPLATE_AND_SCHEMA_OFFSET,
     TWO_LONGS,
+    consensus_frame,
 )
 from cluster.protocol import CLUSTER, decode
 from cluster.protocol.enums import CloseReason
@@ -114,6 +115,9 @@ class IngressAdapter:
                     agent.requests.close_session(session.id, CloseReason.CLIENT_ACTION)
             case ChallengeResponse() if is_leading:
                 agent.requests.on_challenge_response(message)
+            case ChallengeResponse() if agent.following is not None:
+                # The challenge came from the leader, by whatever way (C-194).
+                agent.links.send(agent.leader_member_id, consensus_frame(message))
             case AdminRequest() if is_leading:
                 agent.requests.on_admin_request(connection_id, message)
         return frame_end

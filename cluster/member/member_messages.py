@@ -21,6 +21,7 @@ from cluster.protocol.consensus import (
 from cluster.protocol.enums import AppendPositionFlags, Role
 from cluster.protocol.link import LogEnd, LogGeometry, LogImage, ReplicationRequest
 from cluster.protocol.sbe import Message
+from cluster.protocol.session import ChallengeResponse
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
@@ -112,6 +113,8 @@ class MemberMessages:
                 reason = leader.on_new_leadership_term(message)
             case CommitPosition():
                 reason = leader.on_commit_position(message)
+            case ChallengeResponse():
+                agent.requests.on_challenge_response(message)
         if reason is not None:
             agent.enter_election(reason)
 

@@ -41,6 +41,9 @@ class SlowTick:
             work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
         if agent.election is not None or agent.waking.is_looking_around:
             return work_count
+        if agent.module.reads_log and agent.recording is not None and not agent.recording.is_active:
+            agent.enter_election("log recording stopped")
+            return work_count + 1
         if agent.leading is not None:
             work_count += self._as_leader()
         elif agent.following is not None:

@@ -2,7 +2,11 @@
 
 import pytest
 
-from cluster.protocol.enums import ElectionState
+from cluster.protocol import decode, streams
+from cluster.protocol.consensus import AppendPosition, CatchupPosition, StopCatchup
+from cluster.protocol.enums import AppendPositionFlags, ElectionState
+from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.link import LogImage
 from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
 
 
@@ -46,6 +50,89 @@ def test_a_catch_up_ends_under_a_load_that_never_does(every_us, size):
 
     assert ElectionState.FOLLOWER_CATCHUP in states
     assert len(cluster.followers) == 2
+
+
+class Wire:
+    """What one member sends to another, decoded, log bytes as (position, end)."""
+
+    def __init__(self, sender, receiver):
+        self.messages = []
+        send = sender.links.send
+
+        def spied(to, *buffers):
+            if to == receiver.member_id:
+                for buffer in buffers:
+                    self._note(bytes(memoryview(buffer).cast("B")))
+            return send(to, *buffers)
+
+        sender.links.send = spied
+
+    def _note(self, data):
+        offset = 0
+        while offset < len(data):
+            length = int.from_bytes(data[offset : offset + 4], "little")
+            if data[offset + 16] != streams.LOG:
+                self.messages.append(decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH))
+            offset += align(length)
+
+    def of(self, kind):
+        return [message for message in self.messages if isinstance(message, kind)]
+
+
+@pytest.mark.conformance("C-149", "C-151", "C-152", "C-158")
+def test_one_catch_up_is_served_at_a_time_and_stopped_when_level_or_when_its_follower_canvasses():
+    cluster, victim = a_busy_cluster(every_us=1000, size=500)
+    leader = cluster.leader
+    victim.start()
+    wire, answers = Wire(victim, leader), Wire(leader, victim)
+    cluster.run_until(lambda: leader.agent.streams.get(victim.member_id) is not None)
+    stream = leader.agent.streams.get(victim.member_id)
+    assert stream.is_catchup
+    [request] = wire.of(CatchupPosition)
+
+    # Asked again while it is served: nothing changes.
+    leader.agent.messages.on_message(victim.member_id, request)
+    assert leader.agent.streams.get(victim.member_id) is stream
+    assert len(answers.of(LogImage)) == 1
+
+    cluster.run_until(lambda: victim.agent.following is not None)
+    reports = [report for report in wire.of(AppendPosition) if report.flags == AppendPositionFlags.CATCHUP]
+    assert reports[-1].log_position >= stream.merge_position
+    assert answers.of(StopCatchup)
+
+    # It canvasses again: what it got is cut off at once, and its next request is served anew.
+    victim.agent.enter_election("test")
+    cluster.run_until(lambda: stream.is_suspended)
+    assert stream not in leader.agent.streams._live
+    cluster.run_until(lambda: victim.agent.following is not None)
+    assert leader.agent.streams.get(victim.member_id) is not stream
+    assert len(wire.of(CatchupPosition)) == len(answers.of(LogImage)) == 2
+
+
+@pytest.mark.conformance("C-153", "C-150")
+def test_the_live_log_joins_on_where_the_recorded_one_ends():
+    """Aeron adds the live destination within min(a quarter term, 32 MiB) of the target; here at it."""
+    cluster, victim = a_busy_cluster(every_us=100, size=1000)
+    leader = cluster.leader
+    victim.start()
+    on_batch = leader.agent.streams.on_batch
+    lags = []
+
+    def spied(position, end_position, batch):
+        stream = leader.agent.streams.get(victim.member_id)
+        before = None if stream is None else stream.position
+        on_batch(position, end_position, batch)
+        if stream is not None and stream.position != before:
+            lags.append(position - before)
+
+    leader.agent.streams.on_batch = spied
+    cluster.run_until(lambda: victim.agent.following is not None)
+    cluster.run(50 * MS)
+
+    assert lags, "the live log was never joined"
+    assert set(lags) == {0}
+    assert max(lags) <= min(cluster.term_length // 4, 32 * 1024 * 1024)
+    cluster.check()
 
 
 @pytest.mark.conformance("C-148")

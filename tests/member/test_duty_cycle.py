@@ -2,21 +2,30 @@
 
 import pytest
 
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.authentication import AllowAll
+from cluster.consensus.context import SESSION_PROTOCOL_VERSION
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member import log_publication
-from cluster.protocol import decode
+from cluster.protocol import decode, streams
 from cluster.protocol.enums import (
+    AdminRequestType,
     ClusterControlToggle,
     ConsensusModuleState,
     ElectionState,
+    EventCode,
     NodeControlToggle,
     Role,
 )
-from cluster.protocol.frame import align
-from cluster.protocol.log import NewLeadershipTermEvent, SessionOpenEvent, TimerEvent
-from cluster.protocol.session import SessionMessageHeader
+from cluster.protocol.frame import align, frame
+from cluster.protocol.log import TimerEvent
+from cluster.protocol.session import (
+    AdminRequest,
+    SessionCloseRequest,
+    SessionConnectRequest,
+    SessionKeepAlive,
+    SessionMessageHeader,
+)
 from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 
@@ -91,7 +100,7 @@ def test_a_turn_of_an_established_member_goes_in_the_seeds_order(spy):
         ]
 
 
-@pytest.mark.conformance("C-8", "C-26")
+@pytest.mark.conformance("C-8")
 def test_a_turn_with_an_election_has_its_cycle_and_no_consensus_work(spy):
     cluster = SimulatedCluster(3, 1)
     cluster.run(1 * MS)
@@ -104,6 +113,66 @@ def test_a_turn_with_an_election_has_its_cycle_and_no_consensus_work(spy):
     calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
 
     assert calls == ["election"]
+
+
+@pytest.mark.conformance("C-26")
+def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
+    cluster = a_cluster()
+    member = cluster.followers[0]
+    agent = member.agent
+    answers = []
+    connection = member.clients.connect(answers.append, lambda: None)
+    connection.send(connect_request(9, version=SESSION_PROTOCOL_VERSION))
+    while not agent.sessions.has_pending_work:
+        cluster.step()
+    agent.enter_election("test")
+    agent.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
+    for method in ("send_redirects", "send_rejections", "process_pending", "check_sessions"):
+        spy.on(agent.sessions, method)
+
+    calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
+
+    assert calls == ["send_redirects", "send_rejections"]
+    assert agent.election is not None
+    assert agent.counters.node_control_toggle.get() == NodeControlToggle.VALIDATE_RECORDING_LOG
+    cluster.run(1 * MS)
+    assert [decode(data, HEADER_LENGTH, len(data) - HEADER_LENGTH).code for data in answers] == [
+        EventCode.REDIRECT
+    ]
+
+
+@pytest.mark.conformance("C-134")
+def test_no_ingress_is_taken_before_the_election_is_over(spy):
+    cluster = SimulatedCluster(3, 1)
+    for member in cluster.members:
+        spy.on(member.agent.clients, "poll", "ingress")
+        member.agent.complete_election = lambda action, _agent=member.agent: (
+            spy.calls.append("completed"),
+            type(_agent).complete_election(_agent, action),
+        )
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster.run(1 * MS)
+
+    assert spy.calls[0] == "completed"
+    assert "ingress" in spy.calls
+
+
+@pytest.mark.conformance("C-12")
+@pytest.mark.parametrize("who", ["leader", "follower"])
+def test_a_slow_tick_sees_that_the_recording_of_the_log_was_stopped(who):
+    """The archive's signal in Aeron; its archive is a process of its own, and so are its tools."""
+    cluster = a_cluster()
+    client = cluster.add_client()
+    cluster.await_settled()
+    member = cluster.leader if who == "leader" else cluster.followers[0]
+    member.agent.recording.stop(0)
+    cluster.run(20 * MS)
+
+    assert any("enters an election: log recording stopped" in line for line in cluster.world.events)
+    client.send(b"0:more")
+    cluster.await_settled()
+    cluster.await_level()
+    cluster.check()
 
 
 @pytest.mark.conformance("C-5")
@@ -290,6 +359,11 @@ def test_a_follower_looks_at_the_log_before_ingress(spy):
     assert after_log[:2] == ["log", "ingress"]
 
 
+def connect_request(correlation_id, version):
+    request = SessionConnectRequest(correlation_id, 102, version, "test")
+    return frame(request.encode(), session_id=0, stream_id=streams.INGRESS)
+
+
 @pytest.mark.conformance("C-37")
 def test_what_clients_send_to_a_follower_has_no_effect():
     cluster = a_cluster()
@@ -299,21 +373,25 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     cluster.await_level()
     before = [m.agent.recording.append_position for m in cluster.members]
     connection = follower.clients.connect(lambda frames: None, lambda: None)
-    from cluster.protocol import streams
-    from cluster.protocol.frame import frame
-    from cluster.protocol.session import SessionCloseRequest, SessionKeepAlive
-
+    leader = cluster.leader
+    leader.agent.authorisation = AllowAll()
+    follower.agent.authorisation = AllowAll()
+    answers = []
+    connection._on_frames = answers.append
     term_id = cluster.leader.agent.leadership_term_id
     for message in (
         SessionMessageHeader(term_id, client.session_id, 0).encode() + b"x",
         SessionKeepAlive(term_id, client.session_id).encode(),
         SessionCloseRequest(term_id, client.session_id).encode(),
+        AdminRequest(term_id, client.session_id, 9, AdminRequestType.SNAPSHOT).encode(),
     ):
         connection.send(frame(message, session_id=0, stream_id=streams.INGRESS))
     cluster.run(50 * MS)
 
     assert [m.agent.recording.append_position for m in cluster.members] == before
     assert client.session_id in cluster.leader.agent.sessions.sessions
+    assert answers == []
+    assert follower.agent.counters.control_toggle.get() == ClusterControlToggle.INACTIVE
 
 
 @pytest.mark.conformance("C-42", "C-272", "C-286", "C-287", "C-288", "C-254")
@@ -368,18 +446,21 @@ def test_a_log_that_is_full_takes_no_more_input_but_is_committed(monkeypatch):
 
 
 @pytest.mark.conformance("C-43")
-def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting():
+def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting(spy):
     cluster = a_cluster()
     client = cluster.add_client()
     cluster.await_settled()
     follower = cluster.followers[0]
     follower.agent.module.change(ConsensusModuleState.SNAPSHOT)
+    spy.on(follower.agent.clients, "poll", "ingress")
+    spy.on(follower.agent.log_adapter, "poll", "log")
     before = follower.agent.commit_position
     client.send(b"x")
     cluster.await_settled()
     cluster.run(1 * SECOND)
 
     assert follower.agent.commit_position == before
+    assert spy.calls == []
     leader = cluster.leader.agent
     assert leader.members[follower.member_id].report_position == leader.recording.append_position
 
@@ -437,85 +518,3 @@ def test_the_toggle_is_neutral_on_the_leader_and_inactive_on_followers():
         toggle = member.agent.counters.control_toggle.get()
         assert toggle == (ClusterControlToggle.NEUTRAL if is_leader else ClusterControlToggle.INACTIVE)
         assert member.agent.counters.node_role.get() == (Role.LEADER if is_leader else Role.FOLLOWER)
-
-
-# ---- log messages (seed *Log Messages*)
-
-
-@pytest.mark.conformance("C-130", "C-251", "C-257", "C-258")
-def test_each_term_begins_with_its_event():
-    cluster = a_cluster()
-    first = cluster.leader
-    first.kill()
-    cluster.await_leader()
-    first.start()
-    cluster.await_level()
-    events = [e for e in entries(cluster.members[0]) if isinstance(e, NewLeadershipTermEvent)]
-
-    assert [event.leadership_term_id for event in events] == [0, 1]
-    assert [event.leader_member_id for event in events] == [cluster.leader_of_term[t] for t in (0, 1)]
-    assert [event.term_base_log_position for event in events] == [0, 96]
-    assert [event.log_position for event in events] == [96, 192]
-    for member in cluster.members:
-        assert member.agent.leadership_term_id == 1
-        assert member.agent.counters.leadership_term_id.get() == 1
-
-
-@pytest.mark.conformance("C-215", "C-225", "C-239", "C-241", "C-245", "C-275")
-def test_all_members_record_and_apply_the_same_log():
-    cluster = a_cluster()
-    client = cluster.add_client()
-    client.send(b"one")
-    client.send(b"again two")
-    client.send(b"timer 7")
-    cluster.await_settled()
-    cluster.run(1 * SECOND)
-    cluster.await_level()
-    cluster.check()
-
-    kinds = [type(entry) for entry in entries(cluster.members[0])]
-    assert kinds == [
-        NewLeadershipTermEvent,
-        SessionOpenEvent,
-        SessionMessageHeader,
-        SessionMessageHeader,
-        SessionMessageHeader,
-        SessionMessageHeader,
-        TimerEvent,
-    ]
-    for member in cluster.members:
-        assert member.service.applied == [b"one", b"again two", b"timer 7", b"two"]
-        assert member.service.timers == [7]
-        assert client.session_id in member.agent.sessions.sessions
-
-
-@pytest.mark.conformance("C-238")
-def test_two_clients_that_send_at_once_are_both_served():
-    cluster = a_cluster()
-    clients = [cluster.add_client() for _ in range(2)]
-    for client in clients:
-        for number in range(200):
-            client.send(b"%d:%d" % (client.client_id, number))
-    cluster.await_settled()
-    cluster.await_level()
-    cluster.check_promises()
-
-
-@pytest.mark.conformance("C-259")
-@pytest.mark.parametrize("what", ["time unit", "app version"])
-def test_a_log_of_another_kind_ends_the_member(what):
-    from cluster.protocol.enums import ClusterTimeUnit
-
-    cluster = a_cluster(1)
-    member = cluster.members[0]
-    member.kill()
-    other = {"time_unit": ClusterTimeUnit.NANOS} if what == "time unit" else {"app_version": 1 << 16}
-    context = cluster.context_of(0)
-    cluster.context_of = lambda member_id: ConsensusModuleContext(  # type: ignore[method-assign]
-        member_ids=context.member_ids, term_length=context.term_length, **other
-    )
-    member.start()
-    cluster.run(1 * SECOND)
-
-    assert not member.is_running
-    assert "AgentTermination" in member.death

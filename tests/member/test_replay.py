@@ -83,6 +83,46 @@ def test_a_replay_reads_the_own_recording_and_records_nothing(joins):
     assert member.agent.recording.append_position == before
 
 
+@pytest.mark.conformance("C-105")
+def test_others_see_nothing_of_a_replay(monkeypatch):
+    cluster = restarted()
+    sent = []
+    for member in cluster.members:
+        member.start()
+        send = member.links.send
+        member.links.send = lambda to, *frames, _send=send: sent.extend(frames) or _send(to, *frames)
+    in_state(cluster, ElectionState.LEADER_INIT)
+
+    stream_ids = {int.from_bytes(bytes(frame[16:20]), "little") for frame in sent}
+    assert sent
+    assert stream_ids <= {streams.CONSENSUS, streams.LINK}
+
+
+@pytest.mark.conformance("C-126", "C-125")
+def test_a_replay_is_over_when_module_and_services_have_read_it_to_its_end():
+    cluster = restarted(members=1)
+    member = cluster.members[0]
+    end = cluster._commit_positions[0]
+    member.start()
+    in_state(cluster, ElectionState.LEADER_REPLAY)
+    cluster.run_until(lambda: member.service_agent._adapter.has_log)
+    service_turn = member.service_agent.do_work
+    member.service_agent.do_work = lambda *_: 0
+    in_state(cluster, ElectionState.LEADER_INIT)
+    cluster.run(1 * SECOND)
+    adapter = member.service_agent._adapter
+    assert member.agent.election_actions.log_replay is None, "the module has read it"
+    assert adapter.has_log and adapter.position < end, "the service holds it still"
+    assert member.agent.election.state is ElectionState.LEADER_INIT, "and has not joined what comes after it"
+
+    member.service_agent.do_work = service_turn
+    while adapter.position < end:
+        cluster.step()
+    cluster.await_leader()
+    cluster.await_level()
+    cluster.check()
+
+
 @pytest.mark.conformance("C-108", "C-124")
 def test_nothing_is_processed_before_the_services_have_acknowledged():
     cluster = restarted(members=1)
@@ -156,7 +196,7 @@ def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on(
     in_state(cluster, ElectionState.LEADER_INIT)
 
     assert member.agent.log_adapter.position == end == member.agent.commit_position
-    assert member.agent.election_actions.replay_stop_position == -1
+    assert member.agent.election_actions.log_replay is None
     cluster.await_leader()
     cluster.await_level()
     assert member.service_agent.joined_position == member.agent.commit_position

@@ -2,17 +2,21 @@
 
 import pytest
 
-from cluster.consensus.authentication import AllowAll
+from cluster.consensus.authentication import AllowAll, DefaultAuthenticator
+from cluster.consensus.context import SESSION_PROTOCOL_VERSION
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import CatchupPosition, NewLeadershipTerm
-from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction
+from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
 from cluster.protocol.link import CommitAck
 from cluster.protocol.log import ClusterActionRequest, TimerEvent
 from cluster.protocol.session import (
     AdminRequest,
     AdminResponse,
+    Challenge,
+    ChallengeResponse,
     NewLeaderEvent,
+    SessionConnectRequest,
     SessionEvent,
     SessionMessageHeader,
 )
@@ -95,6 +99,86 @@ def test_an_admin_request_of_another_term_or_session_is_not_answered(term, sessi
     cluster.run(10 * MS)
 
     assert messages == []
+
+
+class Challenges(DefaultAuthenticator):
+    """Asks everyone for a word before it lets them in."""
+
+    def __init__(self):
+        self.words = {}
+
+    def on_challenge_response(self, session_id, encoded_credentials, now_ms):
+        self.words[session_id] = encoded_credentials
+
+    def on_connected_session(self, session, now_ms):
+        session.challenge(b"the word?")
+
+    def on_challenged_session(self, session, now_ms):
+        if self.words.get(session.session_id) == b"sesame":
+            session.authenticate(b"someone")
+
+
+@pytest.mark.conformance("C-194")
+def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
+    cluster, _ = a_cluster()
+    leader, follower = cluster.leader, cluster.followers[0]
+    leader.agent.sessions._authenticator = Challenges()
+    answers = []
+
+    def take(data):
+        answers.append(decode(data, HEADER_LENGTH, int.from_bytes(data[:4], "little") - HEADER_LENGTH))
+
+    request = SessionConnectRequest(7, 102, SESSION_PROTOCOL_VERSION, "test").encode()
+    to_leader = leader.clients.connect(take, lambda: None)
+    to_leader.send(frame(request, session_id=0, stream_id=streams.INGRESS))
+    cluster.run_until(lambda: any(isinstance(answer, Challenge) for answer in answers))
+    [challenge] = answers
+    response = ChallengeResponse(8, challenge.cluster_session_id, b"sesame").encode()
+    to_follower = follower.clients.connect(take, lambda: None)
+    to_follower.send(frame(response, session_id=0, stream_id=streams.INGRESS))
+    cluster.run_until(lambda: len(answers) == 2)
+
+    assert (answers[1].code, answers[1].correlation_id) == (EventCode.OK, 8)
+    assert leader.agent.sessions.sessions[challenge.cluster_session_id].encoded_principal == b"someone"
+
+
+@pytest.mark.conformance("C-220")
+def test_module_and_service_of_the_leader_answer_over_one_egress():
+    cluster, _ = a_cluster()
+    client = cluster.add_client()
+    frames = []
+    original = client._on_frames
+    client._on_frames = lambda data: frames.append(data) or original(data)
+    client.send(b"1:echo")
+    cluster.await_settled()
+    cluster.run(10 * MS)
+
+    sources = {}
+    for data in frames:
+        offset = 0
+        while offset < len(data):
+            length = int.from_bytes(data[offset : offset + 4], "little")
+            message = decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH)
+            stream_id = int.from_bytes(data[offset + 16 : offset + 20], "little")
+            sources.setdefault(type(message), set()).add(stream_id)
+            offset += align(length)
+    assert sources[SessionMessageHeader] == sources[SessionEvent] == {streams.EGRESS}
+
+
+@pytest.mark.conformance("C-239")
+def test_the_leader_acts_on_its_own_entries_before_they_are_committed():
+    cluster, client = a_cluster()
+    leader = cluster.leader
+    for follower in cluster.followers:
+        follower.pause()
+    committed = leader.agent.commit_position
+    leader.agent.timers.schedule(5, 0)
+    client.close()
+    cluster.run(100 * MS)
+
+    assert leader.agent.commit_position == committed < leader.agent.publication.position
+    assert client.session_id not in leader.agent.sessions.sessions
+    assert len(leader.agent.timers) == 0
 
 
 @pytest.mark.conformance("C-217", "C-218")

@@ -253,6 +253,33 @@ def test_an_agent_that_ends_ends_the_runner():
         run_agents(Agent(1, AgentTermination("over")))
 
 
+@pytest.mark.conformance("C-10")
+def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_slow_tick():
+    """Aeron's client conductor runs in the slow tick; here sockets and their time-outs are every turn's."""
+    order: list[str] = []
+
+    class Noting(Poller):
+        def wait(self, timeout_s: float) -> int:
+            order.append("sockets")
+            return super().wait(timeout_s)
+
+    class Slow(Agent):
+        def do_work(self, now_ns: int, cluster_time: int) -> int:
+            order.append("slow tick")
+            return super().do_work(now_ns, cluster_time)
+
+    agent = Slow(1, 1, 0, 1)
+    poller = Noting()
+    runner = agent.runner = AgentRunner([agent], poller, cluster_clock("ms"), spin_ns=0, on_error=print)
+    runner.run()
+    poller.close()
+
+    ticks = [index for index, what in enumerate(order) if what == "slow tick"]
+    assert len(ticks) == 5
+    assert all(order[index - 1] == "sockets" for index in ticks)
+    assert ticks[0] > 0
+
+
 def test_a_runner_does_not_sleep_while_there_is_work():
     begin = time.monotonic()
     run_agents(Agent(*[1] * 2_000))

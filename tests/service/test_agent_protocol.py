@@ -70,7 +70,7 @@ class NoSnapshots:
         raise LogDamaged(None, None, f"recording {recording_id} is not there")
 
 
-@pytest.mark.conformance("S-101")
+@pytest.mark.conformance("S-101", "C-124")
 def test_each_join_is_answered_by_one_ack_with_the_next_id_and_the_join_position():
     container = Container(Recorder()).start()
     container.join(max_position=0).settle()
@@ -83,7 +83,7 @@ def test_each_join_is_answered_by_one_ack_with_the_next_id_and_the_join_position
     assert container.agent.member_id == 0
 
 
-@pytest.mark.conformance("S-102")
+@pytest.mark.conformance("S-102", "C-123")
 def test_a_join_elsewhere_than_where_the_service_is_raises():
     container = a_leader(Recorder())
     position = container.log.end
@@ -93,7 +93,7 @@ def test_a_join_elsewhere_than_where_the_service_is_raises():
     assert len(container.acks) == 2
 
 
-@pytest.mark.conformance("S-103")
+@pytest.mark.conformance("S-103", "C-121", "C-122")
 def test_a_log_is_joined_only_when_the_one_before_is_drained_to_the_new_start():
     container = a_leader(service := Recorder(), log_fragment_limit=1)
     start = [container.log.timer(i) for i in range(4)][2]
