@@ -185,6 +185,11 @@ class ConsensusModuleAgent:
             self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")
         self.recording = recovered.recording
         self._is_wiped = recovered.is_wiped
+        if recovered.is_wiped and recovered.append_position > 0:
+            self.tell(
+                f"a log to {recovered.append_position}, but no node-state.dat: maybe not all that it had "
+                "acknowledged, so no vote before it has followed a leader"
+            )
         self.log_adapter.start(recovered.log_position)
         self.set_commit_position(recovered.log_position)
         recovery_state = RecoveryState(log_position=recovered.log_position)
