@@ -41,11 +41,14 @@ def leadership_terms(members: RealMembers) -> dict[int, int]:
     return {i: standing.leadership_term_id for i, standing in members.established().items()}
 
 
-def check_everything(members: RealMembers, *loads: Load, others: Iterable[Session] = ()) -> Count:
+def check_everything(
+    members: RealMembers, *loads: Load, others: Iterable[Session] = (), over_tcp: bool = False
+) -> Count:
     """With all faults over and every member running: each log holds what was acknowledged, once, in order.
 
     The logs are read from the directories and over each member's endpoint; then all members stop in order.
-    ``others`` are sessions that a test had beside the loads'.
+    ``others`` are sessions that a test had beside the loads'. ``over_tcp`` is for threads in another network,
+    which gRPC's own do not follow.
     """
     for load in loads:
         load.finish()
@@ -53,7 +56,7 @@ def check_everything(members: RealMembers, *loads: Load, others: Iterable[Sessio
     sessions = [*others, *(session for load in loads for session in load.sessions)]
     found = check_logs(
         [members.member_dir(i) for i in members.ids],
-        [f"{i}={members.hosts[i]}:{members.ports[i]}" for i in members.ids],
+        (members.tcp if over_tcp else members.endpoints).split(","),
         sessions,
         end,
     )

@@ -1,0 +1,125 @@
+"""Hosts that lose each other on a real network: no reset tells anybody, only silence does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.load import Load
+from benchmarks.real_members import RealMembers, await_that
+from tests.faults.conftest import (
+    BEYOND_STEADY_S,
+    SHORT_TIMEOUTS,
+    STEADY_TIMEOUTS,
+    check_everything,
+)
+from tests.faults.network import Hosts
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    with Hosts() as made:
+        yield made
+
+
+@pytest.fixture
+def members_on(hosts, members_of):
+    """Makes three members, each on its host."""
+
+    def make(keys) -> RealMembers:
+        members = members_of(hosts=hosts.addresses, keys=keys)
+        members.prefix_of = {i: hosts.prefix(i) for i in members.ids}
+        return members
+
+    return make
+
+
+def finish(hosts: Hosts, members: RealMembers, load: Load) -> None:
+    """The whole check; what members serve is asked for from where clients are."""
+    load.finish()
+    hosts.in_hub(lambda: check_everything(members, load, over_tcp=True))
+
+
+def test_a_leader_whose_host_is_unplugged_is_replaced_and_follows_when_it_is_back(hosts, members_on):
+    members = members_on(SHORT_TIMEOUTS)
+    members.start()
+    with Load(members.tcp, within=hosts.enter_hub) as load:
+        load.await_progress(members.tell)
+        lost = members.await_leader()
+        hosts.unplug(lost)
+        others = [i for i in members.ids if i != lost]
+        await_that(
+            lambda: any(s.role.name == "LEADER" for s in members.established(others).values()),
+            "the others elect a leader",
+            tell=members.tell,
+        )
+        load.await_progress(members.tell)
+        hosts.plug(lost)
+        await_that(
+            lambda: members.leader() not in (None, lost) and lost in members.established(),
+            "the one that was lost follows",
+            tell=members.tell,
+        )
+        load.await_progress(members.tell)
+        finish(hosts, members, load)
+
+
+def test_a_leader_that_is_no_longer_heard_is_replaced(hosts, members_on):
+    members = members_on(SHORT_TIMEOUTS)
+    members.start()
+    with Load(members.tcp, within=hosts.enter_hub) as load:
+        load.await_progress(members.tell)
+        mute = members.await_leader()
+        others = [i for i in members.ids if i != mute]
+        for other in others:
+            hosts.lose(mute, other)
+        await_that(
+            lambda: any(s.role.name == "LEADER" for s in members.established(others).values()),
+            "the others elect a leader",
+            tell=members.tell,
+        )
+        for other in others:
+            hosts.find(mute, other)
+        load.await_progress(members.tell)
+        finish(hosts, members, load)
+
+
+def test_a_follower_that_hears_and_is_not_heard_disturbs_nobody(hosts, members_on):
+    members = members_on(STEADY_TIMEOUTS)
+    members.start()
+    with Load(members.tcp, within=hosts.enter_hub) as load:
+        load.await_progress(members.tell)
+        leader = members.await_leader()
+        mute = (leader + 1) % 3
+        others = [i for i in members.ids if i != mute]
+        for other in others:
+            hosts.lose(mute, other)
+        until = time.monotonic() + BEYOND_STEADY_S
+        while time.monotonic() < until:
+            load.await_progress(members.tell)
+            assert members.leader() == leader, members.tell()
+        for other in others:
+            hosts.find(mute, other)
+        finish(hosts, members, load)
+
+
+def test_two_followers_that_have_lost_each_other_both_follow(hosts, members_on):
+    members = members_on(STEADY_TIMEOUTS)
+    members.start()
+    with Load(members.tcp, within=hosts.enter_hub) as load:
+        load.await_progress(members.tell)
+        leader = members.await_leader()
+        a, b = ((leader + 1) % 3, (leader + 2) % 3)
+        hosts.lose(a, b)
+        hosts.lose(b, a)
+        until = time.monotonic() + BEYOND_STEADY_S
+        while time.monotonic() < until:
+            load.await_progress(members.tell)
+            assert members.leader() == leader, members.tell()
+        hosts.find(a, b)
+        hosts.find(b, a)
+        finish(hosts, members, load)
