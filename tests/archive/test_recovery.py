@@ -66,7 +66,8 @@ def test_a_last_frame_over_two_pages_with_data_in_both_is_whole(tmp_path):
     assert recovered(tmp_path).recordings()[0].stop_position == log.position
 
 
-def test_a_last_frame_that_misses_a_page_is_cut_off(tmp_path):
+def test_a_1812_a_last_frame_that_misses_a_page_is_cut_off(tmp_path):
+    """aeron-io/aeron issue 1812: such a frame kept an archive from starting."""
     log = big_frames()
     data = log.frames().copy()
     begin, end = log.entries[-1]

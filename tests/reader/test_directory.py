@@ -484,7 +484,8 @@ def test_a_garbled_message_within_a_good_frame_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("keep", [0, 1000, 100_000])
-def test_a_truncated_segment_is_read_up_to_its_end_and_the_next_one_too(tmp_path, keep):
+def test_a_1900_a_truncated_segment_is_read_up_to_its_end_and_the_next_one_too(tmp_path, keep):
+    """aeron-io/aeron issue 1900: a reader of such a segment waited for ever."""
     log = a_log(1000)
     write_member(tmp_path, log)
     segment = tmp_path / "archive" / "0-0.rec"
