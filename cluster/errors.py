@@ -13,6 +13,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── AuthenticationRejected         the caller: the cluster did not accept the credentials
 ├── TimedOut                       the caller: the named deadline passed
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
+│   └── MemberRestart              whoever runs the member: start it again, from what is on its disk now
 └── ProtocolError
     ├── LocalProtocolError         our own caller broke the rules of the protocol
     └── RemoteProtocolError        the peer did: drop its connection, keep running
@@ -110,6 +111,10 @@ class TimedOut(ClusterError):
 
 class AgentTermination(ClusterError):
     """An agent cannot go on (Aeron: AgentTerminationException): whoever runs it ends the process."""
+
+
+class MemberRestart(AgentTermination):
+    """The member's disk holds another state than its memory, a newer one: it is to be started again."""
 
 
 class ProtocolError(ClusterError):

@@ -33,7 +33,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.config import NodeConfig
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter, CountersFile
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError, MemberRestart
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import DutyCycleStallTracker, MemberCounters
@@ -86,6 +86,8 @@ class ClusterNode:
         self._thread: threading.Thread | None = None
         self._is_leader = False
         self._is_orderly = False
+        self._is_stop_asked = False
+        self._watched: dict[int, tuple[int, Target]] = {}
         self._next_housekeeping_ns = 0
         self._clock = cluster_clock(config.cluster_clock)
         self._opened = ExitStack()
@@ -315,20 +317,41 @@ class ClusterNode:
     def run(self) -> None:
         """Turn the agents until ``stop``, an orderly termination, or an error that ends the member.
 
-        Then everything is closed. What ended the member against its will comes out as a ClusterError.
+        Then everything is closed. What ended the member against its will comes out as a ClusterError. One
+        that has got its state from another member is opened again, as a new process would be.
         """
+        is_running = True
+        while is_running:
+            try:
+                self._runner.run()
+                is_running = False
+                self._is_orderly = True
+            except MemberRestart as restart:
+                self.log.info("is started again", why=str(restart))
+            except ClusterError as error:
+                self._record(self._mark_file, "member", error)
+                self.error = error
+                raise
+            except BaseException as error:
+                self._record(self._mark_file, "member", error)
+                raise
+            finally:
+                self._close_all()
+            if is_running:
+                self._open_again()
+
+    def _open_again(self) -> None:
+        self._opened = ExitStack()
         try:
-            self._runner.run()
-            self._is_orderly = True
+            self._open()
         except ClusterError as error:
-            self._record(self._mark_file, "member", error)
+            self._opened.close()
             self.error = error
             raise
-        except BaseException as error:
-            self._record(self._mark_file, "member", error)
-            raise
-        finally:
-            self._close_all()
+        for fd, (events, target) in self._watched.items():
+            self._poller.register(fd, target, events)
+        if self._is_stop_asked:
+            self._runner.stop()
 
     def _run_in_thread(self) -> None:
         try:
@@ -338,14 +361,17 @@ class ClusterNode:
 
     def stop(self) -> None:
         """Ask the member to end in order, from any thread or a signal handler."""
+        self._is_stop_asked = True
         self._runner.stop()
 
     def watch(self, fd: int, events: int, target: Target) -> None:
         """Have the member's thread tell ``target`` of a descriptor's epoll events."""
+        self._watched[fd] = events, target
         self._poller.register(fd, target, events)
 
     def unwatch(self, fd: int) -> None:
         """Undo ``watch``."""
+        del self._watched[fd]
         self._poller.unregister(fd)
 
     def terminate_cluster(self) -> bool:

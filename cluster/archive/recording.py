@@ -16,7 +16,7 @@ import numpy as np
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.damage import checksum_mismatch
 from cluster.archive.files import Buffer, Files
-from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.first_frame import keep_first_frame, read_first_frame
 from cluster.archive.proof import ProofFile, remove_proof
 from cluster.archive.segments import SegmentFile, Segments, zero_tail
 from cluster.errors import NO_SPACE, LogDamaged, StorageError
@@ -403,10 +403,10 @@ class Recording:
         base = self._segments.base_of(position)
         if base <= self.start_position:
             return self.start_position
-        first = self.read(self.start_position, HEADER_LENGTH)
+        first = self.first_frame()
         try:
-            if self.start_position < self.term_length:
-                keep_first_frame(self._files, self._directory, self.recording_id, first.tobytes())
+            if self.start_position == 0:
+                keep_first_frame(self._files, self._directory, self.recording_id, first)
             self.descriptor = self._catalog.set_start_position(self.recording_id, base)
             for other in self._segments.bases():
                 if other < base:
@@ -417,6 +417,12 @@ class Recording:
         return base
 
     # ---- reading
+
+    def first_frame(self) -> bytes:
+        """The first frame there ever was, by which logs are told apart; empty when it is not known."""
+        if self.start_position > 0:
+            return read_first_frame(self._files, self._directory, self.recording_id) or b""
+        return self.read(0, HEADER_LENGTH).tobytes() if self.append_position else b""
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
         """Whole frames from ``position`` on, as stored, at most ``max_length`` bytes but at least one frame.

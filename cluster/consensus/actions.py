@@ -118,6 +118,16 @@ class StopReplication(Action):
 
 
 @dataclass(frozen=True, slots=True)
+class FetchSnapshot(Action):
+    """The leader's log begins behind the end of ours: get its snapshot, and start again from that.
+
+    The election rests until then; ``Election.on_error`` if nothing comes of it.
+    """
+
+    leader_member_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class SubscribeToLog(Action):
     """Take the log of ``leadership_term_id`` from the leader, from ``log_position`` on.
 

@@ -33,6 +33,7 @@ from cluster.consensus.actions import (
     ChangeState,
     CompleteElection,
     CreateLogPublication,
+    FetchSnapshot,
     JoinLog,
     PrepareForNewLeadership,
     ProposeTerm,
@@ -852,8 +853,12 @@ class Election:
             if own is None:  # below the first term that is kept: a snapshot stands for it
                 proof.is_done = True
                 break
-            if message.log_leadership_term_id != term_id - 1 or message.next_leadership_term_id != term_id:
+            if message.log_leadership_term_id != term_id - 1:
                 self._ask(message.leader_member_id, term_id - 1)
+                return False
+            if message.next_leadership_term_id != term_id:
+                # It has no entry of our term: its log begins later, and a snapshot stands for what was.
+                self._do(FetchSnapshot(message.leader_member_id))
                 return False
             own_base, own_end = own.term_base_log_position, self.terms.end_of(own, self.append_position)
             leader_base, leader_end = message.next_term_base_log_position, message.next_log_position
@@ -914,10 +919,8 @@ class Election:
         if message.next_leadership_term_id == NULL_VALUE or (
             own is None and self.append_position < next_base
         ):
-            raise DataLoss(
-                f"member {self._this.id}: the log of leader {self.leader_member_id} begins behind "
-                f"{self.append_position}, where the own one ends: start this member from a snapshot"
-            )
+            self._do(FetchSnapshot(self.leader_member_id))  # its log begins behind the end of ours
+            return
         if own is not None and self.append_position < next_base:
             self._replication = _Replication(own.leadership_term_id, own.term_base_log_position, next_base)
         elif next_end != NULL_POSITION:

@@ -54,6 +54,7 @@ from cluster.member.presence import Presence
 from cluster.member.recovery import leadership_terms, recover
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.member.slow_tick import SlowTick
+from cluster.member.snapshot_replication import SnapshotReplications
 from cluster.member.snapshots import SnapshotTaker
 from cluster.member.termination import Termination
 from cluster.member.waking import Waking
@@ -156,6 +157,7 @@ class ConsensusModuleAgent:
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.snapshots = SnapshotTaker(self)
+        self.replications = SnapshotReplications(self)
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
@@ -224,7 +226,7 @@ class ConsensusModuleAgent:
             self._slow_tick_ns = now_ns + (1 if done else self.context.slow_tick_interval_ns)
             work_count += done
         heard = self.links.poll(self._consensus_adapter)
-        work_count += heard + self.publish_egress()
+        work_count += heard + self.publish_egress() + self.replications.server.do_work()
         if self.waking.is_looking_around:
             self.waking.on_polled(heard)
         if self.election is not None:
@@ -325,13 +327,15 @@ class ConsensusModuleAgent:
         except FATAL:
             raise
         except ClusterError as error:
-            self._on_election_error(error)
+            self.on_election_error(error)
 
     def _election_work(self) -> int:
         election = self.election
         assert election is not None
         work_count = 0
         try:
+            if self.replications.current is not None:
+                return self.replications.current.do_work()  # the election rests
             recording = self.recording
             if recording is not None and recording.is_active:
                 if recording.append_position != recording.synced_position:
@@ -352,12 +356,14 @@ class ConsensusModuleAgent:
         except FATAL:
             raise
         except ClusterError as error:
-            self._on_election_error(error)
+            self.on_election_error(error)
             work_count += 1
         return work_count
 
-    def _on_election_error(self, error: ClusterError) -> None:
+    def on_election_error(self, error: ClusterError) -> None:
+        """What the election was about failed: it begins anew."""
         self.on_error(error)
+        self.replications.abort()
         if self.election is not None:
             self.election_actions.carry_out(
                 self.election.on_error(str(error), self.commit_position, self.now_ns)
@@ -542,7 +548,7 @@ class ConsensusModuleAgent:
                 raise
             self.subscription = None
             if self.election is not None:
-                self._on_election_error(error)
+                self.on_election_error(error)
             else:
                 self.on_error(error)
                 self.enter_election(str(error))
@@ -565,6 +571,8 @@ class ConsensusModuleAgent:
         subscription = self.subscription
         if subscription is not None and subscription.leader_member_id == member_id:
             subscription.has_image = subscription.is_requested = False
+        if (error := self.replications.on_link_down(member_id)) is not None:
+            self.on_election_error(error)
         if self.election is not None:
             self.carry_out(self.election.on_link_down(member_id, self.now_ns))
         elif self.leading is not None:

@@ -40,6 +40,7 @@ class ElectionActions:
             actions.StopReplay: self.stop_replay,
             actions.StartReplication: self._start_replication,
             actions.StopReplication: self._stop_replication,
+            actions.FetchSnapshot: self._fetch_snapshot,
             actions.SubscribeToLog: self._subscribe_to_log,
             actions.JoinLog: self._join_log,
             actions.AppendNewLeadershipTermEvent: self._append_new_leadership_term_event,
@@ -190,7 +191,18 @@ class ElectionActions:
             correlation_id=self._correlation_id,
             stop_position=action.stop_position,
         )
-        agent.messages.request_log()
+        self._request_log(action.leader_member_id)
+
+    def _fetch_snapshot(self, action: actions.FetchSnapshot) -> None:
+        self._agent.replications.begin(action.leader_member_id, is_needed=True)
+
+    def _request_log(self, leader_member_id: int) -> None:
+        """Ask for the log, unless a snapshot is asked for first."""
+        agent = self._agent
+        if agent.replications.is_wanted_of(leader_member_id):
+            agent.replications.begin(leader_member_id, is_needed=False)
+        else:
+            agent.messages.request_log()
 
     def _stop_replication(self, action: actions.StopReplication) -> None:
         self._agent.subscription = None
@@ -209,7 +221,7 @@ class ElectionActions:
             correlation_id=action.log_position if action.is_catchup else self._correlation_id,
             is_requested=action.is_catchup,
         )
-        agent.messages.request_log()
+        self._request_log(action.leader_member_id)
 
     # ---- both
 

@@ -11,7 +11,7 @@ from cluster.member.frames import CommitPositionFrame, consensus_frame, link_fra
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
 from cluster.protocol.enums import AppendPositionFlags
-from cluster.protocol.link import LinkErrorCode, LogEnd, LogGeometry, LogImage, ReplicationRequest
+from cluster.protocol.link import LinkError, LinkErrorCode, LogEnd, LogGeometry, LogImage, ReplicationRequest
 from cluster.protocol.log import TimerEvent
 
 if TYPE_CHECKING:
@@ -180,7 +180,10 @@ def on_replication_request(
 ) -> None:
     """A follower wants recorded bytes, or the live log from a position on."""
     recording = agent.log_recording()
-    if not recording.start_position <= request.from_position <= recording.append_position:
+    if request.from_position < recording.start_position:
+        _refuse(agent, member_id, request.correlation_id, request.from_position)
+        return
+    if request.from_position > recording.append_position:
         agent.tell(f"member {member_id} asks for the log from {request.from_position}, which is not here")
         return
     agent.streams.start(member_id, request.correlation_id, request.from_position, request.to_position)
@@ -193,10 +196,20 @@ def on_catchup_position(agent: "ConsensusModuleAgent", message: CatchupPosition,
     running = agent.streams.get(member_id)
     recording = agent.log_recording()
     is_running = running is not None and running.is_catchup and not running.has_canvassed
-    if is_running or not (recording.start_position <= message.log_position <= recording.append_position):
+    if is_running or message.log_position > recording.append_position:
+        return
+    if message.log_position < recording.start_position:
+        _refuse(agent, member_id, message.log_position, message.log_position)
         return
     agent.streams.start(member_id, message.log_position, message.log_position, is_catchup=True)
     _send_image(agent, member_id, message.log_position, message.log_position, log_session_id)
+
+
+def _refuse(agent: "ConsensusModuleAgent", member_id: int, correlation_id: int, position: int) -> None:
+    """The log does not reach down to where the member's ends: it needs a snapshot."""
+    text = f"the log begins at {agent.log_recording().start_position}, {position} is not here any more"
+    agent.tell(f"member {member_id} asks for {position}: {text}")
+    agent.links.send(member_id, link_frame(LinkError(correlation_id, LinkErrorCode.NOT_AVAILABLE, text)))
 
 
 def _send_image(

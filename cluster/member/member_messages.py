@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cluster.consensus.context import NULL_VALUE
-from cluster.errors import AgentTermination, ClusterError, RemoteProtocolError
+from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member import leading
 from cluster.member.frames import link_frame
 from cluster.protocol.consensus import (
@@ -19,7 +19,17 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, Role
-from cluster.protocol.link import LogEnd, LogGeometry, LogImage, ReplicationRequest
+from cluster.protocol.link import (
+    LinkError,
+    LogEnd,
+    LogGeometry,
+    LogImage,
+    RecordingBlock,
+    RecordingFetch,
+    ReplicationRequest,
+    SnapshotOffer,
+    SnapshotRequest,
+)
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
 
@@ -52,6 +62,8 @@ class MemberMessages:
                 self._on_replication_request(member_id, message)
             case CatchupPosition():
                 self._on_catchup_position(message)
+            case SnapshotRequest() | RecordingFetch() | SnapshotOffer() | RecordingBlock() | LinkError():
+                self._on_replication(member_id, message)
             case TerminationPosition():
                 self._agent.termination.on_termination_position(message)
             case TerminationAck():
@@ -68,8 +80,19 @@ class MemberMessages:
             case _ if self._agent.following is not None:
                 self._as_follower(message)
 
+    def _on_replication(self, member_id: int, message: Message) -> None:
+        agent = self._agent
+        try:
+            agent.replications.on_message(member_id, message)
+        except (StorageError, DataLoss, AgentTermination):
+            raise
+        except ClusterError as error:  # of what was fetched: it is given up
+            agent.on_election_error(error)
+
     def _in_election(self, message: Message) -> None:
         agent = self._agent
+        if agent.replications.current is not None:
+            return  # a member that fetches its state has no say
         election, now_ns = agent.election, agent.now_ns
         assert election is not None
         match message:

@@ -117,7 +117,6 @@ def begin_log_at(
     before is dropped. Raises StorageError.
     """
     module = entries[0]
-    old_id = recording_log.find_last_recording_id()
     recording = archive.create_recording(
         stream_id=streams.LOG,
         session_id=0,
@@ -129,10 +128,24 @@ def begin_log_at(
     )
     archive.stop_recording(recording.recording_id)
     term = module._replace(recording_id=recording.recording_id, log_position=NULL_POSITION, entry_type=TERM)
-    recording_log.rewrite([term, *entries[:0:-1], module])
+    replace_log(archive, recording_log, [term], entries)
+    return recording
+
+
+def replace_log(
+    archive: Archive,
+    recording_log: RecordingLog,
+    terms: list[RecordingLogEntry],
+    entries: tuple[RecordingLogEntry, ...],
+) -> None:
+    """Let recording.log name these terms and this snapshot (the module's entry first) and nothing else.
+
+    One step on the disk; then the log of before goes, or the next start removes it. Raises StorageError.
+    """
+    old_id = recording_log.find_last_recording_id()
+    recording_log.rewrite([*terms, *entries[:0:-1], entries[0]])
     if old_id is not None and archive.has_recording(old_id):
         archive.purge_recording(old_id)
-    return recording
 
 
 def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
+from cluster.protocol.sbe import Ascii, Blob, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
 LINK_PROTOCOL_VERSION: Final = 0 << 16 | 1 << 8  # 0.1.0; the majors of both ends must be equal
@@ -209,28 +209,60 @@ class TermEntry(Composite):
     timestamp: i64
 
 
-class TermsRequest(Message, template_id=22, schema=LINK_SCHEMA):
-    correlation_id: i64
+class RecordingFetch(Message, template_id=30, schema=LINK_SCHEMA):
+    """Send the frames of a recording from ``from_position`` up to ``to_position`` (excluded).
 
-
-class TermsReply(Message, template_id=23, schema=LINK_SCHEMA):
-    correlation_id: i64
-    terms: tuple[TermEntry, ...] = ()
-
-
-class SnapshotFetch(Message, template_id=30, schema=LINK_SCHEMA):
-    """Send the frames of a snapshot's recording from ``from_position`` on."""
+    A request takes the place of the one before it on the same link.
+    """
 
     correlation_id: i64
     recording_id: i64
     from_position: i64
+    to_position: i64
 
 
-class SnapshotBlock(Message, template_id=31, schema=LINK_SCHEMA):
-    """Raw frames of a snapshot's recording at ``position``; the last block says so."""
+class RecordingBlock(Message, template_id=31, schema=LINK_SCHEMA):
+    """Whole frames of a recording at ``position``, as they were published."""
 
     correlation_id: i64
-    recording_id: i64
     position: i64
-    is_last: Bool32
     frames: Blob = b""
+
+
+class SnapshotRequest(Message, template_id=32, schema=LINK_SCHEMA):
+    """From a member that cannot have, or does not want, the log from its begin: what is to be had instead?"""
+
+    correlation_id: i64
+
+
+class HeldRecording(Composite):
+    """One recording of a snapshot; ``service_id`` -1 is the consensus module's."""
+
+    recording_id: i64
+    length: i64
+    service_id: i32
+    session_id: i32
+    initial_term_id: i32
+    term_length: i32
+    mtu: i32
+
+
+class SnapshotOffer(Message, template_id=33, schema=LINK_SCHEMA):
+    """The newest snapshot of the sender, and the log that it has before it; ``log_position`` -1: none.
+
+    ``terms`` begin with the one that holds ``log_start_position`` and end with the snapshot's, which is open.
+    ``first_frame`` is that of the whole log, where its begin is purged.
+    """
+
+    correlation_id: i64
+    log_position: i64
+    leadership_term_id: i64
+    timestamp: i64
+    log_recording_id: i64
+    log_start_position: i64
+    initial_term_id: i32
+    term_length: i32
+    mtu: i32
+    recordings: tuple[HeldRecording, ...] = ()
+    terms: tuple[TermEntry, ...] = ()
+    first_frame: Blob = b""

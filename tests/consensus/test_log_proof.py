@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from cluster.consensus.actions import TruncateLog
+from cluster.consensus.actions import FetchSnapshot, TruncateLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss
@@ -131,13 +131,16 @@ def test_a_cut_below_the_own_commit_position_ends_the_member(processed, is_lost)
         assert settles(driven, leader) == [(700, 2)]
 
 
-def test_a_leader_whose_log_begins_later_cannot_be_followed_without_a_snapshot():
+@pytest.mark.parametrize("own", [(), (100,)])
+def test_a_leader_whose_log_begins_later_cannot_be_followed_without_a_snapshot(own):
     later = ALeader(400, 1000)
     later.terms = terms_of((1, 400, 1000))
     later.terms.record(later.term, 1000)
 
-    with pytest.raises(DataLoss, match="begins behind 0, where the own one ends: start this member from a"):
-        in_canvass().meets(later)
+    driven = in_canvass(*own)
+    actions = driven.meets(later)
+    assert FetchSnapshot(later.member_id) in actions
+    assert driven.state is S.CANVASS
 
 
 def test_what_one_leader_tells_of_its_log_is_no_answer_to_a_question_about_anothers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -86,6 +87,40 @@ def test_a_suspended_cluster_takes_no_snapshot_and_goes_on_when_it_is_resumed(tm
         assert tool(node, "shutdown").returncode == tool(node, "abort").returncode == 1
         assert tool(node, "resume").returncode == 0
         assert tool(node, "snapshot", "--json").returncode == 0
+
+
+def test_a_wiped_member_is_filled_again_and_started_again_from_the_others_snapshot(tmp_path):
+    port = free_base_port(ports=30)
+    keys = {
+        "members": [
+            f"{i},127.0.0.1:{port + 10 * i}" + f",127.0.0.1:{port + 10 * i + 2}" * 4 for i in range(3)
+        ],
+        "dir": str(tmp_path / "member-{member_id}"),
+        "services": [f"{__name__}:Remembering"],
+        "archive_segment_file_length": "1m",
+        "log_term_length": "1m",
+    }
+    nodes = {i: ClusterNode.launch(member_id=i, **keys) for i in range(3)}
+    try:
+        leader = await_that(lambda: next((n for n in nodes.values() if n.is_leader), None), "a leader")
+        sent = [b"%d" % number for number in range(20)]
+        send(leader, *sent)
+        assert tool(leader, "snapshot").returncode == 0
+        member_id = next(i for i in nodes if nodes[i] is not leader)
+        wiped = nodes.pop(member_id)
+        wiped.close()
+        shutil.rmtree(wiped.config.path)
+        made = len(Remembering.made)
+        nodes[member_id] = ClusterNode.launch(member_id=member_id, **keys)
+        send(leader, b"last")
+        await_that(lambda: len(Remembering.made) == made + 2, "its second start")
+        service = Remembering.made[-1]
+        await_that(lambda: service.messages == [*sent, b"last"], "all messages")
+        assert service.restored == sent
+        assert nodes[member_id].is_running
+    finally:
+        for node in nodes.values():
+            node.close()
 
 
 @pytest.mark.conformance("S-131")

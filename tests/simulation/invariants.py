@@ -20,7 +20,7 @@ from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog, Violation, require
-from tests.simulation.disk import Disk
+from tests.simulation.disk import Disk, Inode
 from tests.simulation.member import Member, Observer
 
 if TYPE_CHECKING:
@@ -144,7 +144,12 @@ class Invariants(Observer, ClientObserver):
         recording = member.agent.recording if member.agent is not None else None
         if recording is not None and position > watched.checked_durable:
             require(
-                is_durable(member.disk, recording, watched.checked_durable, position),
+                is_durable(
+                    member.disk,
+                    recording,
+                    max(watched.checked_durable, recording.start_position),
+                    position,
+                ),
                 "I3",
                 f"{member.name} reports {position}, which is not on its disk",
             )
@@ -223,6 +228,7 @@ class Invariants(Observer, ClientObserver):
             "I10",
             f"{member.name} commits {commit_position}, its log ends at {agent.recording.append_position}",
         )
+        before = max(before, agent.recording.start_position)
         data = log_bytes(member.disk, agent.recording, before, commit_position)
         self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
@@ -257,17 +263,27 @@ class Invariants(Observer, ClientObserver):
         )
 
     def _holds(self, disk: Disk, member_id: int, like: Recording, begin: int, data: bytes) -> bool:
+        """Whether a member's disk has these bytes of the log, or a snapshot that stands for them."""
+        inode = disk.inode(f"/member-{member_id}/cluster/recording.log")
+        if inode is None:
+            return False
+        entries = [entry for entry in decode_recording_log(bytes(inode.cache)) if entry.is_valid]
+        if any(e.entry_type is SNAPSHOT and e.log_position >= begin + len(data) for e in entries):
+            return True
+        recording_ids = {entry.recording_id for entry in entries if entry.entry_type is TERM}
+        if len(recording_ids) != 1:
+            return False
+        directory, recording_id = f"/member-{member_id}/archive", recording_ids.pop()
         position, end = begin, begin + len(data)
         while position < end:
-            base = position // like.segment_length * like.segment_length
-            inode = disk.inode(f"/member-{member_id}/archive/{like.recording_id}-{base}.rec")
+            base, segment = find_segment(disk, directory, recording_id, like, position)
             last = min(end, base + like.segment_length)
             if (
-                inode is None
-                or inode.cache[position - base : last - base] != data[position - begin : last - begin]
+                segment is None
+                or segment.cache[position - base : last - base] != data[position - begin : last - begin]
             ):
                 return False
-            if self._sync_level > 0 and not inode.is_durable(position - base, last - base):
+            if self._sync_level > 0 and not segment.is_durable(position - base, last - base):
                 return False
             position = last
         return True
@@ -294,7 +310,14 @@ class Invariants(Observer, ClientObserver):
             f"{member.name} leads term {term_id} with a log to {agent.recording.append_position}, "
             f"{end} was committed",
         )
-        self.log.compare(0, log_bytes(member.disk, agent.recording, 0, end), member.name)
+        self._compare_all(member, end)
+
+    def _compare_all(self, member: Member, end: int) -> None:
+        """All that a member has recorded up to ``end`` is the log."""
+        assert member.agent is not None and member.agent.recording is not None
+        recording = member.agent.recording
+        begin = min(recording.start_position, end)
+        self.log.compare(begin, log_bytes(member.disk, recording, begin, end), member.name)
 
     def on_applied(self, member: Member, position: int, chain: int) -> None:
         known = self.chains.setdefault(position, chain)
@@ -352,41 +375,45 @@ class Invariants(Observer, ClientObserver):
                 "I5",
                 f"the service of {member.name} has another state than others at the end",
             )
-            self.log.compare(0, log_bytes(member.disk, agent.recording, 0, end), member.name)
+            self._compare_all(member, end)
         overdue = self.log.overdue_timers(cluster_time)
         require(not overdue, "I8", f"timers {overdue[:5]} never fired")
         missing = self.log.awaited_service_messages
         require(not missing, "I3", f"{len(missing)} messages of the service never came into the log")
 
 
+def find_segment(
+    disk: Disk, directory: str, recording_id: int, like: Recording, position: int
+) -> tuple[int, Inode | None]:
+    """The segment file that holds a position, and its base; recordings begin at different terms."""
+    term_base = position // like.term_length * like.term_length
+    for base in range(term_base, term_base - like.segment_length, -like.term_length):
+        inode = disk.inode(f"{directory}/{recording_id}-{base}.rec")
+        if inode is not None:
+            return base, inode
+    return term_base, None
+
+
 def log_bytes(disk: Disk, recording: Recording, begin: int, end: int) -> bytes:
     """The bytes of a recording as its process reads them, not through its own code."""
-    segment_length = recording.segment_length
     data = bytearray()
     while begin < end:
-        base = begin // segment_length * segment_length
-        inode = disk.inode(segment_path(recording, base))
-        require(inode is not None, "I12", f"the segment at {base} is not there")
+        base, inode = find_segment(disk, recording._directory, recording.recording_id, recording, begin)
+        require(inode is not None, "I12", f"the segment that holds {begin} is not there")
         assert inode is not None
-        data += inode.cache[begin - base : min(end - base, segment_length)]
-        begin = base + segment_length
+        data += inode.cache[begin - base : min(end - base, recording.segment_length)]
+        begin = base + recording.segment_length
     return bytes(data)
 
 
 def is_durable(disk: Disk, recording: Recording, begin: int, end: int) -> bool:
     """Whether a power cut now would keep these bytes."""
-    segment_length = recording.segment_length
     while begin < end:
-        base = begin // segment_length * segment_length
-        inode = disk.inode(segment_path(recording, base))
-        if inode is None or not inode.is_durable(begin - base, min(end - base, segment_length)):
+        base, inode = find_segment(disk, recording._directory, recording.recording_id, recording, begin)
+        if inode is None or not inode.is_durable(begin - base, min(end - base, recording.segment_length)):
             return False
-        begin = base + segment_length
+        begin = base + recording.segment_length
     return True
-
-
-def segment_path(recording: Recording, base: int) -> str:
-    return f"{recording._directory}/{recording.recording_id}-{base}.rec"
 
 
 __all__ = ["Invariants", "Violation"]

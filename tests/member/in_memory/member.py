@@ -12,7 +12,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import AgentTermination, ClusterError
+from cluster.errors import AgentTermination, ClusterError, MemberRestart
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
 from cluster.service.agent import ClusteredServiceAgent
@@ -226,6 +226,11 @@ class SimulatedMember:
             return 1
 
     def _die(self, error: Exception) -> None:
+        if isinstance(error, MemberRestart):
+            self.world.tell(self.name, f"starts again: {error}")
+            self._end()
+            self.start()
+            return
         self.death = f"{type(error).__name__}: {error}"
         self.world.tell(self.name, f"ends: {self.death}")
         self._end()
