@@ -9,6 +9,7 @@ calm       everything is whole: all members and clients come to the same end
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -113,7 +114,7 @@ class _Coverage(Observer):
 class History:
     """All that one seed decides; ``run`` lets it happen."""
 
-    def __init__(self, seed: int, *, keeps_story: bool = False) -> None:
+    def __init__(self, seed: int, *, keeps_story: bool = False, only_faults: Collection[str] = ()) -> None:
         self.world = world = World(seed, keeps_story=keeps_story)
         random = world.random("setup")
         self.random = random
@@ -160,7 +161,7 @@ class History:
             Client(world, number, self.network, endpoints, world.random(f"client {number}"), self.invariants)
             for number in range(random.randint(1, 3))
         ]
-        self.nemesis = Nemesis(self)
+        self.nemesis = Nemesis(self, only_faults)
 
     # -- members --
 

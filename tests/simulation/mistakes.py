@@ -7,7 +7,7 @@ or this one, has had (reliability.md's table of bugs found elsewhere, and the ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
@@ -176,20 +176,31 @@ def clock_goes_back(patch: Patch) -> None:
     patch(ElectionActions, "_append_new_leadership_term_event", by_own_clock)
 
 
-# Mistake, what finds it, and a seed from which on it is found soon.
-MISTAKES: dict[Callable[[Patch], None], tuple[str, int]] = {
-    vote_not_synced: ("I9", 1),
-    vote_not_persisted: ("I9", 1),
-    second_vote_in_a_term: ("I9", 4),
-    vote_for_a_worse_log: ("I3", 2),
-    quorum_one_too_small: ("I3", 1),
-    quorum_counts_a_stale_term: ("I3", 67),
-    replay_beyond_commit: ("I3", 1),
-    truncation_skipped: ("I3", 15),
-    term_not_recorded: ("rule 1.2", 1),
-    commit_of_an_older_term: ("I3", 61),
-    acknowledged_before_the_sync: ("I3", 1),
-    readable_is_safe: ("I3", 12),
-    service_messages_forgotten: ("I3", 1),
-    clock_goes_back: ("rule 1.6", 1),
+class Sought(NamedTuple):
+    """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
+
+    invariants: tuple[str, ...]
+    first_seed: int = 1
+    faults: tuple[str, ...] = ()
+
+
+LEADERS_GO = ("isolate the leader", "pause the leader", "partition", "deaf", "mute")
+MEMBERS_DIE = ("kill", "kill all", "kill new leaders", "isolate the leader", "partition")
+POWER_GOES = ("kill", "kill in a turn", "power cut in a turn", "power cut of all", "slow disk")
+
+MISTAKES: dict[Callable[[Patch], None], Sought] = {
+    vote_not_synced: Sought(("I9",)),
+    vote_not_persisted: Sought(("I9",)),
+    second_vote_in_a_term: Sought(("I9",), 4),
+    vote_for_a_worse_log: Sought(("I3",), 2),
+    quorum_one_too_small: Sought(("I3",)),
+    quorum_counts_a_stale_term: Sought(("I3",), 28, MEMBERS_DIE),
+    replay_beyond_commit: Sought(("I3",), 10),
+    truncation_skipped: Sought(("I2/I4", "I3", "I5"), 3, LEADERS_GO),
+    term_not_recorded: Sought(("rule 1.2",)),
+    commit_of_an_older_term: Sought(("I3",), 23, MEMBERS_DIE),
+    acknowledged_before_the_sync: Sought(("I3",)),
+    readable_is_safe: Sought(("I3",), 9, POWER_GOES),
+    service_messages_forgotten: Sought(("I3",), 3),
+    clock_goes_back: Sought(("rule 1.6",)),
 }

@@ -6,7 +6,7 @@ it shows. A fault that would break what nobody promises (two wiped disks of thre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
@@ -24,7 +24,8 @@ NEW_LEADER = (ElectionState.LEADER_INIT, ElectionState.LEADER_READY)
 class Nemesis:
     """Draws faults for one history; ``counts`` tells how often each came."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, only: Collection[str] = ()) -> None:
+        """Of the faults the seed draws some, or those of ``only`` that its cluster can have."""
         self.history = history
         self.world = history.world
         self.random = random = history.world.random("nemesis")
@@ -36,6 +37,8 @@ class Nemesis:
         self.is_storm = False  # faults may begin
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
+        if only:
+            known = [name for name in faults if name in only]
         self._weights = {name: random.choice([1, 1, 2, 5]) for name in known}
         self._faults_by_name = faults
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
