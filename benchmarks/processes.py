@@ -73,6 +73,27 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """User and system time of the process and of all that it started, as far as they still run or were
+    waited for."""
+    children: dict[int, list[int]] = {}
+    spent: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        child = int(path.parent.name)
+        children.setdefault(int(fields[1]), []).append(child)
+        spent[child] = sum(int(field) for field in fields[11:15]) / _TICKS
+    total, tree = 0.0, [pid]
+    while tree:
+        process = tree.pop()
+        total += spent.get(process, 0.0)
+        tree += children.get(process, [])
+    return total
+
+
 def anonymous_mib(pid: int) -> float:
     """Anonymous memory that is resident: what no file could give back."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -204,12 +204,12 @@ def write_messages(directory: Path, count: int, *, payload_length: int = 100, se
     ids = [writer.open_session() for _ in range(sessions)]
     random = np.random.default_rng(1)
     rows = min(ROWS_AT_ONCE, count)
-    payloads = np.frombuffer(random.bytes(rows * payload_length), np.uint8)
     offsets = np.arange(rows, dtype=np.int64) * payload_length
     lengths = np.full(rows, payload_length, np.int64)
     for begin in range(0, count, rows):
         writer.time += 1
         now = min(rows, count - begin)
+        payloads = np.frombuffer(random.bytes(now * payload_length), np.uint8)  # no two alike
         writer.columns(ids[begin // rows % sessions], offsets[:now], lengths[:now], payloads)
     end = writer.position
     writer.stop()
