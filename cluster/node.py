@@ -7,11 +7,13 @@
                                                            ClusteredServiceAgent ----> the user's service
 
 One thread turns all of them (``runner.py``). Nothing is decided here: what a member does is in
-``cluster/member/`` and ``cluster/service/``.
+``cluster/member/`` and ``cluster/service/``. When the disk fails them they are taken apart and, later, put
+together anew in the same process (``member/disk_failures.py``): a process has one life after the other.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import socket
@@ -25,18 +27,17 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from cluster import config as configuration
-from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.archive.node_state import NodeStateFile
-from cluster.archive.recording_log import RecordingLog
 from cluster.config import NodeConfig
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter, CountersFile
-from cluster.errors import ClusterError, ConfigurationError, MemberRestart
+from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import DutyCycleStallTracker, MemberCounters
+from cluster.member.disk_failures import SURVIVED, DiskFailures
+from cluster.member.repair import open_files
 from cluster.node_log import NodeLog
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import (
@@ -87,13 +88,20 @@ class ClusterNode:
         self._is_leader = False
         self._is_orderly = False
         self._is_stop_asked = False
-        self._watched: dict[int, tuple[int, Target]] = {}
+        self._is_living = False  # the agents are put together
+        self._is_alone = len(config.cluster_members) == 1
+        self._began_ns = 0
+        self._errors_before = 0  # counted in earlier lives
+        self._failures = DiskFailures()
         self._next_housekeeping_ns = 0
         self._clock = cluster_clock(config.cluster_clock)
-        self._opened = ExitStack()
+        self._opened = ExitStack()  # what the process has
+        self._life = ExitStack()  # what it has until its disk fails
         try:
             self._open()
+            self._begin_life()
         except BaseException:
+            self._life.close()
             self._opened.close()
             raise
 
@@ -137,30 +145,41 @@ class ClusterNode:
         self._opened.callback(self.log.close)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
 
+        self._poller = Poller()
+        self._opened.callback(self._poller.close)
+
+    def _begin_life(self) -> None:
+        """Put the agents together, and let them recover what the disk has. Raises what that raises."""
+        config = self.config
+        files = OsFiles()
+        now_ms = time.time_ns() // 1_000_000
+        driver_dir = str(config.driver_path)
+        context = _context(config)
+        self._failures.check_room(files, str(config.archive_path), config.archive_segment_file_length)
         self._counters_file = CountersFile.create(f"{driver_dir}/cnc.dat", pid=os.getpid(), now_ms=now_ms)
-        self._opened.callback(lambda: self._counters_file.close(orderly=self._is_orderly))
-        archive = Archive.open(
+        self._life.callback(lambda: self._counters_file.close(orderly=self._is_orderly))
+        archive, recording_log, node_state = open_files(
+            files,
             str(config.archive_path),
-            files=files,
+            str(config.cluster_path),
             file_sync_level=config.file_sync_level,
             segment_length=config.archive_segment_file_length,
             checksum=None if config.archive_record_checksum == "none" else config.archive_record_checksum,
+            is_after_failure=self._failures.leaves_files_behind,
+            is_alone=self._is_alone,
             epoch_ms=_epoch_ms,
+            tell=self.log.info,
         )
-        self._opened.callback(lambda: archive.close() if self._is_orderly else archive.abandon())
+        self._life.callback(lambda: archive.close() if self._is_orderly else archive.abandon())
+        self._life.callback(recording_log.close)
+        self._life.callback(node_state.close)
         for recovered in archive.recovered:
             self.log.info("recovered a recording that was not stopped", what=str(recovered))
         self._archive_mark_file = archive.create_mark_file(aeron_directory=driver_dir)
-        self._opened.callback(lambda: self._end(self._archive_mark_file))
-        recording_log = RecordingLog.open(cluster_dir, files=files, file_sync_level=config.file_sync_level)
-        self._opened.callback(recording_log.close)
-        node_state = NodeStateFile.open(cluster_dir, files=files, file_sync_level=config.file_sync_level)
-        self._opened.callback(node_state.close)
+        self._life.callback(lambda: self._end(self._archive_mark_file))
 
-        context = _context(config)
         self._counters = MemberCounters(self._counters_file, context)
-        self._poller = Poller()
-        self._opened.callback(self._poller.close)
+        self._counters.errors.set(self._errors_before)
         incarnation = secrets.randbits(62)
         links = MemberLinks(
             config.member_id,
@@ -171,7 +190,8 @@ class ClusterNode:
             poller=self._poller,
             on_error=self._on_peer_error,
         )
-        self._opened.callback(links.close)
+        self._life.callback(links.close)
+        self._links = links
         ipc = Endpoint(Medium.IPC, path=str(config.ipc_path))
         listen = [ipc] if config.ipc_ingress or config.grpc_gateway != "none" else []
         if tcp_ingress := config.tcp_ingress_of(config.member):
@@ -187,7 +207,7 @@ class ClusterNode:
             on_error=self._on_peer_error,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
         )
-        self._opened.callback(clients.shutdown)
+        self._life.callback(clients.shutdown)
 
         channels = [ServiceChannel() for _ in config.services]
         self._consensus_module = ConsensusModuleAgent(
@@ -203,6 +223,7 @@ class ClusterNode:
             mark_file=self._mark_file,
             on_event=lambda event: self.log.info(event),
             on_error=lambda error: self._record(self._mark_file, "consensus module", error),
+            distrusts_log=self._failures.distrusts_all,
         )
         self._services: list[ClusteredServiceAgent] = []
         self._service_mark_files: list[ClusterMarkFile] = []
@@ -219,7 +240,9 @@ class ClusterNode:
             spin_ns=config.idle_spin_ns,
             on_error=self._on_agent_error,
         )
-        self._consensus_module.on_start(time.monotonic_ns(), self._clock())
+        self._began_ns = time.monotonic_ns()
+        self._consensus_module.on_start(self._began_ns, self._clock())
+        self._is_living = True
 
     def _open_service(
         self,
@@ -242,7 +265,7 @@ class ClusterNode:
             aeron_directory=str(config.driver_path),
             service_name=name,
         )
-        self._opened.callback(lambda: self._end(mark_file))
+        self._life.callback(lambda: self._end(mark_file))
         allocate = self._counters_file.allocate_cluster_counter
         counters = ServiceCounters(
             allocate(CounterTypeId.CONTAINER_ERRORS, config.cluster_id, service_id=service_id),
@@ -296,7 +319,7 @@ class ClusterNode:
 
         self._gateway = GrpcGateway(parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max)
         self._gateway.start()
-        self._opened.callback(self._gateway.stop)
+        self._life.callback(self._gateway.stop)
 
     def _hand_over(self, sock: socket.socket, received: bytes) -> None:
         """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
@@ -317,41 +340,81 @@ class ClusterNode:
     def run(self) -> None:
         """Turn the agents until ``stop``, an orderly termination, or an error that ends the member.
 
-        Then everything is closed. What ended the member against its will comes out as a ClusterError. One
-        that has got its state from another member is opened again, as a new process would be.
+        A disk that fails ends a life of theirs and not the member: they begin again when it is well, and so
+        they do when the disk has got a newer state from another member. Then everything is closed. What
+        ended the member against its will comes out as a ClusterError.
         """
-        is_running = True
-        while is_running:
-            try:
-                self._runner.run()
-                is_running = False
-                self._is_orderly = True
-            except MemberRestart as restart:
-                self.log.info("is started again", why=str(restart))
-            except ClusterError as error:
-                self._record(self._mark_file, "member", error)
-                self.error = error
-                raise
-            except BaseException as error:
-                self._record(self._mark_file, "member", error)
-                raise
-            finally:
-                self._close_all()
-            if is_running:
-                self._open_again()
-
-    def _open_again(self) -> None:
-        self._opened = ExitStack()
         try:
-            self._open()
+            while not self._is_stop_asked:
+                try:
+                    self._runner.run()
+                    break
+                except SURVIVED as error:
+                    if not self._failures.is_survived(error, is_alone=self._is_alone):
+                        raise
+                    self._end_life(error)
+                    self._begin_again()
+            self._is_orderly = True
         except ClusterError as error:
-            self._opened.close()
+            self._record(self._mark_file, "member", error)
             self.error = error
             raise
-        for fd, (events, target) in self._watched.items():
-            self._poller.register(fd, target, events)
-        if self._is_stop_asked:
-            self._runner.stop()
+        except BaseException as error:
+            self._record(self._mark_file, "member", error)
+            raise
+        finally:
+            self._close_all()
+
+    def _end_life(self, error: ClusterError) -> None:
+        """Let go of everything, as a process that dies: others notice it by their links, and elect."""
+        if not isinstance(error, MemberRestart):
+            self._record(self._mark_file, "disk", error)
+            self._counters.errors.get_and_add(1)
+        self._errors_before = self._counters.errors.get()
+        self._is_living = False
+        if self._is_leader and self._on_leader is not None:
+            self._on_leader(False)
+        self._is_leader = False
+        self._links.close()  # at once: what is closed below may take its time
+        for service in self._services:
+            try:
+                service.close()
+            except Exception as failure:
+                self._on_agent_error(service, failure)
+        now_ns = time.monotonic_ns()
+        pause_ns = self._failures.on_failure(error, now_ns - self._began_ns, now_ns)
+        self._close_life()
+        self.log.info(
+            "acknowledges nothing more, and is started again", why=str(error), pause_ms=pause_ns // 10**6
+        )
+
+    def _begin_again(self) -> None:
+        """Wait until the disk is well, or until this member is to stop; whoever asks is still heard."""
+        while not self._is_stop_asked:
+            left_ns = self._failures.due_ns - time.monotonic_ns()
+            if left_ns > 0:
+                self._poller.wait(left_ns / 1e9)
+                continue
+            try:
+                self._begin_life()
+                _forget_unused()
+                return
+            except (*SURVIVED, PortInUse) as error:
+                if not isinstance(error, PortInUse) and not self._failures.is_survived(
+                    error, is_alone=self._is_alone
+                ):
+                    raise
+                self._close_life()
+                self._record(self._mark_file, "disk", error)
+                self._failures.on_failure(error, 0, time.monotonic_ns())
+
+    def _close_life(self) -> None:
+        """Close what a life has open, whatever the disk says to that."""
+        life, self._life = self._life, ExitStack()
+        try:
+            life.close()
+        except (ClusterError, OSError) as error:
+            self.log.error("closing", error)
 
     def _run_in_thread(self) -> None:
         try:
@@ -366,12 +429,10 @@ class ClusterNode:
 
     def watch(self, fd: int, events: int, target: Target) -> None:
         """Have the member's thread tell ``target`` of a descriptor's epoll events."""
-        self._watched[fd] = events, target
         self._poller.register(fd, target, events)
 
     def unwatch(self, fd: int) -> None:
         """Undo ``watch``."""
-        del self._watched[fd]
         self._poller.unregister(fd)
 
     def terminate_cluster(self) -> bool:
@@ -426,9 +487,9 @@ class ClusterNode:
 
     def _close_all(self) -> None:
         """Agents first, then what they used, in the reverse order of opening."""
-        with self._opened:
+        with self._opened, self._life:
             self.log.info("ends", in_order=self._is_orderly)
-            if self._is_orderly:
+            if self._is_orderly and self._is_living:
                 self._consensus_module.close()
                 now_ns, cluster_time = time.monotonic_ns(), self._clock()
                 for service in self._services:
@@ -448,6 +509,8 @@ class ClusterNode:
 
     def _on_agent_error(self, agent: Agent, error: Exception) -> None:
         """Counted, and the agent goes on with what comes next (Aeron: the container's error handler)."""
+        if isinstance(error, SURVIVED):
+            raise error  # of the disk, whoever met it
         if agent in self._services:
             service_id = self._services.index(agent)
             self._service_counters[service_id].errors.get_and_add(1)
@@ -468,6 +531,13 @@ class ClusterNode:
             mark_file.record_error(text, _epoch_ms())
         except OSError as failure:
             self.log.error("error log", failure)
+
+
+def _forget_unused() -> None:
+    """Free what an ended life has left, which may have been put out of the collector's sight."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _epoch_ms() -> int:

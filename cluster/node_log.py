@@ -6,6 +6,7 @@ how often each came stands in the distinct error logs (mark files), which Aeron'
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -16,16 +17,44 @@ import structlog
 DISTINCT_ERRORS_MAX = 1_000
 
 
+class _Lines:
+    """A file that takes whole lines, each at once. What the disk does not take is counted and left out.
+
+    The disk that a member complains of is the one that its log is on: to complain must not fail too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._lost = 0
+
+    def write(self, text: str) -> None:
+        if self._lost:
+            text = f'{{"event": "{self._lost} lines were lost: the disk did not take them"}}\n{text}'
+        data = text.encode()
+        try:
+            if os.write(self._fd, data) < len(data):
+                os.write(self._fd, b"\n")  # half a line, which the next must not join
+            self._lost = 0
+        except OSError:
+            self._lost += 1
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
 class NodeLog:
-    """The log of one member; lines are flushed as they come."""
+    """The log of one member; lines are written as they come."""
 
     def __init__(self, path: Path, level: str, **context: Any) -> None:
         """``context`` stands in every line."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", buffering=1)
+        self._file = _Lines(path)
         self._counts: Counter[str] = Counter()
         self._logger = structlog.wrap_logger(
-            structlog.WriteLogger(self._file),
+            structlog.WriteLogger(self._file),  # type: ignore[arg-type]
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),

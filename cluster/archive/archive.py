@@ -201,6 +201,21 @@ class Archive:
         finally:
             segments.close()
 
+    def revive(self, recording_id: int) -> bool:
+        """Let a recording that a verification marked INVALID be VALID again, for its good part to be used.
+
+        False when there is no such recording at all.
+        """
+        entry = self._catalog.entry(recording_id)
+        if entry is None or entry.header.state not in (RecordingState.VALID, RecordingState.INVALID):
+            return False
+        if entry.header.state is RecordingState.INVALID:
+            self._catalog.check_entry(entry)
+            self._catalog.set_state(recording_id, RecordingState.VALID)
+            if entry.descriptor.stop_position == NULL_POSITION:
+                self._find_end(entry.descriptor, is_after_failure=False, may_be_damaged=True)
+        return True
+
     def cut_damage(self, damage: Damage) -> None:
         """Let a recording end at its first damage; what followed is set aside, for ``drop_set_aside``.
 

@@ -199,6 +199,7 @@ class Election:
         log_recording_id: int = NULL_VALUE,
         is_node_startup: bool = True,
         is_wiped: bool = False,
+        is_damaged: bool = False,
         graceful_closed_leader_id: int = NULL_VALUE,
         time_of_last_leader_message_ns: int = 0,
         gone_member_ids: Collection[int] = (),
@@ -217,7 +218,8 @@ class Election:
         self.log_recording_id = log_recording_id
         self.is_node_startup = is_node_startup
         self.is_leader_startup = False
-        self.is_wiped = is_wiped and len(members) > 1
+        self.is_wiped = (is_wiped or is_damaged) and len(members) > 1
+        self._is_damaged = is_damaged  # it had a log: whatever others lack, the cluster is not new
         self.graceful_closed_leader_id = graceful_closed_leader_id
         self.is_module_in_snapshot = False  # told by the owner; a catch-up does not end then
 
@@ -416,7 +418,7 @@ class Election:
 
     def _is_new_cluster(self) -> bool:
         """Whether every configured member says that its disk is empty; then an empty one is a full member."""
-        if all(member.standing == EMPTY_LOG for member in self._members.values()):
+        if not self._is_damaged and all(m.standing == EMPTY_LOG for m in self._members.values()):
             self.is_wiped = False
         return not self.is_wiped
 

@@ -52,6 +52,7 @@ from cluster.member.member_messages import MemberMessages
 from cluster.member.ports import Clients, Links
 from cluster.member.presence import Presence
 from cluster.member.recovery import leadership_terms, recover
+from cluster.member.repair import Repair
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.member.slow_tick import SlowTick
 from cluster.member.snapshot_replication import SnapshotReplications
@@ -87,6 +88,7 @@ class ConsensusModuleAgent:
     Raises AgentTermination, StorageError, DataLoss or LogDamaged from ``do_work`` when the member cannot go
     on; everything else it reports with ``on_error`` and lives. ``is_closed`` after an orderly termination,
     told once by ``on_terminated``. ``on_event`` is told, rarely, what happens, as lines for people.
+    ``distrusts_log``: damage was met in it before.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class ConsensusModuleAgent:
         on_event: Callable[[str], None] = _nothing,
         on_error: Callable[[Exception], None] = _nothing,
         on_terminated: Callable[[], None] = _nothing,
+        distrusts_log: bool = False,
     ) -> None:
         assert len(service_channels) == context.service_count
         self.context = context
@@ -161,6 +164,7 @@ class ConsensusModuleAgent:
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
+        self.repair = Repair(self, distrusts_log)
         self._consensus_adapter = ConsensusAdapter(self)
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
         self._slow_tick_ns = 0
@@ -175,6 +179,7 @@ class ConsensusModuleAgent:
         Raises LogDamaged, DataLoss, StorageError.
         """
         self.now_ns, self.cluster_time = now_ns, cluster_time
+        self.repair.begin()
         recovered = recover(
             self.archive,
             self.recording_log,
@@ -314,6 +319,7 @@ class ConsensusModuleAgent:
             log_recording_id=NULL_VALUE if self.recording is None else self.recording.recording_id,
             is_node_startup=self._is_node_startup,
             is_wiped=self._is_wiped,
+            is_damaged=self.repair.is_needed,
             graceful_closed_leader_id=graceful_closed_leader_id,
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.gone_member_ids,
@@ -403,6 +409,7 @@ class ConsensusModuleAgent:
         assert election is not None
         self.election = None
         self._is_wiped = False
+        self.repair.finish(action.leader_member_id)
         self.leadership_term_id = action.leadership_term_id
         self.counters.leadership_term_id.set(action.leadership_term_id)
         if action.leader_member_id == self.context.member_id:

@@ -106,6 +106,10 @@ class _Coverage(Observer):
             transition = text[len("election ") :].split(":")[0]
             self.transitions[transition] = self.transitions.get(transition, 0) + 1
 
+    def on_life_ended(self, member: Member, error: BaseException) -> None:
+        name = f"life, {type(error).__name__}"
+        self.ends[name] = self.ends.get(name, 0) + 1
+
     def on_ended(self, member: Member, error: BaseException | None) -> None:
         name = type(error).__name__
         self.ends[name] = self.ends.get(name, 0) + 1
@@ -169,7 +173,6 @@ class History:
         """Let a member's process begin; it must not run."""
         before = self.members.get(member_id)
         assert before is None or not before.is_alive
-        self.incarnation += 1
         self.network.revive(host_of(member_id))
         member = self.members[member_id] = Member(
             self.world,
@@ -178,13 +181,17 @@ class History:
             self.disks[member_id],
             self.network,
             self.clocks[member_id],
-            self.world.random(f"member {member_id}, life {self.incarnation}"),
-            self.incarnation,
+            self.world.random(f"member {member_id}, life {self.incarnation + 1}"),
+            self._next_incarnation,
             self.coverage,
         )
         member.tell(f"starts, life {self.incarnation}")
         member.wake(self.world.now_ns)
         return member
+
+    def _next_incarnation(self) -> int:
+        self.incarnation += 1
+        return self.incarnation
 
     def alive(self) -> list[Member]:
         return [member for member in self.members.values() if member.is_alive]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from cluster.archive.archive import Archive
 from cluster.archive.files import Buffer
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.archive.node_state import NodeStateFile
-from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
@@ -18,6 +16,8 @@ from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged,
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
+from cluster.member.disk_failures import DiskFailures
+from cluster.member.repair import open_files
 from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
@@ -63,6 +63,8 @@ class Observer:
 
     def on_event(self, member: Member, text: str) -> None: ...
 
+    def on_life_ended(self, member: Member, error: BaseException) -> None: ...
+
     def on_ended(self, member: Member, error: BaseException | None) -> None: ...
 
 
@@ -84,7 +86,11 @@ class _ObservedLinks(MemberLinks):
 
 
 class Member(Process):
-    """One life of a member, from its start to its end; disk, clock and host outlive it."""
+    """A member's process, from its start to its end; disk, clock and host outlive it.
+
+    When its disk fails it, it ends a life and begins another one in the same process, as a ClusterNode does:
+    each has an ``incarnation`` of its own.
+    """
 
     def __init__(
         self,
@@ -95,7 +101,7 @@ class Member(Process):
         network: Network,
         clock: Clock,
         random: Random,
-        incarnation: int,
+        next_incarnation: Callable[[], int],
         observer: Observer,
     ) -> None:
         super().__init__(world, host_of(member_id), f"member {member_id}")
@@ -104,10 +110,11 @@ class Member(Process):
         self.disk = disk
         self.network = network
         self.clock = clock
-        self.incarnation = incarnation
+        self.incarnation = next_incarnation()
+        self._next_incarnation = next_incarnation
         self.observer = observer
         self.poller = SimulatedPoller(network, self)
-        self.files = SimulatedFiles(disk, self, 1_000 + incarnation)
+        self.files = SimulatedFiles(disk, self, 1_000 + self.incarnation)
         self.directory = f"/member-{member_id}"
         self.agent: ConsensusModuleAgent | None = None
         self.service_agent: ClusteredServiceAgent | None = None
@@ -115,6 +122,11 @@ class Member(Process):
         self.service_stalled_until_ns = 0
         self.end: BaseException | None = None
         self._random = random
+        self._mark_file: ClusterMarkFile | None = None
+        self._failures = DiskFailures()
+        self._began_ns = 0
+        self._has_lived = False
+        self._opened: list[Callable[[], None]] = []  # to be closed with a life
         self.is_up = False  # started, and taking turns
         self.dies_by_power = False
 
@@ -126,30 +138,31 @@ class Member(Process):
         context = replace(settings.context, member_id=self.member_id)
         epoch_ms, clock_ns = self._epoch_ms, self._clock_ns
         cluster_dir = f"{self.directory}/cluster"
-        mark_file = ClusterMarkFile.create(
-            cluster_dir,
-            files=self.files,
-            component_type=ClusterComponentType.CONSENSUS_MODULE,
-            now_ms=epoch_ms(),
-            cluster_id=CLUSTER_ID,
-            member_id=self.member_id,
-        )
-        self.archive = Archive.open(
+        if self._mark_file is None:
+            self._mark_file = ClusterMarkFile.create(
+                cluster_dir,
+                files=self.files,
+                component_type=ClusterComponentType.CONSENSUS_MODULE,
+                now_ms=epoch_ms(),
+                cluster_id=CLUSTER_ID,
+                member_id=self.member_id,
+            )
+        self._failures.check_room(self.files, f"{self.directory}/archive", settings.segment_length)
+        self.archive, self.recording_log, self.node_state = open_files(
+            self.files,
             f"{self.directory}/archive",
-            files=self.files,
+            cluster_dir,
             file_sync_level=settings.file_sync_level,
             segment_length=settings.segment_length,
             checksum=settings.checksum,
+            is_after_failure=self._failures.leaves_files_behind,
+            is_alone=len(context.member_ids) == 1,
             epoch_ms=epoch_ms,
+            tell=self.tell,
         )
+        self._opened = [self.archive.abandon, self.recording_log.close, self.node_state.close]
         for found in self.archive.recovered:
             self.tell(f"recovered recording {found.recording_id} to {found.stop_position}: {found.witness}")
-        self.recording_log = RecordingLog.open(
-            cluster_dir, files=self.files, file_sync_level=settings.file_sync_level
-        )
-        self.node_state = NodeStateFile.open(
-            cluster_dir, files=self.files, file_sync_level=settings.file_sync_level
-        )
         self.links = _ObservedLinks(
             self,
             member_id=self.member_id,
@@ -161,6 +174,7 @@ class Member(Process):
             clock_ns=clock_ns,
             on_error=self._on_error,
         )
+        self._opened.append(self.links.close)
         self.clients = ClientPort(
             [Endpoint(Medium.TCP, self.host, CLIENT_PORT)],
             poller=self.poller,  # type: ignore[arg-type]
@@ -171,6 +185,7 @@ class Member(Process):
             clock_ns=clock_ns,
             on_error=self._on_error,
         )
+        self._opened.append(self.clients.shutdown)
         channel = ServiceChannel()
         counters = MemberCounters(CountersFile.in_memory(now_ms=epoch_ms()), context)
         kind = VectorisedChainService if self._random.random() < 0.5 else ChainService
@@ -193,11 +208,13 @@ class Member(Process):
             service_channels=[channel],
             counters=counters,
             random=self._random,
-            mark_file=mark_file,
+            mark_file=self._mark_file,
             on_event=self.tell,
             on_error=self._on_error,
+            distrusts_log=self._failures.distrusts_all,
         )
-        self.agent.on_start(clock_ns(), epoch_ms())
+        self._began_ns = clock_ns()
+        self.agent.on_start(self._began_ns, epoch_ms())
         self.observer.on_started(self)
 
     def _epoch_ms(self) -> int:
@@ -213,11 +230,16 @@ class Member(Process):
         self.spend(TURN_NS)
         try:
             if not self.is_up:
+                if (left_ns := self._failures.due_ns - self._clock_ns()) > 0:
+                    return left_ns
                 self._start()
-                self.is_up = True
+                self.is_up = self._has_lived = True
                 return 0
             work_count = self._turn_agents()
         except FATAL as error:
+            is_alone = len(self.settings.context.member_ids) == 1
+            if self._has_lived and self._failures.is_survived(error, is_alone=is_alone):
+                return self._end_life(error)
             self._exit(error)
             return None
         except ClusterError as error:
@@ -245,18 +267,35 @@ class Member(Process):
 
     # -- ending --
 
+    def _end_life(self, error: ClusterError) -> int:
+        """As a ClusterNode: everything is closed, and begins again after a pause."""
+        now_ns = self._clock_ns()
+        pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
+        self.tell(f"ends a life: {type(error).__name__}: {error}")
+        self._close_life()
+        self.observer.on_life_ended(self, error)
+        self.incarnation = self._next_incarnation()
+        return pause_ns
+
+    def _close_life(self) -> None:
+        self.is_up = False
+        self.agent = self.service_agent = self.service = None
+        for close in reversed(self._opened):
+            close()
+        self._opened = []
+
     def _exit(self, error: BaseException | None) -> None:
         """The process ends by itself, in disorder if there was an error."""
         self.end = error
         if error is None:
-            assert self.agent is not None
             self.tell("ends in order")
+        if error is None and self.agent is not None:
             try:
                 self.agent.close()
                 self.archive.close()
             except ClusterError as failure:
                 self.tell(f"could not end in order: {failure}")
-        else:
+        elif error is not None:
             self.tell(f"ends: {type(error).__name__}: {error}")
         self.is_alive = False
         self.on_killed()

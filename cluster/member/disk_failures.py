@@ -1,0 +1,88 @@
+"""How a member lives on when its disk fails it: it lets go of everything, and begins again as after a crash.
+
+    disk refuses a write or sync ──▶ links, clients, files closed: others elect, nothing is acknowledged
+        ▲                                  │ a pause, twice as long each time; a full disk must have room
+        └──── fails again ◀── begins again: recovers what was synced, into new files; fetches the rest
+
+The process lives; the agents of its next life are new ones, the services with them, and are fed from the
+disk like those of a process that was started anew. So no entry can come twice to one state.
+"""
+
+from cluster.archive.files import Files
+from cluster.errors import NO_SPACE, ClusterError, LogDamaged, MemberRestart, StorageError
+
+FIRST_PAUSE_NS = 500_000_000
+PAUSE_MAX_NS = 8_000_000_000
+CALM_NS = 60_000_000_000  # a life as long as that has proven that the disk is well
+SAME_DAMAGE_MAX = 3
+
+# What ends a life, and not the process.
+SURVIVED = (StorageError, LogDamaged, MemberRestart)
+
+
+class DiskFailures:
+    """The failures of one process, and when it begins again. Times are of its monotonic clock."""
+
+    def __init__(self) -> None:
+        self.error: ClusterError | None = None  # of the disk, that ended the life before
+        self.due_ns = 0
+        self._pause_ns = 0
+        self._damage = ""
+        self._same_damage_count = 0
+
+    def is_survived(self, error: ClusterError, *, is_alone: bool) -> bool:
+        """Whether the member can begin again after this: what is damaged, others must have.
+
+        The same damage again and again is none that a repair finds.
+        """
+        if isinstance(error, StorageError | MemberRestart):
+            return True
+        if not isinstance(error, LogDamaged) or is_alone:
+            return False
+        self._same_damage_count = self._same_damage_count + 1 if str(error) == self._damage else 1
+        self._damage = str(error)
+        return self._same_damage_count <= SAME_DAMAGE_MAX
+
+    def on_failure(self, error: ClusterError, life_ns: int, now_ns: int) -> int:
+        """A life ended after ``life_ns``, or did not begin; returns the pause, none when nothing failed."""
+        if isinstance(error, MemberRestart):
+            self.error, self.due_ns = None, now_ns
+            return 0
+        if life_ns >= CALM_NS:
+            self._pause_ns = 0
+        self._pause_ns = min(max(2 * self._pause_ns, FIRST_PAUSE_NS), PAUSE_MAX_NS)
+        self.error = error
+        self.due_ns = now_ns + self._pause_ns
+        return self._pause_ns
+
+    @property
+    def is_full(self) -> bool:
+        """The disk had no room: nothing else is known against it."""
+        return isinstance(self.error, StorageError) and self.error.errno in NO_SPACE
+
+    @property
+    def leaves_files_behind(self) -> bool:
+        """What was written to in the life before is not written to again: copies of it go on."""
+        return self.error is not None and not self.is_full
+
+    @property
+    def distrusts_all(self) -> bool:
+        """Damage was met while running: all of the log is to be looked at, however old."""
+        return self.error is not None and not self.is_full
+
+    def check_room(self, files: Files, directory: str, length: int) -> None:
+        """With a disk that was full: raise StorageError unless ``length`` bytes can be had."""
+        if not self.is_full:
+            return
+        path = f"{directory}/room.tmp"
+        try:
+            if files.exists(path):
+                files.unlink(path)
+            file = files.open(path, create=True)
+            try:
+                file.allocate(length)
+            finally:
+                file.close()
+                files.unlink(path)
+        except OSError as error:
+            raise StorageError(path, error.errno, "the disk is still full") from error

@@ -1,0 +1,276 @@
+"""A member whose disk fails it: its process lives, others lead, and it comes back with what they have."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from cluster import ClusterClient, ClusterNode, LogReader
+from cluster.archive.files import OsFile
+from cluster.node_log import NodeLog
+from tests.node.processes import await_that, free_base_port
+
+
+class Disks:
+    """Errors by folder, for real files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failing: dict[str, int] = {}  # syncs under a folder that fail yet
+        self.full: set[str] = set()
+        datasync, allocate = OsFile.datasync, OsFile.allocate
+        disks = self
+
+        def failing_datasync(file: OsFile) -> None:
+            for folder, left in disks.failing.items():
+                if left and file.path.startswith(folder) and file.path.endswith(".rec"):
+                    disks.failing[folder] -= 1
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            datasync(file)
+
+        def failing_allocate(file: OsFile, length: int) -> None:
+            if any(file.path.startswith(folder) for folder in disks.full):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            allocate(file, length)
+
+        monkeypatch.setattr(OsFile, "datasync", failing_datasync)
+        monkeypatch.setattr(OsFile, "allocate", failing_allocate)
+
+
+class Three:
+    """A cluster in threads of this process."""
+
+    def __init__(self, tmp_path, opened: ExitStack, **keys) -> None:
+        port = free_base_port(ports=30)
+        self.tmp_path = tmp_path
+        self.members = [
+            f"{i},127.0.0.1:{port + 10 * i}" + f",127.0.0.1:{port + 10 * i + 2}" * 4 for i in range(3)
+        ]
+        self.endpoints = ",".join(f"{i}=127.0.0.1:{port + 10 * i}" for i in range(3))
+        self.nodes = [
+            opened.enter_context(self.launch(i, log_term_length=64 * 1024, **keys)) for i in range(3)
+        ]
+
+    def launch(self, member_id: int, **keys) -> ClusterNode:
+        return ClusterNode.launch(
+            members=self.members, member_id=member_id, dir=str(self.tmp_path / "member-{member_id}"), **keys
+        )
+
+    def leader(self) -> ClusterNode | None:
+        return next((node for node in self.nodes if node.is_leader), None)
+
+    def archive_of(self, node: ClusterNode) -> str:
+        return str(node.config.archive_path)
+
+
+@pytest.fixture
+def opened():
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def disks(monkeypatch):
+    return Disks(monkeypatch)
+
+
+def send(client: ClusterClient, count: int, size: int = 100) -> None:
+    """Numbers that go on where the last ones ended, each in a message of ``size`` bytes."""
+    for _ in range(count):
+        payload = str(client.offered).encode().ljust(size)
+        while client.offer(payload) < 0:
+            assert not client.is_closed, client.why_closed
+            client.poll_egress()
+
+
+def numbers_in(node: ClusterNode) -> list[int]:
+    if not (node.config.archive_path / "0-0.rec").exists():
+        return []  # its log is to come
+    with LogReader.open(dir=str(node.config.path)) as log:
+        return [int(entry["payload"]) for entry in log.entries(entry_types=["SESSION_MESSAGE"])]
+
+
+def said(node: ClusterNode) -> str:
+    return (node.config.path / "node.log").read_text()
+
+
+def check_level(cluster: Three, count: int) -> None:
+    """Every member runs and has every message once, in order."""
+    for node in cluster.nodes:
+        assert node.is_running
+        await_that(
+            lambda node=node: len(numbers_in(node)) >= count, f"member {node.config.member_id} is level"
+        )
+        assert numbers_in(node) == list(range(count))
+
+
+def test_a_leader_whose_sync_fails_steps_down_at_once_lives_and_comes_back_level(tmp_path, opened, disks):
+    cluster = Three(tmp_path, opened)
+    failed = await_that(cluster.leader, "a leader")
+    segment = failed.config.archive_path / "0-0.rec"
+    with ClusterClient.connect(cluster.endpoints) as client:
+        send(client, 100)
+        client.await_committed(20)
+        inode = segment.stat().st_ino
+        disks.failing[str(failed.config.path)] = 1
+        begin = time.monotonic()
+        send(client, 100)
+        await_that(lambda: cluster.leader() not in (None, failed), "another leads")
+        assert time.monotonic() - begin < 5, "nobody waited for a heartbeat of 10 s"
+        client.await_committed(20)
+        send(client, 100)
+        client.await_committed(20)
+
+    check_level(cluster, 300)
+    assert "0-0.rec: writing the recording failed: Input/output error" in said(failed)
+    assert "is started again" in said(failed)
+    assert segment.stat().st_ino != inode, "the pages that failed are written again"
+
+
+def test_a_full_disk_stops_a_member_until_it_has_room_and_no_longer(tmp_path, opened, disks):
+    cluster = Three(tmp_path, opened, archive_segment_file_length=64 * 1024)
+    full = await_that(cluster.leader, "a leader")
+    with ClusterClient.connect(cluster.endpoints) as client:
+        disks.full.add(str(full.config.archive_path))
+        send(client, 300, 1_000)
+        client.await_committed(20)
+        await_that(lambda: "No space left on device" in said(full), "it says what is wrong")
+        await_that(lambda: "the disk is still full" in said(full), "it looks whether there is room")
+        assert full.is_running
+        assert full is not cluster.leader()
+        disks.full.clear()
+        send(client, 10, 1_000)
+        client.await_committed(20)
+
+    check_level(cluster, 310)
+
+
+def test_a_follower_with_a_full_disk_costs_the_others_nothing(tmp_path, opened, disks):
+    cluster = Three(tmp_path, opened, archive_segment_file_length=64 * 1024)
+    leader = await_that(cluster.leader, "a leader")
+    full = next(node for node in cluster.nodes if node is not leader)
+    with ClusterClient.connect(cluster.endpoints) as client:
+        disks.full.add(str(full.config.archive_path))
+        send(client, 300, 1_000)
+        client.await_committed(20)
+        assert cluster.leader() is leader
+        await_that(lambda: "the disk is still full" in said(full), "it looks whether there is room")
+        disks.full.clear()
+    check_level(cluster, 300)
+
+
+def test_a_member_that_is_alone_lives_on_with_what_it_had_synced(tmp_path, opened, disks):
+    port = free_base_port(ports=10)
+    members = [f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4]
+    node = opened.enter_context(ClusterNode.launch(members=members, dir=str(tmp_path / "member-{member_id}")))
+    with ClusterClient.connect(f"0=127.0.0.1:{port}") as client:
+        send(client, 50)
+        client.await_committed(20)
+        disks.failing[str(node.config.path)] = 2
+        send(client, 50)
+        await_that(
+            lambda: client.poll_egress() >= 0 and client.is_closed, "leading anew, it opens no old session"
+        )
+        acknowledged = client.acknowledged
+    with ClusterClient.connect(f"0=127.0.0.1:{port}") as client:
+        send(client, 10)
+        client.await_committed(20)
+    assert acknowledged >= 50
+    found = numbers_in(node)
+    assert found[:acknowledged] == list(range(acknowledged))
+    assert found[-10:] == list(range(10))
+
+
+def test_a_member_that_waits_for_its_disk_can_be_stopped(tmp_path, opened, disks):
+    cluster = Three(tmp_path, opened)
+    failed = await_that(cluster.leader, "a leader")
+    disks.failing[str(failed.config.path)] = 1_000
+    with ClusterClient.connect(cluster.endpoints) as client:
+        send(client, 10)
+        client.await_committed(20)
+    await_that(lambda: "is started again" in said(failed), "its disk fails")
+    failed.close()
+    assert not failed.is_running
+    assert failed.error is None
+
+
+@pytest.mark.parametrize("checksum", ["crc32c", "none"])
+def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(tmp_path, opened, checksum):
+    cluster = Three(tmp_path, opened, archive_segment_file_length=64 * 1024, archive_record_checksum=checksum)
+    await_that(cluster.leader, "a leader")
+    with ClusterClient.connect(cluster.endpoints) as client:
+        send(client, 300, 1_000)
+        client.await_committed(20)
+        damaged = next(node for node in cluster.nodes if node is not cluster.leader())
+        check_level(cluster, 300)
+        damaged.close()
+        if checksum == "none":
+            (damaged.config.archive_path / "0-65536.rec").unlink()
+        else:
+            path = damaged.config.archive_path / "0-65536.rec"
+            data = bytearray(path.read_bytes())
+            data[30_000] ^= 4
+            path.write_bytes(data)
+        send(client, 50, 1_000)
+        client.await_committed(20)
+        again = cluster.launch(
+            damaged.config.member_id,
+            log_term_length=64 * 1024,
+            archive_segment_file_length=64 * 1024,
+            archive_record_checksum=checksum,
+        )
+        cluster.nodes[damaged.config.member_id] = opened.enter_context(again)
+        check_level(cluster, 350)
+    what = "the segment file is missing" if checksum == "none" else "at offset 29"
+    assert "0-65536.rec" in said(again)
+    assert what in said(again)
+    assert "log cut at position " in said(again)
+    await_that(lambda: "whole again up to position " in said(again), "it says that it is whole again")
+    assert list((again.config.archive_path / "damaged").iterdir()) == []
+    assert not (again.config.cluster_path / "repair-needed").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["archive/archive.catalog", "cluster/recording.log", "cluster/node-state.dat"]
+)
+def test_a_member_whose_other_files_are_damaged_is_filled_again_by_the_others(tmp_path, opened, name):
+    cluster = Three(tmp_path, opened)
+    await_that(cluster.leader, "a leader")
+    with ClusterClient.connect(cluster.endpoints) as client:
+        send(client, 100)
+        client.await_committed(20)
+        damaged = next(node for node in cluster.nodes if node is not cluster.leader())
+        damaged.close()
+        path = damaged.config.path / name
+        data = bytearray(path.read_bytes())
+        data[:64] = b"\x55" * 64
+        path.write_bytes(data)
+        again = cluster.launch(damaged.config.member_id, log_term_length=64 * 1024)
+        cluster.nodes[damaged.config.member_id] = opened.enter_context(again)
+        send(client, 50)
+        client.await_committed(20)
+        check_level(cluster, 150)
+    assert f"{path} at offset " in said(again)
+    await_that(lambda: "whole again" in said(again), "it says that it is whole again")
+
+
+def test_what_a_full_disk_does_not_take_of_the_members_own_log_is_counted(tmp_path, monkeypatch):
+    log = NodeLog(tmp_path / "node.log", "info")
+    write = os.write
+    monkeypatch.setattr(os, "write", _full)
+    log.info("one")
+    log.error("somewhere", ValueError("two"))
+    monkeypatch.setattr(os, "write", write)
+    log.info("three")
+    log.close()
+    lines = (tmp_path / "node.log").read_text().splitlines()
+    assert len(lines) == 2
+    assert "2 lines were lost" in lines[0]
+    assert "three" in lines[1]
+
+
+def _full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
