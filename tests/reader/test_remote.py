@@ -6,21 +6,18 @@ import socket
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
-from cluster.protocol import link
-from cluster.protocol.enums import ClusterTimeUnit, Role
-from cluster.protocol.frame import frame
+from cluster.protocol.enums import Role
 from cluster.reader import LogReader
 from cluster.reader.remote import RemoteLogReader, member_status
 from cluster.reader.serving import ServedLog
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.grpc_gateway import GrpcGateway
-from cluster.transport.log_client import Unreachable
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
+from tests.reader.scripted import FakeMember, open_reader
 
 REAL = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 
@@ -143,103 +140,10 @@ def test_when_no_member_answers_each_is_named():
 
 # -- members that fail, scripted --
 
-TERM_LENGTH = 65_536
-
-
-class FakeMember:
-    """A client's view of a member: 64-byte frames from ``start`` to ``committed``."""
-
-    def __init__(self, member_id, role=Role.FOLLOWER, committed=6400):
-        self.member_id = member_id
-        self.role = role
-        self.start = 0
-        self.committed = committed
-        self.session_id = 5
-        self.is_up = True
-        self.blocks_until_break = None
-        self.reads = []
-        self.ends_with = None
-        self.is_closed = False
-
-    def status(self):
-        if not self.is_up:
-            raise Unreachable("down")
-        return link.LogStatus(
-            correlation_id=0,
-            start_position=self.start,
-            commit_position=self.committed,
-            append_position=self.committed,
-            leadership_term_id=1,
-            first_term_timestamp=77,
-            first_log_session_id=self.session_id,
-            cluster_id=0,
-            member_id=self.member_id,
-            leader_member_id=-1,
-            role=self.role,
-            election_state=17,
-            module_state=1,
-            session_count=0,
-            term_length=TERM_LENGTH,
-            mtu=1408,
-            initial_term_id=9,
-            time_unit=ClusterTimeUnit.MILLIS,
-        )
-
-    def read(self, from_position, to_position, max_bytes):
-        self.reads.append((from_position, to_position))
-        yield self.status()
-        if from_position < self.start:
-            yield link.LogEnd(0, from_position, link.LinkErrorCode.NOT_AVAILABLE, "purged")
-            return
-        position = from_position
-        while position < min(to_position, self.committed):
-            if self.blocks_until_break == 0:
-                raise Unreachable("broke off")
-            if self.blocks_until_break is not None:
-                self.blocks_until_break -= 1
-            yield self.frame(position)
-            position += 64
-        if self.ends_with is not None:
-            yield link.LogEnd(0, position, link.LinkErrorCode.FAILED, self.ends_with)
-        elif position < to_position:
-            yield link.LogEnd(0, position, link.LinkErrorCode.NOT_AVAILABLE, "behind")
-        else:
-            yield link.LogEnd(0, position, link.LinkErrorCode.OK)
-
-    @staticmethod
-    def frame(position):
-        data = frame(
-            position.to_bytes(32, "little"),
-            session_id=0,
-            stream_id=100,
-            term_id=9 + position // TERM_LENGTH,
-            term_offset=position % TERM_LENGTH,
-        )
-        return np.frombuffer(data, np.uint8)
-
-    def close(self):
-        self.is_closed = True
-
 
 @pytest.fixture
 def members():
     return [FakeMember(0, Role.LEADER), FakeMember(1), FakeMember(2)]
-
-
-def open_reader(members, spread=0):
-    now_ms = 0
-
-    def wait(seconds):
-        nonlocal now_ms
-        now_ms += int(seconds * 1000)
-
-    return RemoteLogReader(
-        ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
-        open_client=lambda endpoint, timeout_s: members[int(endpoint.host[1:])],
-        spread=spread,
-        now_ms=lambda: now_ms,
-        wait=wait,
-    )
 
 
 def positions(reader, *range_, **options):

@@ -1,0 +1,111 @@
+"""What the stream reader tells Spark while members elect, fall behind or go silent; members are played."""
+
+import pytest
+
+from cluster.errors import DataLoss, TimedOut
+from cluster.protocol.enums import Role
+from spark_connector.options import SourceOptions
+from spark_connector.source import ClusterStreamReader
+from tests.reader.scripted import FakeMember, open_reader
+
+ENDPOINTS = "0=h0:1,1=h1:1,2=h2:1"
+
+
+@pytest.fixture
+def members():
+    return [FakeMember(0, Role.LEADER), FakeMember(1), FakeMember(2)]
+
+
+@pytest.fixture
+def reader(members, monkeypatch):
+    """A stream's reader over the three, whose time passes only while it waits."""
+    log_reader = open_reader(members)
+    monkeypatch.setattr("cluster.reader.LogReader.open", lambda **_: log_reader)
+    monkeypatch.setattr("spark_connector.log._readers", {})
+    monkeypatch.setattr("spark_connector.log.IDLE_INTERVAL_S", 0.0)
+    options = SourceOptions.parse({"endpoints": ENDPOINTS, "startingOffsets": "earliest"})
+    made = ClusterStreamReader(options, ("position",))
+    made.wait = log_reader._wait
+    return made
+
+
+def next_end(reader, start):
+    return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def elect(members, leader):
+    for member in members:
+        member.role = Role.LEADER if member is leader else Role.FOLLOWER
+
+
+def test_elections_leave_the_text_of_an_offset_as_it_is(reader, members):
+    """Spark compares texts: another one would be a micro-batch without rows."""
+    end = next_end(reader, reader.initialOffset())
+
+    for leader in (members[1], members[2], members[0]):
+        elect(members, leader)
+        reader.wait(1.0)
+        assert next_end(reader, end) is end
+
+
+def test_an_election_while_the_end_is_asked_for_is_waited_out(reader, members):
+    """The leader dies; the survivors answer with what they know, and go on once one of them leads."""
+    start = next_end(reader, reader.initialOffset())
+    members[0].is_up = False
+    for survivor in members[1:]:
+        survivor.role = Role.CANDIDATE
+    assert next_end(reader, start) is start, "nothing new while nobody leads"
+
+    elect(members, members[2])
+    members[1].committed = members[2].committed = 12_800
+    end = next_end(reader, start)
+    assert (end["from"], end["position"]) == (6400, 12_800)
+
+
+def test_a_commit_position_that_goes_back_is_no_range_backwards(reader, members):
+    """A new leader commits nothing before its own term's entry: it may tell less for a moment."""
+    start = next_end(reader, reader.initialOffset())
+    for member in members:
+        member.committed = 3200
+    reader.wait(1.0)
+
+    assert next_end(reader, start) is start
+
+
+def test_a_follower_that_falls_silent_costs_one_time_out_and_not_every_answer(reader, members):
+    start = next_end(reader, reader.initialOffset())
+    asked = []
+
+    def silent():
+        asked.append(members[1])
+        members[1].is_up = False
+        return FakeMember.status(members[1])
+
+    members[1].status = silent
+    for committed in (6464, 6528, 6592):
+        members[0].committed = members[2].committed = committed
+        start = next_end(reader, start)
+        assert start["position"] == committed
+    assert len(asked) == 1
+
+
+def test_without_any_member_the_query_fails_and_goes_on_from_the_same_place_later(reader, members):
+    start = next_end(reader, reader.initialOffset())
+    for member in members:
+        member.is_up = False
+    with pytest.raises(TimedOut, match="member 0: down; member 1: down; member 2: down"):
+        next_end(reader, start)
+
+    for member in members:
+        member.is_up = True
+        member.committed = 6464
+    assert next_end(reader, start)["from"] == 6400
+
+
+def test_a_log_that_was_purged_while_the_query_stood_still_is_data_loss(reader, members):
+    start = next_end(reader, reader.initialOffset())
+    for member in members:
+        member.start = member.committed = 64_000
+
+    with pytest.raises(DataLoss, match="purged up to 64000"):
+        next_end(reader, start)
