@@ -83,6 +83,16 @@ def test_the_first_canvass_position_goes_out_in_the_first_cycle():
     assert receivers(in_canvass(1000, members=5).work(), CanvassPosition) == [1, 2, 3, 4]
 
 
+@pytest.mark.conformance("C-49")
+def test_so_it_does_each_time_that_canvass_is_entered_again():
+    driven = in_canvass(1000)
+    assert sent(driven.work(), CanvassPosition)
+    driven.hears(request_vote(1, 5, (0, 1000)), ALeader(1000, 1200, term=5).broadcast())
+    assert driven.path[-2:] == [S.FOLLOWER_BALLOT, S.CANVASS]
+
+    assert receivers(driven.work(after=1 * MS), CanvassPosition) == [1, 2]
+
+
 @pytest.mark.conformance("C-48")
 def test_canvass_position_goes_to_every_other_member_every_100_ms():
     driven = in_canvass(1000)
@@ -449,6 +459,18 @@ def test_a_leaders_word_about_another_log_term_leaves_a_member_canvassing():
     driven.hears(ALeader(400, 500, 1000).answer(2))
 
     assert driven.state is S.CANVASS
+
+
+@pytest.mark.conformance("C-73")
+def test_and_is_not_followed_even_once_the_own_log_is_known_to_be_the_begin_of_the_leaders():
+    driven = in_canvass(1000)
+    leader = ALeader(1000, 1200)
+    driven.hears(leader.broadcast())
+    driven.hears(leader.answer(-1))  # proves term 0, the own one
+    assert driven.state is S.CANVASS
+
+    driven.hears(leader.answer(0))
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
 
 
 @pytest.mark.conformance("C-74")

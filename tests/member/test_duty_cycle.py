@@ -342,6 +342,44 @@ def test_a_follower_processes_no_more_than_is_committed_and_recorded():
     assert seen, "the follower never had anything uncommitted: this proves nothing"
 
 
+@pytest.mark.conformance("C-34")
+def test_a_commit_position_beyond_its_own_recording_takes_a_follower_no_further():
+    cluster = a_cluster()
+    agent = cluster.followers[0].agent
+    end = agent.recording.append_position
+    agent.following.on_commit_position(agent.leader_member_id, agent.leadership_term_id, end + 32 * 1024)
+    for _ in range(5):
+        agent.do_work(cluster.world.now_ns, 0)
+
+    assert agent.following.follower.notified_commit_position == end + 32 * 1024
+    assert agent.commit_position == agent.log_adapter.position == end
+
+
+@pytest.mark.conformance("C-23")
+def test_a_leader_of_whom_only_the_log_is_heard_is_silent():
+    cluster = a_cluster()
+    leader = cluster.leader
+    client = cluster.add_client()
+    cluster.await_settled()
+    send = leader.links.send
+
+    def without_heartbeats(to, *buffers):
+        kinds = [bytes(memoryview(buffer)[16:20].cast("B")) for buffer in buffers]
+        is_log = all(int.from_bytes(kind, "little") == streams.LOG for kind in kinds)
+        return send(to, *buffers) if is_log else 1
+
+    leader.links.send = without_heartbeats
+    before = cluster.followers[0].agent.recording.append_position
+    for number in range(12):
+        client.send(b"0:%d" % number)
+        cluster.run(1 * SECOND)
+        if number == 8:
+            assert len(cluster.followers) == 2
+            assert cluster.followers[0].agent.recording.append_position > before
+    assert sum("leader heartbeat timeout" in line for line in cluster.world.events) == 2
+    assert all(member.agent.leader_member_id != leader.member_id for member in cluster.followers)
+
+
 @pytest.mark.conformance("C-36")
 def test_a_follower_looks_at_the_log_before_ingress(spy):
     cluster = a_cluster()

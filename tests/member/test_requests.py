@@ -1,9 +1,14 @@
 """What clients and members ask for besides messages, and what each member may write (§4, §3.2)."""
 
+import numpy as np
 import pytest
 
 from cluster.consensus.authentication import AllowAll, DefaultAuthenticator
 from cluster.consensus.context import SESSION_PROTOCOL_VERSION
+from cluster.log.append import append_message
+from cluster.log.frames import LogParams
+from cluster.log.session_table import SessionTable
+from cluster.member.log_adapter import LogAdapter
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import CatchupPosition, NewLeadershipTerm
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode
@@ -383,6 +388,33 @@ def test_an_action_in_the_log_is_carried_out_by_followers_of_its_term_and_ends_t
     assert agent.module.state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SNAPSHOT)
     assert agent.module.state is ConsensusModuleState.SNAPSHOT
+
+
+@pytest.mark.conformance("C-260")
+def test_what_stands_behind_an_action_waits_for_the_next_cycle():
+    class Handler:
+        seen: list[int] = []
+
+        def on_log_message(self, message, log_position):
+            self.seen.append(log_position)
+            return True
+
+    class Bytes:
+        def read(self, position, max_length, out=None):
+            return data[position : position + max_length]
+
+    params = LogParams(64 * 1024, 1408, 0, 7)
+    data = np.zeros(4096, np.uint8)
+    ends = [0]
+    for _ in range(3):
+        action = ClusterActionRequest(0, 0, 0, ClusterAction.SUSPEND, 0).encode()
+        ends.append(append_message(data, ends[-1], ends[-1], params, action))
+    adapter = LogAdapter(Handler(), SessionTable())
+    for end in ends[1:]:
+        assert adapter.poll(Bytes(), ends[-1]) > 0
+        assert adapter.position == end
+        assert adapter.is_stopped
+    assert Handler.seen == ends[1:]
 
 
 @pytest.mark.conformance("C-281")
