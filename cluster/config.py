@@ -324,6 +324,20 @@ class NodeConfig(BaseModel):
         "Checksum that the archive keeps in each frame, which catches torn writes exactly.",
         aeron="aeron.archive.record.checksum",
     )
+    log_retained_snapshots: int = _key(
+        0,
+        """Segments of the log that are older than the n-th last snapshot are dropped, and older snapshots
+        with them; 0 keeps everything. With 1 a damaged snapshot costs a copy from another member, with 2 a
+        replay. Readers that ask for what was dropped are told so. In Aeron this is the operator's work.""",
+        unit="snapshots",
+        ge=0,
+        le=1000,
+    )
+    log_export_watermark: bool = _key(
+        False,
+        """Whether what was not exported yet is kept, whatever log_retained_snapshots says: the log from the
+        position in `cluster_dir`/export-watermark on, which `cluster tool export-watermark` sets.""",
+    )
     # -- process --
     idle_spin_ns: Duration = _key(
         "0ns",

@@ -24,9 +24,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from random import Random
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from cluster import config as configuration
+from cluster.archive.export_watermark import ExportWatermark
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.config import NodeConfig
@@ -56,6 +57,9 @@ from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
 from cluster.transport.poller import Poller, Target
 from cluster.transport.server import ClientPort
+
+if TYPE_CHECKING:
+    from cluster.transport.grpc_gateway import GrpcGateway
 
 TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 HOUSEKEEPING_INTERVAL_NS = 1_000_000_000
@@ -88,6 +92,7 @@ class ClusterNode:
         self._is_leader = False
         self._is_orderly = False
         self._is_stop_asked = False
+        self._gateway: GrpcGateway | None = None
         self._is_living = False  # the agents are put together
         self._is_alone = len(config.cluster_members) == 1
         self._began_ns = 0
@@ -209,6 +214,10 @@ class ClusterNode:
         )
         self._life.callback(clients.shutdown)
 
+        needed_positions = [self._reader_position]
+        if config.log_export_watermark:
+            exported = ExportWatermark(files, str(config.cluster_path), self._on_watermark_error)
+            needed_positions.append(exported.position)
         channels = [ServiceChannel() for _ in config.services]
         self._consensus_module = ConsensusModuleAgent(
             context,
@@ -221,6 +230,7 @@ class ClusterNode:
             counters=self._counters,
             random=Random(secrets.randbits(64)),
             mark_file=self._mark_file,
+            needed_positions=needed_positions,
             on_event=lambda event: self.log.info(event),
             on_error=lambda error: self._record(self._mark_file, "consensus module", error),
             distrusts_log=self._failures.distrusts_all,
@@ -317,12 +327,19 @@ class ClusterNode:
                 ipc_endpoints=f"{config.member_id}=ipc:{config.ipc_path}" if config.ipc_ingress else "",
             )
 
-        self._gateway = GrpcGateway(parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max)
-        self._gateway.start()
-        self._life.callback(self._gateway.stop)
+        self._gateway = gateway = GrpcGateway(
+            parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max
+        )
+        gateway.start()
+        self._life.callback(gateway.stop)
+
+    def _reader_position(self) -> int | None:
+        """Where the slowest of the remote readers is."""
+        return None if self._gateway is None else self._gateway.least_reader_position
 
     def _hand_over(self, sock: socket.socket, received: bytes) -> None:
         """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
+        assert self._gateway is not None
         self._gateway.adopt(sock, received)
 
     # -- running --
@@ -522,6 +539,9 @@ class ClusterNode:
             self._counters.errors.get_and_add(1)
             self._record(self._mark_file, "consensus module", error)
 
+    def _on_watermark_error(self, error: ClusterError) -> None:
+        self._record(self._mark_file, "export watermark", error)
+
     def _on_peer_error(self, error: ClusterError) -> None:
         self.log.info("a peer was cut off", why=str(error))
 
@@ -573,4 +593,5 @@ def _context(config: NodeConfig) -> ConsensusModuleContext:
         cycle_threshold_ns=config.cycle_threshold_ns,
         term_length=config.log_term_length,
         mtu=config.log_mtu,
+        retained_snapshots=config.log_retained_snapshots,
     )

@@ -5,10 +5,12 @@ Sources: ArchiveTool's compact, delete-orphaned-segments, checksum, mark-valid a
 
 from dataclasses import dataclass
 
+from cluster.archive.archive import Archive
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
 from cluster.archive.damage import open_segments
 from cluster.archive.files import Files
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, store_checksums
@@ -93,6 +95,29 @@ def _is_within(entry: CatalogEntry, base: int) -> bool:
     if offset < 0 or offset % descriptor.segment_file_length:
         return False
     return descriptor.stop_position == NULL_POSITION or base <= descriptor.stop_position
+
+
+def purge_log(archive: Archive, recording_log: RecordingLog, position: int) -> tuple[int, int]:
+    """Drop the log's segments before ``position``, a segment's begin; return its start before and now.
+
+    Raises ClusterError for a position that is none, or that no snapshot stands for.
+    """
+    term = recording_log.find_last_term()
+    if term is None or not archive.has_recording(term.recording_id):
+        raise ClusterError(f"{recording_log.path}: there is no log")
+    recording = archive.recording(term.recording_id)
+    start = recording.start_position
+    latest = recording_log.latest_snapshot()
+    if latest is None:
+        raise ClusterError(f"the log from {start} on is needed: there is no snapshot to begin with")
+    limit = recording.segment_base(min(latest.log_position, recording.append_position))
+    base = recording.segment_base(max(min(position, limit), start))
+    if position < 0 or position > limit or (position != base and position != start):
+        raise ClusterError(
+            f"cannot purge to {position}: the log begins at {start}, its last snapshot is at "
+            f"{latest.log_position}, segments are of {recording.segment_length} bytes; the nearest is {base}"
+        )
+    return start, recording.purge_to(position)
 
 
 def delete_files(files: Files, directory: str, names: list[str]) -> None:

@@ -394,6 +394,10 @@ class Recording:
             self._files.sync_directory(self._directory)
         return cut
 
+    def segment_base(self, position: int) -> int:
+        """Where the segment that holds a position begins."""
+        return self._segments.base_of(position)
+
     def purge_to(self, position: int) -> int:
         """Drop whole segments before ``position``; return the new start, a segment's base at most that.
 

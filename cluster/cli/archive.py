@@ -229,6 +229,36 @@ def delete_orphaned_segments(
         delete_files(OsFiles(), archive, names)
 
 
+@app.command(
+    epilog=_example(
+        "purge 134217728 --dir cluster-data/member-0",
+        more="A running member does this by itself: log_retained_snapshots in its configuration.",
+    )
+)
+def purge(
+    directory: Directory,
+    position: Annotated[int, typer.Argument(help="Where the log is to begin: a segment's begin.")],
+    yes: Yes = False,
+) -> None:
+    """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
+    from cluster.archive.archive import Archive
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.files import OsFiles
+    from cluster.archive.maintenance import purge_log
+    from cluster.archive.recording_log import RecordingLog
+    from cluster.reader.member_directory import find_cluster_directory
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, str(directory))
+    archive = Archive.open(_archive_directory(directory), files=files, epoch_ms=epoch_ms)
+    try:
+        _confirm(f"delete the log before {position} for good?", yes)
+        start, begin = purge_log(archive, RecordingLog.open(cluster, files=files), position)
+    finally:
+        archive.close()
+    print(f"the log began at {start}, it begins at {begin}")
+
+
 @app.command("mark-valid", epilog=_example("mark-valid 0 --dir cluster-data/member-0"))
 def mark_valid(
     recording_id: Annotated[int, typer.Argument(help="The recording.")], directory: Directory

@@ -323,6 +323,33 @@ def abort(directory: Directory, as_json: AsJson = False) -> None:
     _set_toggle(directory, "ABORT", "ACTIVE", as_json)
 
 
+@app.command(
+    "export-watermark",
+    epilog=_example(
+        "export-watermark 1048576 --dir cluster-data/member-0",
+        "With log_export_watermark = true the member keeps the log from this position on.",
+    ),
+)
+def export_watermark(
+    directory: Directory,
+    position: Annotated[
+        int | None, typer.Argument(help="What is before it is safe elsewhere.", min=0)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say, or show, up to which position the log has been exported."""
+    from cluster.archive.export_watermark import read_export_watermark, write_export_watermark
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, str(directory))
+    if position is not None:
+        write_export_watermark(files, cluster, position)
+    found = read_export_watermark(files, cluster)
+    print(json.dumps({"position": found}) if as_json else "none" if found is None else found)
+
+
 # ---- finding what a verb needs
 
 

@@ -44,6 +44,7 @@ class ConsensusModuleContext:
     mark_file_update_interval_ns: int = 1 * SECOND
     cycle_threshold_ns: int = 100 * MS
     total_snapshot_threshold_ns: int = 1 * SECOND
+    retained_snapshots: int = 0  # the log is kept from the n-th last snapshot on; 0: all of it. Aeron: all
 
     term_length: int = 64 * 1024 * 1024  # of a new log; an existing one keeps its own
     mtu: int = 1408

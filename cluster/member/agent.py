@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
-import numpy as np
-
 from cluster.archive.archive import Archive
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
@@ -53,6 +51,7 @@ from cluster.member.ports import Clients, Links
 from cluster.member.presence import Presence
 from cluster.member.recovery import leadership_terms, recover
 from cluster.member.repair import Repair
+from cluster.member.retention import NeededPosition, Retention
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.member.slow_tick import SlowTick
 from cluster.member.snapshot_replication import SnapshotReplications
@@ -106,6 +105,7 @@ class ConsensusModuleAgent:
         authenticator: Authenticator | None = None,
         authorisation: AuthorisationService | None = None,
         mark_file: MarkFile | None = None,
+        needed_positions: Sequence[NeededPosition] = (),
         on_event: Callable[[str], None] = _nothing,
         on_error: Callable[[Exception], None] = _nothing,
         on_terminated: Callable[[], None] = _nothing,
@@ -161,6 +161,7 @@ class ConsensusModuleAgent:
         self.following: Following | None = None
         self.snapshots = SnapshotTaker(self)
         self.replications = SnapshotReplications(self)
+        self.retention = Retention(self, tuple(needed_positions))
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
@@ -542,24 +543,6 @@ class ConsensusModuleAgent:
         return LogParams(
             recording.term_length, recording.mtu, recording.initial_term_id, log_session_id, streams.LOG
         )
-
-    def on_log_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int:
-        """A run of log bytes of another member; returns its end, ``start`` when nobody asked for it."""
-        subscription = self.subscription
-        if subscription is None:
-            return start
-        try:
-            return subscription.on_frames(member_id, buffer, start, end)
-        except ClusterError as error:
-            if isinstance(error, FATAL):
-                raise
-            self.subscription = None
-            if self.election is not None:
-                self.on_election_error(error)
-            else:
-                self.on_error(error)
-                self.enter_election(str(error))
-            return start
 
     # ---- links
 

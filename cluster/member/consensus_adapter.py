@@ -75,7 +75,7 @@ class ConsensusAdapter:
 
     def _on_log_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int:
         """Give the run to the subscription; step over it when it belongs to an earlier one."""
-        taken = self._agent.on_log_frames(member_id, buffer, start, end)
+        taken = self._agent.messages.on_log_frames(member_id, buffer, start, end)
         if taken > start:
             return taken
         while start < end:

@@ -80,6 +80,11 @@ class LogStreams:
         """The log that is sent from now on."""
         self._recording = recording
 
+    @property
+    def least_position(self) -> int | None:
+        """From where on the log is still to be sent; None while nobody is sent any."""
+        return min((stream.position for stream in self._streams.values()), default=None)
+
     def clear(self) -> None:
         self._streams.clear()
         self._live = []

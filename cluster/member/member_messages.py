@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cluster.consensus.context import NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member import leading
@@ -215,6 +217,23 @@ class MemberMessages:
             agent.carry_out(
                 agent.election.on_log_image(image.leadership_term_id, image.join_position, agent.now_ns)
             )
+
+    def on_log_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int:
+        """A run of log bytes of another member; returns its end, ``start`` when nobody asked for it."""
+        agent = self._agent
+        subscription = agent.subscription
+        if subscription is None:
+            return start
+        try:
+            return subscription.on_frames(member_id, buffer, start, end)
+        except RemoteProtocolError as error:
+            agent.subscription = None
+            if agent.election is not None:
+                agent.on_election_error(error)
+            else:
+                agent.on_error(error)
+                agent.enter_election(str(error))
+            return start
 
     def request_log(self) -> None:
         """Ask the leader for what the subscription wants; asked again while the link does not take it."""

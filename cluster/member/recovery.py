@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.archive.archive import Archive
+from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import Log, RecordingLog
@@ -89,7 +90,8 @@ def recover(
     if snapshot is not None and snapshot.log_position > append_position:
         tell(f"the log ends at {append_position}, before the snapshot at {snapshot.log_position}: begun anew")
         geometry = LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu)
-        recording = begin_log_at(archive, recording_log, snapshot.entries, geometry)
+        first_frame = recording.first_frame()
+        recording = begin_log_at(archive, recording_log, snapshot.entries, geometry, first_frame)
         append_position = recording.append_position
     elif append_position < plan.log.term_base_log_position:
         raise DataLoss(
@@ -110,6 +112,7 @@ def begin_log_at(
     recording_log: RecordingLog,
     entries: tuple[RecordingLogEntry, ...],
     geometry: LogGeometry,
+    first_frame: bytes = b"",
 ) -> Recording:
     """Let a snapshot's entries (the module's first) stand for all of the log before them.
 
@@ -127,6 +130,8 @@ def begin_log_at(
         channel=LOG_CHANNEL,
     )
     archive.stop_recording(recording.recording_id)
+    if first_frame and module.log_position > 0:
+        keep_first_frame(archive.files, archive.directory, recording.recording_id, first_frame)
     term = module._replace(recording_id=recording.recording_id, log_position=NULL_POSITION, entry_type=TERM)
     replace_log(archive, recording_log, [term], entries)
     return recording

@@ -50,6 +50,7 @@ class SlowTick:
             work_count += self._as_follower()
         if agent.election is None and agent.module.is_active:
             work_count += self._check_node_toggle()
+            work_count += agent.retention.do_work()
         return work_count
 
     def _as_leader(self) -> int:

@@ -249,8 +249,8 @@ class DirectoryLogReader(LogReader):
 
     def _first_term_event(self) -> NewLeadershipTermEvent | None:
         """The log's very first entry: from its head, or as kept beside a log whose head was purged."""
-        if self.start_position < self.term_length:
-            return self._term_event_at(self.start_position)
+        if self.start_position == 0:
+            return self._term_event_at(0)
         state = self.state
         frame = read_first_frame(state.files, state.member.archive, state.descriptor.recording_id)
         return _term_event(frame) if frame is not None else None

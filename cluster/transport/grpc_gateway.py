@@ -121,6 +121,11 @@ class GrpcGateway:
         await server.start()
         self._server = server
 
+    @property
+    def least_reader_position(self) -> int | None:
+        """Where in the log the slowest reader is, None without one. May be asked from any thread."""
+        return self._log.least_position
+
     def adopt(self, sock: socket.socket, received: bytes) -> None:
         """Serve a reader that came to the member's own port. Called from the member's thread."""
         self._loop.call_soon_threadsafe(self._adopt, sock, received)

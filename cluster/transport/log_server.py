@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, Protocol
@@ -30,6 +31,7 @@ BLOCK_BYTES_MAX = 4 * 1024 * 1024
 FOLLOW_INTERVAL_S = 0.01
 BEHIND_TIMEOUT_S = 1.0
 REQUEST_LENGTH_MAX = 4096
+IDLE_READER_S = 60.0  # after which a reader that takes nothing does not keep the log from being dropped
 
 
 class ServedLog(Protocol):
@@ -55,6 +57,17 @@ class LogServer:
     def __init__(self, open_log: OpenLog, executor: Executor) -> None:
         self._open_log = open_log
         self._executor = executor
+        self._positions: dict[object, tuple[int, float]] = {}  # of each reader: where, and since when
+
+    @property
+    def least_position(self) -> int | None:
+        """Where the slowest reader is; one that has not moved for a while is not waited for.
+
+        May be asked from any thread.
+        """
+        oldest = time.monotonic() - IDLE_READER_S
+        positions = [position for position, moved in tuple(self._positions.values()) if moved >= oldest]
+        return min(positions, default=None)
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
@@ -70,6 +83,7 @@ class LogServer:
     async def read(self, request: link.LogRequest) -> AsyncIterator[bytes]:
         """The frames that answer ``request``; every failure is told by a LogEnd."""
         position = request.from_position
+        reader = object()
         try:
             log = await self._run(self._open_log)
         except ClusterError as error:
@@ -80,9 +94,11 @@ class LogServer:
             yield link_frame(status)
             code, text = self._judge(request, status)
             if code is link.LinkErrorCode.OK:
+                self._positions[reader] = position, time.monotonic()
                 async for end_position, data in self._blocks(log, request):
                     yield data
                     position = end_position
+                    self._positions[reader] = position, time.monotonic()
                 if request.to_position > position:
                     code = link.LinkErrorCode.NOT_AVAILABLE
                     text = f"committed up to {position} here, asked up to {request.to_position}"
@@ -91,6 +107,7 @@ class LogServer:
         except ClusterError as error:
             code, text = link.LinkErrorCode.FAILED, str(error)
         finally:
+            self._positions.pop(reader, None)
             await self._run(log.close)
         yield self._end(request, position, code, text)
 

@@ -260,3 +260,44 @@ def test_a_garbled_catalog_is_named_and_its_readable_part_described(run, tmp_pat
 def test_help_has_an_example(run, command):
     status, out, _ = run(command, "--help")
     assert (status, f"cluster archive {command}" in out) == (0, True)
+
+
+# ---- purging
+
+
+def purgeable(tmp_path: Path, snapshot_at: int | None) -> tuple[Path, LogWriter]:
+    """A stopped member with several segments of log, and an entry of a snapshot at the position."""
+    log = a_log(800)
+    member = Member(tmp_path)
+    member.write(log)
+    if snapshot_at is not None:
+        member.recording_log.append_snapshot(1, 0, 0, snapshot_at, 0, 0)
+        member.recording_log.append_snapshot(2, 0, 0, snapshot_at, 0, -1)
+    member.stop()
+    return tmp_path, log
+
+
+def test_purge_drops_whole_segments_that_a_snapshot_stands_for(run, tmp_path):
+    directory, log = purgeable(tmp_path, 2 * SEGMENT_LENGTH + 4096)
+    assert log.position > 2 * SEGMENT_LENGTH + 4096
+    said = run("purge", 2 * SEGMENT_LENGTH, "--dir", directory, "--yes")
+    assert said == (0, f"the log began at 0, it begins at {2 * SEGMENT_LENGTH}\n", "")
+    names = sorted(path.name for path in (directory / "archive").glob("0-*.rec"))
+    assert names[0] == f"0-{2 * SEGMENT_LENGTH}.rec"
+    assert run("verify", "--dir", directory, "--all")[0] == 0
+    assert run("purge", 2 * SEGMENT_LENGTH, "--dir", directory, "--yes")[0] == 0
+
+
+@pytest.mark.parametrize("position", [-32, SEGMENT_LENGTH + 32, 2 * SEGMENT_LENGTH])
+def test_purge_elsewhere_is_refused_and_the_nearest_position_named(run, tmp_path, position):
+    directory, _ = purgeable(tmp_path, SEGMENT_LENGTH + 4096)
+    nearest = 0 if position < 0 else SEGMENT_LENGTH
+    status, _, err = run("purge", "--dir", directory, "--yes", "--", position)
+    assert (status, err.startswith(f"cannot purge to {position}: the log begins at 0,")) == (1, True)
+    assert err.endswith(f"the nearest is {nearest}\n")
+
+
+def test_without_a_snapshot_nothing_is_purged(run, tmp_path):
+    directory, _ = purgeable(tmp_path, None)
+    status, _, err = run("purge", SEGMENT_LENGTH, "--dir", directory, "--yes")
+    assert (status, err) == (1, "the log from 0 on is needed: there is no snapshot to begin with\n")

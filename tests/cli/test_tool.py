@@ -274,3 +274,11 @@ def test_garbage_is_named_with_file_and_offset(run, tmp_path):
 def test_help_has_an_example(run, command):
     status, out, _ = run(command, "--help")
     assert (status, f"cluster tool {command} --dir" in out) == (0, True)
+
+
+def test_the_export_watermark_is_told_and_shown(run, tmp_path):
+    copy = a_copy(tmp_path)
+    assert run("export-watermark", "--dir", copy) == (0, "none\n", "")
+    assert run("export-watermark", 4096, "--dir", copy) == (0, "4096\n", "")
+    assert run("export-watermark", "--dir", copy, "--json") == (0, '{"position": 4096}\n', "")
+    assert run("export-watermark", "--dir", copy, "--", -1)[0] == 2

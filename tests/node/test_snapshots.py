@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from cluster import ClusterClient, ClusteredService, ClusterNode
+from cluster import ClusterClient, ClusteredService, ClusterNode, DataLoss, LogReader
 from tests.node.processes import await_that, free_base_port, run
 
 
@@ -154,3 +154,53 @@ def test_a_shutdown_ends_the_member_in_order_behind_a_snapshot(tmp_path):
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         assert Remembering.made[-1].restored == [b"last"]
+
+
+def fill(node, segments):
+    """So many segments of a mebibyte of log."""
+    with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:
+        for _ in range(segments):
+            for _ in range(17):
+                while client.offer(bytes(63 * 1024)) < 0:
+                    client.poll_egress()
+        client.await_committed()
+
+
+@pytest.mark.conformance("S-186")
+def test_a_member_drops_what_a_snapshot_stands_for_once_it_is_exported_and_readers_are_told(tmp_path):
+    keys = keys_of(
+        tmp_path,
+        services=["echo"],
+        archive_segment_file_length="1m",
+        log_term_length="1m",
+        log_retained_snapshots=1,
+        log_export_watermark=True,
+    )
+
+    def segments():
+        return sorted(int(path.stem[2:]) for path in (node.config.archive_path).glob("0-*.rec"))
+
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        fill(node, 3)
+        assert tool(node, "snapshot").returncode == 0
+        assert tool(node, "export-watermark", str((1 << 20) + 4096)).returncode == 0
+        await_that(lambda: segments()[0] == 1 << 20, "the first segment to go")
+        assert tool(node, "export-watermark", str(1 << 40)).returncode == 0
+        await_that(lambda: segments()[0] == 3 << 20, "what is before the snapshot to go")
+        with LogReader.open(dir=str(node.config.path)) as reader:
+            assert reader.start_position == 3 << 20
+            identity = reader.identity
+            with pytest.raises(DataLoss, match="position 0 was purged, the log begins at 3145728 now"):
+                next(iter(reader.entries(from_position=0)))
+        endpoints = f"0=ipc:{node.config.ipc_path}"
+        with LogReader.open(endpoints=endpoints) as reader:
+            assert reader.start_position == 3 << 20
+            assert reader.identity == identity
+            with pytest.raises(DataLoss, match="position 0 was purged"):
+                next(iter(reader.entries(from_position=0)))
+        verified = run("archive", "verify", "--dir", str(node.config.path), "--all")
+        assert verified.returncode == 0, verified.stderr
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader, from snapshot and the rest of the log")
+        fill(node, 1)

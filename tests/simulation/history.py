@@ -85,6 +85,14 @@ class Recorder:
         return count
 
 
+# What a member tells, and under what name it is counted.
+_SEEN = {
+    "snapshot at ": "a snapshot taken",
+    "starts from the snapshot": "a start from a snapshot",
+    "the log begins at ": "a log purged",
+}
+
+
 class _Coverage(Observer):
     """States and transitions of elections that were seen."""
 
@@ -105,13 +113,17 @@ class _Coverage(Observer):
         if text.startswith("election "):
             transition = text[len("election ") :].split(":")[0]
             self.transitions[transition] = self.transitions.get(transition, 0) + 1
+            return
+        for begin, name in _SEEN.items():
+            if text.startswith(begin):
+                self.ends[name] = self.ends.get(name, 0) + 1
 
     def on_life_ended(self, member: Member, error: BaseException) -> None:
         name = f"life, {type(error).__name__}"
         self.ends[name] = self.ends.get(name, 0) + 1
 
     def on_ended(self, member: Member, error: BaseException | None) -> None:
-        name = type(error).__name__
+        name = f"ends: {type(error).__name__}"
         self.ends[name] = self.ends.get(name, 0) + 1
 
 
@@ -143,6 +155,7 @@ class History:
             cluster_id=CLUSTER_ID,
             term_length=64 * 1024,
             max_sessions=16,
+            retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
             **times,
         )
         self.settings = Settings(
@@ -240,7 +253,7 @@ class History:
             violation=violation,
             last_events=[readable(event) for event in world.trace.events],
             transitions=self.coverage.transitions,
-            faults=self.nemesis.counts | {f"ends: {k}": v for k, v in self.coverage.ends.items()},
+            faults=self.nemesis.counts | {k: v for k, v in self.coverage.ends.items()},
         )
 
     def _run(self) -> None:

@@ -104,6 +104,7 @@ class SimulatedMember:
         self.clients: SimulatedClients | None = None
         self.death = ""  # why the process ended by itself
         self.clock_offset_ns = 0
+        self.needed_position: int | None = None  # by a reader, or by what exports the log
         self.is_paused = False
         self._archive: Archive | None = None
         self._turn_at_ns: int | None = None
@@ -155,6 +156,7 @@ class SimulatedMember:
             service_channels=[channel],
             counters=counters,
             random=random,
+            needed_positions=[lambda: self.needed_position],
             on_event=lambda what: world.tell(self.name, what),
             on_error=lambda error: world.tell(self.name, f"error: {error}"),
         )

@@ -1,0 +1,167 @@
+"""What of the log a member keeps: as much as its snapshots and whoever still reads it need, and no more."""
+
+import pytest
+
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.export_watermark import FILE_NAME, read_export_watermark, write_export_watermark
+from cluster.archive.files import OsFiles
+from cluster.errors import LogDamaged
+from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+from tests.member.test_snapshots import entries_of, send, take_snapshot
+
+SEGMENT = 64 * 1024
+
+
+def a_cluster(retained, members=3, seed=1):
+    cluster = SimulatedCluster(members, seed, retained_snapshots=retained)
+    cluster.await_leader()
+    cluster.add_client()
+    return cluster
+
+
+def write_and_snapshot(cluster, messages=400):
+    """Some two segments of log, and a snapshot behind them; returns its position."""
+    send(cluster, messages)
+    position = take_snapshot(cluster)
+    cluster.run(2 * SECOND)
+    return position
+
+
+def segments_of(member):
+    recording_id = member.agent.recording.recording_id
+    names = member.disk.list_directory("member/archive")
+    return sorted(
+        int(name.removesuffix(".rec").split("-")[1]) for name in names if name.startswith(f"{recording_id}-")
+    )
+
+
+def start_of(member):
+    return member.agent.recording.start_position
+
+
+@pytest.mark.conformance("S-186")
+def test_whole_segments_before_the_last_snapshot_go_and_the_catalog_says_so():
+    cluster = a_cluster(retained=1)
+    position = write_and_snapshot(cluster, messages=700)
+    assert position > 2 * SEGMENT
+
+    for member in cluster.members:
+        expected = position // SEGMENT * SEGMENT
+        assert start_of(member) == segments_of(member)[0] == expected
+        catalog = CatalogFile.open(member.disk, "member/archive")
+        assert catalog.descriptor(member.agent.recording.recording_id).start_position == expected
+        assert member.agent.recording.first_frame() != b""
+    send(cluster, 10)
+    for member in cluster.members:
+        member.kill()
+        member.start()
+    cluster.await_leader()
+    cluster.await_level()
+    assert len({member.service.chain for member in cluster.members}) == 1
+    cluster.check_promises()
+
+
+def test_by_default_everything_is_kept():
+    cluster = a_cluster(retained=0)
+    write_and_snapshot(cluster)
+    write_and_snapshot(cluster)
+    for member in cluster.members:
+        assert start_of(member) == segments_of(member)[0] == 0
+        assert len(entries_of(member)) == 4
+
+
+def test_with_two_kept_the_log_reaches_down_to_the_one_before_the_last():
+    cluster = a_cluster(retained=2)
+    first = write_and_snapshot(cluster)
+    assert [start_of(member) for member in cluster.members] == [0, 0, 0]
+    second = write_and_snapshot(cluster)
+    third = write_and_snapshot(cluster)
+    for member in cluster.members:
+        assert start_of(member) == second // SEGMENT * SEGMENT > first
+        assert [position for service, position in entries_of(member) if service < 0] == [second, third]
+        recordings = [d.recording_id for d in member.agent.archive.recordings()]
+        assert len(recordings) == 1 + 2 * 2
+
+
+def test_the_disk_does_not_grow_with_the_log():
+    cluster = a_cluster(retained=1)
+    for _ in range(6):
+        write_and_snapshot(cluster)
+        for member in cluster.members:
+            assert len(segments_of(member)) <= 2
+            assert len(member.agent.archive.recordings()) == 3
+            assert (
+                len([d for d in member.agent.recording_log.entries if d.entry_type.name == "SNAPSHOT"]) == 2
+            )
+    assert cluster.leader.agent.commit_position > 9 * SEGMENT
+
+
+def test_nothing_is_dropped_that_a_reader_or_an_exporter_still_needs():
+    cluster = a_cluster(retained=1)
+    reading, free = cluster.members[0], cluster.members[1]
+    reading.needed_position = SEGMENT + 32
+    position = write_and_snapshot(cluster)
+    assert (start_of(reading), start_of(free)) == (SEGMENT, position // SEGMENT * SEGMENT)
+    reading.needed_position = None
+    cluster.run(2 * SECOND)
+    assert start_of(reading) == start_of(free)
+
+
+def test_nothing_is_dropped_that_is_on_its_way_to_another_member():
+    cluster = a_cluster(retained=1)
+    send(cluster, 10)
+    leader = cluster.leader
+    late = cluster.followers[0]
+    late.kill()
+    send(cluster, 400)
+    leader.agent.streams.start(late.member_id, 1, 4096, 8192)
+    leader.agent.streams.suspend(late.member_id)
+    take_snapshot(cluster)
+    cluster.run(2 * SECOND)
+    assert start_of(leader) == 0
+    leader.agent.streams.stop(late.member_id)
+    cluster.run(2 * SECOND)
+    assert start_of(leader) > 0
+
+
+def test_nothing_is_dropped_while_a_member_fetches_its_state_from_here():
+    cluster = a_cluster(retained=1)
+    send(cluster, 400)
+    leader = cluster.leader
+    leader.agent.replications.server.last_request_ns = cluster.world.now_ns
+    take_snapshot(cluster)
+    cluster.run(2 * SECOND)
+    assert start_of(leader) == 0
+    cluster.run(10 * SECOND)
+    assert start_of(leader) > 0
+
+
+def test_a_wiped_member_and_one_that_was_away_for_long_come_back_to_a_purged_cluster():
+    cluster = a_cluster(retained=1)
+    send(cluster, 10)
+    away, wiped = cluster.followers
+    away.kill()
+    write_and_snapshot(cluster)
+    write_and_snapshot(cluster)
+    away.start()
+    cluster.await_level()
+    cluster.run(500 * MS)
+    wiped.kill()
+    wiped.disk.wipe()
+    send(cluster, 50)
+    wiped.start()
+    cluster.await_level()
+    assert len({member.service.chain for member in cluster.members}) == 1
+    send(cluster, 10)
+    cluster.check_promises()
+
+
+def test_the_export_watermark_is_a_number_in_a_file(tmp_path):
+    files = OsFiles()
+    assert read_export_watermark(files, str(tmp_path)) is None
+    write_export_watermark(files, str(tmp_path), 4096)
+    write_export_watermark(files, str(tmp_path), 1 << 40)
+    assert read_export_watermark(files, str(tmp_path)) == 1 << 40
+    (tmp_path / FILE_NAME).write_text("soon\n")
+    with pytest.raises(LogDamaged, match="'soon' is no log position"):
+        read_export_watermark(files, str(tmp_path))
