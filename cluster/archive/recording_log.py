@@ -109,6 +109,9 @@ class RecordingLog:
                 files.sync_directory(directory)
             else:
                 file = files.open(path, write=write)
+                if write and (rest := file.size() % ENTRY_ALIGNMENT):
+                    # A part of an entry that a crash left. Followed by another it would read as a whole one.
+                    file.resize(file.size() - rest)
         except OSError as error:
             raise StorageError(path, error.errno, "opening failed") from error
         recording_log = cls(files, directory, file, file_sync_level)

@@ -305,6 +305,22 @@ def test_garbage_in_the_recording_log_is_named_and_what_is_before_it_is_read(tmp
     assert readable.damage is not None
 
 
+@pytest.mark.parametrize("kept", [1, 8, 31, 42, 63])
+def test_a_part_of_an_entry_that_a_crash_left_never_becomes_one(tmp_path, kept):
+    log = a_recording_log(tmp_path)
+    log.append_term(0, 0, 0, 1)
+    log.close()
+    lost = encode_entry(log.entries[0]._replace(leadership_term_id=1, term_base_log_position=96))
+    with (tmp_path / "recording.log").open("ab") as file:
+        file.write(lost[:kept])
+
+    log = a_recording_log(tmp_path)
+    assert terms(log) == [(0, 0, -1)]
+    log.append_term(0, 1, 128, 2)
+
+    assert terms(a_recording_log(tmp_path)) == [(0, 0, 128), (1, 128, -1)]
+
+
 def test_zeros_that_a_power_cut_left_are_no_entry_and_never_become_one(tmp_path):
     with_snapshots(tmp_path).close()
     with (tmp_path / "recording.log").open("ab") as file:
