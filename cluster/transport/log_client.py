@@ -11,9 +11,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -123,12 +125,16 @@ class _GrpcLogClient:
 
         request = link.LogRequest(0, from_position, to_position, max_bytes).encode()
         call = channel.unary_stream(READ_LOG_METHOD)(request)
+        silence = _Silence(self._timeout_s, call.cancel)
         try:
-            for data in call:
+            while (data := silence.bounded(next, call, None)) is not None:
                 yield from _answers(self._endpoint, data)
         except grpc.RpcError as error:
+            if silence.was_too_long:
+                raise Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s") from None
             raise Unreachable(self._describe(error)) from None
         finally:
+            silence.close()
             call.cancel()
 
     def _describe(self, error: grpc.RpcError) -> str:
@@ -138,6 +144,41 @@ class _GrpcLogClient:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+class _Silence:
+    """Ends a stream from which nothing comes: gRPC knows deadlines of whole calls only, and its keep-alive
+    takes more than a minute to give up a process that is stopped.
+    """
+
+    def __init__(self, timeout_s: float, end: Callable[[], object]) -> None:
+        self.was_too_long = False
+        self._timeout_s = timeout_s
+        self._end = end
+        self._waits_since: float | None = None
+        self._is_over = threading.Event()
+        threading.Thread(target=self._watch, name="log-silence", daemon=True).start()
+
+    def bounded(self, wait: Callable[..., Any], *arguments: Any) -> Any:
+        """Call ``wait``; the stream is ended when that takes too long. What the reader does in between is
+        its own time.
+        """
+        self._waits_since = time.monotonic()
+        try:
+            return wait(*arguments)
+        finally:
+            self._waits_since = None
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(self._timeout_s / 4):
+            since = self._waits_since
+            if since is not None and time.monotonic() - since > self._timeout_s:
+                self.was_too_long = True
+                self._end()
+                return
+
+    def close(self) -> None:
+        self._is_over.set()
 
 
 class _SocketLogClient:

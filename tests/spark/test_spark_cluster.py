@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+from cluster.client import ClusterClient
 from cluster.reader import LogReader
 
 
@@ -217,6 +218,52 @@ def test_the_batch_writer_sends_what_a_function_makes_of_each_micro_batch(spark,
     counts = [p for p in payloads(source(spark, cluster, startingOffsets=begin)) if b"rows" in p]
     # A session open and a close stand around the lines, and count for the limit.
     assert counts == [b"9 rows", b"10 rows", b"6 rows"]
+
+
+@pytest.mark.timeout(240)
+def test_a_task_that_is_tried_again_sends_all_of_its_rows_again(cluster):
+    """At least once, each attempt in order from its first row: what holds while there are no lanes."""
+    begin = json.loads(end_of(cluster))["position"]
+    command = [sys.executable, "-m", "tests.spark.retried_write", cluster.endpoints, str(begin)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    attempts = []
+    with LogReader.open(endpoints=cluster.endpoints) as reader:
+        for entry in reader.entries(begin, entry_types=("SESSION_OPEN", "SESSION_MESSAGE")):
+            if entry["entryType"] == "SESSION_OPEN":
+                attempts.append([])
+            else:
+                attempts[-1].append(int(entry["payload"]))
+    first, second = attempts
+    assert 0 < len(first) < 1000, "what the attempt that failed brought in stays"
+    assert first == list(range(len(first)))
+    assert second == list(range(1000))
+
+
+@pytest.mark.timeout(120)
+def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another(cluster):
+    """A process that is stopped keeps its connections: only its silence tells."""
+    begin = json.loads(end_of(cluster))["position"]
+    with ClusterClient.connect(cluster.endpoints) as client:
+        for _ in range(40):
+            while client.offer_batch([bytes(1000)] * 1000) < 0:
+                client.poll_egress()
+        while client.acknowledged < client.offered:
+            client.poll_egress()
+
+    with LogReader.open(endpoints=cluster.endpoints) as reader:
+        blocks = reader.batches(begin, entry_types=("SESSION_MESSAGE",), columns=("position",))
+        rows = next(blocks).num_rows
+        silent = cluster.up["members"][reader._order[0]]["pid"]
+        os.kill(silent, signal.SIGSTOP)
+        stopped = time.monotonic()
+        try:
+            rows += sum(batch.num_rows for batch in blocks)
+        finally:
+            os.kill(silent, signal.SIGCONT)
+    assert rows == 40_000
+    assert 1 < time.monotonic() - stopped < 30, "it was waited for, and not for long"
 
 
 def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
