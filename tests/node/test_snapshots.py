@@ -9,6 +9,7 @@ import pytest
 
 from cluster import ClusterClient, ClusteredService, ClusterNode, DataLoss, LogReader
 from tests.node.processes import await_that, free_base_port, run
+from tests.reader.real import a_copy, remove_unpacked
 
 
 class Remembering(ClusteredService):
@@ -204,3 +205,39 @@ def test_a_member_drops_what_a_snapshot_stands_for_once_it_is_exported_and_reade
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader, from snapshot and the rest of the log")
         fill(node, 1)
+
+
+class Replaying(ClusteredService):
+    """Notes what it is told."""
+
+    made: list[Replaying] = []
+
+    def __init__(self) -> None:
+        Replaying.made.append(self)
+        self.restored: list[bytes] = []
+        self.positions: list[int] = []
+
+    def on_start(self, cluster, snapshot_image):
+        self._cluster = cluster
+        self.restored = [] if snapshot_image is None else [bytes(record) for record in snapshot_image]
+        self.sessions = [session.id for session in cluster.client_sessions()]
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.positions.append(self._cluster.log_position())
+
+
+@pytest.fixture
+def real_directory(tmp_path):
+    yield a_copy(tmp_path)
+    remove_unpacked()
+
+
+def test_our_member_goes_on_from_a_directory_and_a_snapshot_of_real_aeron(tmp_path, real_directory):
+    keys = keys_of(tmp_path, dir=str(real_directory), services=[f"{__name__}:Replaying"], member_id=0)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        service = Replaying.made[-1]
+        assert service.restored == [(411).to_bytes(8, "little")]
+        assert service.sessions
+        assert min(service.positions) > 139_424
+        assert tool(node, "snapshot").returncode == 0
