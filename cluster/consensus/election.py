@@ -1,8 +1,9 @@
 """How one member comes to lead a term, or to follow its leader.
 
-Aeron: Election; seeds *Canvass* and *Leader Replay*. Every state is here. Each reads as: on entry
-(``_enter_*``), each cycle (``_work_*``), exits; what a message does is in its handler, ``on_*``, by state.
-Every change of state passes through ``_change_state``.
+Aeron: Election; seeds *Canvass* and *Leader Replay*. Every state is here, in the order of their numbers. Each
+reads as: on entry (``_enter_*``), each cycle (``_work_*``), on message, exits; what a message does in which
+state is written once, in its handler ``on_*`` behind the states. Every change passes through
+``_change_state``, along ``TRANSITIONS``.
 
     INIT ── CANVASS ── NOMINATE ── CANDIDATE_BALLOT ── LEADER_LOG_REPLICATION ── LEADER_REPLAY ─┐
                │  └────────┴── FOLLOWER_BALLOT               CLOSED ── LEADER_READY ── LEADER_INIT
@@ -146,6 +147,12 @@ TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
 }
 
 EMPTY_LOG = LogEnd(NULL_VALUE, 0)
+
+
+def _told(standing: LogEnd) -> str:
+    if standing == EMPTY_LOG:
+        return "no log"
+    return f"a log to {standing.log_position} of term {standing.leadership_term_id}"
 
 
 class _Replication:
@@ -352,6 +359,10 @@ class Election:
         return self._take()
 
     # ---- INIT --------------------------------------------------------------------------------------------
+    # entry     what leading or following has left behind is to be undone; nothing at the start of a node
+    # cycle     PrepareForNewLeadership, once; on_prepared leads on
+    # message   none is taken
+    # exits     CANVASS; LEADER_LOG_REPLICATION for the only member
 
     def _enter_init(self, now_ns: int) -> None:
         self._is_prepared = self._is_preparing = False
@@ -381,6 +392,11 @@ class Election:
             self._lead(now_ns, "the only member")
 
     # ---- CANVASS: tell each other how good the logs are (seed Canvass) -----------------------------------
+    # entry     forget what members said; role FOLLOWER
+    # cycle     CanvassPosition to all; nominate when all, or at the deadline a majority, are no better
+    # message   CanvassPosition: how good its sender's log is. RequestVote: a vote, unless our log is better.
+    #           NewLeadershipTerm: follow, once our log is known to be the begin of the leader's
+    # exits     NOMINATE; FOLLOWER_BALLOT; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
 
     def _enter_canvass(self, now_ns: int) -> None:
         self._do(SetRole(Role.FOLLOWER))
@@ -397,11 +413,11 @@ class Election:
             return
         members, standing = self._members.values(), self._standing
         if is_unanimous_candidate(members, standing, self._exempt, self._context.quorum_threshold):
-            self._nominate(now_ns, "unanimous candidate")
+            self._nominate(now_ns, f"unanimous candidate: has {_told(standing)}")
         elif now_ns >= self._canvass_deadline_ns and is_quorum_candidate(
             members, standing, self._context.quorum_threshold
         ):
-            self._nominate(now_ns, "quorum candidate")
+            self._nominate(now_ns, f"quorum candidate: has {_told(standing)}")
 
     def _nominate(self, now_ns: int, reason: str) -> None:
         """A delay below half of the election timeout lets one of several candidates come first (C-64)."""
@@ -423,6 +439,10 @@ class Election:
         return not self.is_wiped
 
     # ---- NOMINATE: let the deadline pass -----------------------------------------------------------------
+    # entry     a deadline was drawn, so that one of several candidates comes first
+    # cycle     CanvassPosition goes on; at the deadline stand
+    # message   RequestVote as in CANVASS. NewLeadershipTerm: only remembered (C-76)
+    # exits     CANDIDATE_BALLOT; CANVASS when a leader was heard meanwhile; FOLLOWER_BALLOT
 
     def _work_nominate(self, now_ns: int) -> None:
         if now_ns < self._nomination_deadline_ns:
@@ -432,9 +452,14 @@ class Election:
             # against a leader that it has just heard. We look again.
             self._change_state(ElectionState.CANVASS, now_ns, "a leader was heard")
         else:
-            self._change_state(ElectionState.CANDIDATE_BALLOT, now_ns, "nomination deadline")
+            term_id = self.candidate_term_id + 1
+            self._change_state(ElectionState.CANDIDATE_BALLOT, now_ns, f"stands for term {term_id}")
 
     # ---- CANDIDATE_BALLOT: ask for votes -----------------------------------------------------------------
+    # entry     the next term is ours to stand for, on the disk before anyone hears of it; role CANDIDATE
+    # cycle     RequestVote to whoever was not sent one; count the votes
+    # message   Vote. RequestVote of a higher term as in CANVASS. NewLeadershipTerm: follow, as in CANVASS
+    # exits     LEADER_LOG_REPLICATION; CANVASS; FOLLOWER_BALLOT; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
 
     def _enter_candidate_ballot(self, now_ns: int) -> None:
         self._do(SetRole(Role.CANDIDATE))
@@ -451,12 +476,12 @@ class Election:
         members, term_id = self._members.values(), self.candidate_term_id
         quorum_threshold = self._context.quorum_threshold
         if is_unanimous_leader(members, term_id, self._exempt, quorum_threshold):
-            self._lead(now_ns, "unanimous leader")
+            self._lead(now_ns, f"unanimous leader of term {term_id}")
         elif self._is_past(self._context.election_timeout_ns, now_ns):
             if is_quorum_leader(members, term_id, quorum_threshold):
-                self._lead(now_ns, "quorum leader")
+                self._lead(now_ns, f"quorum leader of term {term_id}")
             else:
-                self._change_state(ElectionState.CANVASS, now_ns, "no majority in time")
+                self._change_state(ElectionState.CANVASS, now_ns, self._lost_ballot())
         else:
             for member in self._others:
                 if not member.is_ballot_sent:
@@ -471,13 +496,30 @@ class Election:
                         ),
                     )
 
+    def _lost_ballot(self) -> str:
+        term_id = self.candidate_term_id
+        votes = {m.id: m.vote for m in self._members.values() if m.candidate_term_id == term_id}
+        against = ", ".join(str(id_) for id_, vote in votes.items() if vote is False)
+        refused = f", refused by {against}" if against else ""
+        return f"{sum(vote is True for vote in votes.values())} of {len(self._members)} votes{refused}"
+
     # ---- FOLLOWER_BALLOT: voted; wait for the leader -----------------------------------------------------
+    # cycle     nothing but the timeout
+    # message   RequestVote of a higher term: another vote. NewLeadershipTerm: follow, as in CANVASS
+    # exits     CANVASS; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
 
     def _work_follower_ballot(self, now_ns: int) -> None:
         if self._is_past(self._context.election_timeout_ns, now_ns):
-            self._change_state(ElectionState.CANVASS, now_ns, "no leader in time")
+            self._change_state(
+                ElectionState.CANVASS, now_ns, f"no leader of term {self.candidate_term_id} in time"
+            )
 
     # ---- LEADER_LOG_REPLICATION: until a majority holds the whole log, and the term's begin --------------
+    # entry     the term is recorded, (term, base) on the disk; reports of older terms are void; role LEADER
+    # cycle     NewLeadershipTerm and CommitPosition each interval, here and in all leader states
+    # message   CanvassPosition: told the term after its sender's. AppendPosition: what a follower holds.
+    #           A higher term from anybody: back to INIT, in all leader states
+    # exits     LEADER_REPLAY
 
     def _lead(self, now_ns: int, reason: str) -> None:
         self.leader_member_id = self._this.id
@@ -503,9 +545,14 @@ class Election:
         if not self._publish_leadership(now_ns):
             return
         if self._has_quorum(now_ns):
-            self._change_state(ElectionState.LEADER_REPLAY, now_ns, "a majority holds the log")
+            self._change_state(
+                ElectionState.LEADER_REPLAY, now_ns, f"a majority holds the log to {self._term_base}"
+            )
 
     # ---- LEADER_REPLAY: process what is recorded (seed Leader Replay) ------------------------------------
+    # cycle     as before; module and services process what is recorded and not processed yet (LogReplay)
+    # message   as before
+    # exits     LEADER_INIT
 
     def _enter_leader_replay(self, now_ns: int) -> None:
         self.is_leader_startup = self.is_node_startup
@@ -518,9 +565,13 @@ class Election:
             self._start_replay(self.append_position)
         elif self.log_position == self.append_position and not self.is_module_in_snapshot:
             self._stop_replay()
-            self._change_state(ElectionState.LEADER_INIT, now_ns, "log replayed")
+            self._change_state(ElectionState.LEADER_INIT, now_ns, f"log processed to {self.log_position}")
 
     # ---- LEADER_INIT: recording and services join the log ------------------------------------------------
+    # entry     JoinLog to the services, as leader
+    # cycle     as before, until all have acknowledged
+    # message   as before
+    # exits     LEADER_READY
 
     def _enter_leader_init(self, now_ns: int) -> None:
         self._join_log(self.log_position, Role.LEADER)
@@ -532,6 +583,9 @@ class Election:
             self._change_state(ElectionState.LEADER_READY, now_ns, "log joined")
 
     # ---- LEADER_READY: a majority follows; write the first entry of the term -----------------------------
+    # cycle     as before; with a majority at (term, base) the NewLeadershipTermEvent is appended
+    # message   as before
+    # exits     CLOSED
 
     def _work_leader_ready(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
@@ -540,6 +594,11 @@ class Election:
             self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._term_base))
 
     # ---- FOLLOWER_LOG_REPLICATION: fetch one closed term, or the rest of one -----------------------------
+    # entry     the term is recorded, then its bytes are asked for; role FOLLOWER
+    # cycle     AppendPosition; done when all is here and covered by the leader's commit
+    # message   CommitPosition, NewLeadershipTerm: how far the leader's commit is. A higher term: INIT, in all
+    #           follower states
+    # exits     CANVASS, to be told of the term after this one
 
     def _enter_follower_log_replication(self, now_ns: int) -> None:
         replication = self._replication
@@ -579,7 +638,9 @@ class Election:
                 replication.leadership_term_id, replication.term_base, replication.stop_position
             )
             self._replication = None
-            self._change_state(ElectionState.CANVASS, now_ns, "term replicated")
+            self._change_state(
+                ElectionState.CANVASS, now_ns, f"has term {replication.leadership_term_id} whole"
+            )
         elif is_ended and now_ns >= replication.deadline_ns:
             self._restart(now_ns, "the leader did not cover the replicated log in time")
         elif not is_ended and now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns:
@@ -589,6 +650,10 @@ class Election:
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
     # ---- FOLLOWER_REPLAY: process what is recorded and committed -----------------------------------------
+    # entry     (term, base) is recorded: from here on this member counts for the leader; role FOLLOWER
+    # cycle     AppendPosition; module and services process what is recorded and committed (LogReplay)
+    # message   CommitPosition, NewLeadershipTerm: the bound of what may be processed
+    # exits     FOLLOWER_LOG_INIT, level; FOLLOWER_CATCHUP_INIT, behind; CANVASS, not all of it committed
 
     def _enter_follower_replay(self, now_ns: int) -> None:
         self._do(SetRole(Role.FOLLOWER))
@@ -605,9 +670,11 @@ class Election:
             if self.log_position >= self._replay_stop_position:
                 self._stop_replay()
                 if self.log_position >= self.append_position:
-                    self._join_leader(now_ns, "log replayed")
+                    self._join_leader(now_ns, f"log processed to {self.log_position}")
                 else:
-                    self._change_state(ElectionState.CANVASS, now_ns, "replayed what is committed")
+                    self._change_state(
+                        ElectionState.CANVASS, now_ns, f"processed what is committed, to {self.log_position}"
+                    )
         elif self.log_position >= self.append_position:
             self._join_leader(now_ns, "nothing to replay")
         elif self.effective_commit_position == 0:
@@ -634,6 +701,10 @@ class Election:
         return notified
 
     # ---- FOLLOWER_CATCHUP_INIT: ask for the log of the term so far ---------------------------------------
+    # entry     ready for log bytes
+    # cycle     CatchupPosition until the link has taken it
+    # message   the begin of the log: recording and services join it
+    # exits     FOLLOWER_CATCHUP_AWAIT
 
     def _enter_follower_catchup_init(self, now_ns: int) -> None:
         self._is_request_sent = False
@@ -656,6 +727,9 @@ class Election:
             )
 
     # ---- FOLLOWER_CATCHUP_AWAIT: until the log comes -----------------------------------------------------
+    # cycle     nothing but the timeout
+    # message   the begin of the log: recording and services join it
+    # exits     FOLLOWER_CATCHUP
 
     def _work_follower_catchup_await(self, now_ns: int) -> None:
         if self._is_log_joined:
@@ -664,6 +738,9 @@ class Election:
             self._restart(now_ns, "the log did not come in time")
 
     # ---- FOLLOWER_CATCHUP: record and process until level with the leader --------------------------------
+    # cycle     AppendPosition, flagged; the owner processes up to the commit position
+    # message   CommitPosition: how far. StopCatchup: the leader sends its live log from here on
+    # exits     FOLLOWER_LOG_INIT
 
     def _enter_follower_catchup(self, now_ns: int) -> None:
         self._growth_ns = now_ns
@@ -673,7 +750,9 @@ class Election:
         self._send_append_position(now_ns, AppendPositionFlags.CATCHUP)
         target = max(self._catchup_join_position, self.notified_commit_position)
         if self._is_catchup_stopped and self.log_position >= target and not self.is_module_in_snapshot:
-            self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, "level with the leader")
+            self._change_state(
+                ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {self.log_position}"
+            )
         elif (
             now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns
             and not self.is_module_in_snapshot
@@ -681,6 +760,9 @@ class Election:
             self._restart(now_ns, "the catch-up does not progress")
 
     # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------
+    # cycle     ask for the live log, unless the catch-up has brought it
+    # message   CommitPosition, NewLeadershipTerm
+    # exits     FOLLOWER_LOG_AWAIT; FOLLOWER_READY
 
     def _work_follower_log_init(self, now_ns: int) -> None:
         if self._has_log_image:
@@ -690,6 +772,9 @@ class Election:
             self._change_state(ElectionState.FOLLOWER_LOG_AWAIT, now_ns, "live log requested")
 
     # ---- FOLLOWER_LOG_AWAIT: until it comes --------------------------------------------------------------
+    # cycle     AppendPosition on growth and each interval
+    # message   the begin of the log: recording and services join it
+    # exits     FOLLOWER_READY
 
     def _work_follower_log_await(self, now_ns: int) -> None:
         if self._is_log_joined:
@@ -701,6 +786,10 @@ class Election:
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
     # ---- FOLLOWER_READY: say so --------------------------------------------------------------------------
+    # entry     this member holds what the leader holds: it has a say again if it was wiped
+    # cycle     AppendPosition until the link has taken it
+    # message   CommitPosition, NewLeadershipTerm
+    # exits     CLOSED
 
     def _enter_follower_ready(self, now_ns: int) -> None:
         self._is_request_sent = False
@@ -718,6 +807,7 @@ class Election:
             self._send(self.leader_member_id, self._append_position_message(AppendPositionFlags.NONE))
 
     # ---- CLOSED ------------------------------------------------------------------------------------------
+    # the owner leads or follows, and drops this object
 
     def _complete(self, now_ns: int, reason: str) -> None:
         self._do(
@@ -773,7 +863,11 @@ class Election:
         elif self.state in VOTING_STATES and not (self.is_wiped and not self._is_new_cluster()):
             self._propose(term_id)
             self._send_vote(member.id, term_id, True)
-            self._change_state(ElectionState.FOLLOWER_BALLOT, now_ns, f"voted for member {member.id}")
+            self._change_state(
+                ElectionState.FOLLOWER_BALLOT,
+                now_ns,
+                f"voted for member {member.id} in term {term_id}, which has {_told(candidate)}",
+            )
         return self._take()
 
     def on_vote(self, message: Vote, now_ns: int) -> list[Action]:
@@ -911,10 +1005,12 @@ class Election:
         self._notify_commit(message.commit_position, now_ns)
 
         if self.append_position >= message.term_base_log_position:
-            self._record_term(message.leadership_term_id, message.term_base_log_position)
-            self._change_state(
-                ElectionState.FOLLOWER_REPLAY, now_ns, f"follows member {self.leader_member_id}"
+            reason = (
+                f"follows member {self.leader_member_id}, leader of term {self.leadership_term_id} at "
+                f"{message.log_position}; has {_told(self._standing)}"
             )
+            self._record_term(message.leadership_term_id, message.term_base_log_position)
+            self._change_state(ElectionState.FOLLOWER_REPLAY, now_ns, reason)
             return
         next_base, next_end = message.next_term_base_log_position, message.next_log_position
         own = self.terms.find(self.terms.last_term_id)
@@ -930,7 +1026,11 @@ class Election:
         else:
             return  # the leader does not know yet where that term ends
         self._change_state(
-            ElectionState.FOLLOWER_LOG_REPLICATION, now_ns, f"behind term {message.leadership_term_id}"
+            ElectionState.FOLLOWER_LOG_REPLICATION,
+            now_ns,
+            f"behind member {self.leader_member_id} of term {self.leadership_term_id}: fetches term "
+            f"{self._replication.leadership_term_id} from {self.append_position} to "
+            f"{self._replication.stop_position}",
         )
 
     def on_commit_position(self, message: CommitPosition, now_ns: int) -> list[Action]:

@@ -4,11 +4,14 @@ One way for each arrow; that there is one for every arrow, and none beside, is c
 the code itself obeys and that docs/election.md is drawn from.
 """
 
+import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cluster.consensus import election as election_module
 from cluster.consensus.context import MS, SECOND
 from cluster.consensus.election import TRANSITIONS
 from cluster.consensus.state_diagram import diagram, with_diagram
@@ -346,3 +349,17 @@ def caught_up() -> Driven:
     driven.hears(StopCatchup(TERM, 0))
     driven.work()
     return driven
+
+
+def test_the_file_says_of_each_state_where_it_leads():
+    """What stands above a state's code is read as its description: it names its exits, all and no others."""
+    source = inspect.getsource(election_module)
+    told = {}
+    for section in source.split("    # ---- ")[1:]:
+        name = section.split()[0].rstrip(":")
+        exits = re.search(r"# exits .*(?:\n    # {11}.*)*", section)
+        if name in ElectionState.__members__ and exits is not None:
+            words = re.findall(r"[A-Z]+(?:_[A-Z]+)*", exits[0])
+            told[ElectionState[name]] = {ElectionState[word] for word in words}
+
+    assert told == {state: set(exits) for state, exits in TRANSITIONS.items() if exits}

@@ -275,14 +275,26 @@ def test_a_follower_whose_leader_is_silent_for_10_s_enters_an_election():
 
 
 @pytest.mark.conformance("C-24")
-def test_a_follower_that_is_to_terminate_waits_for_its_leader():
+@pytest.mark.parametrize("has_the_log", [True, False])
+def test_a_follower_that_comes_to_its_end_without_a_leader_looks_for_none(has_the_log):
+    """Stricter than Aeron, where one that lacks a part of the log waits for ever."""
     cluster = a_cluster()
+    client = cluster.add_client()
+    cluster.await_settled()
     follower = cluster.followers[0]
-    follower.agent.termination.position = 1 << 40
+    agent = follower.agent
+    agent.process_log = lambda *_: 0  # it takes its time
+    client.send(b"x")
+    cluster.await_settled()
+    cluster.run(300 * MS)
+    end = agent.recording.append_position
+    assert agent.commit_position < end
+    agent.termination.position = end if has_the_log else end + 32
+    elections = agent.counters.election_count.get()
     cluster.leader.pause()
     cluster.run(15 * SECOND)
 
-    assert follower.agent.following is not None
+    assert (agent.counters.election_count.get() == elections) == has_the_log
 
 
 @pytest.mark.conformance("C-25")

@@ -187,7 +187,7 @@ def test_services_answer_nobody_while_they_replay():
     assert SessionMessageHeader.TEMPLATE_ID not in template_ids
 
 
-@pytest.mark.conformance("C-114")
+@pytest.mark.conformance("C-114", "C-115")
 def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on():
     cluster = restarted(members=1)
     member = cluster.members[0]
@@ -196,6 +196,8 @@ def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on(
     in_state(cluster, ElectionState.LEADER_INIT)
 
     assert member.agent.log_adapter.position == end == member.agent.commit_position
+    assert member.agent.counters.commit_position.get() == end
+    assert member.agent.election.log_position == member.agent.election.append_position == end
     assert member.agent.election_actions.log_replay is None
     cluster.await_leader()
     cluster.await_level()
