@@ -59,7 +59,11 @@ class ClusteredService:
     """
 
     def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
-        """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot."""
+        """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot.
+
+        Iterate over the image: each item is one message as it was offered in ``on_take_snapshot``, as bytes.
+        Open sessions are known already: ``cluster.client_sessions()``.
+        """
 
     def on_session_open(self, session: ClientSession, timestamp: int) -> None:
         """A client has connected; answers to it go through ``session.offer``."""
@@ -81,7 +85,12 @@ class ClusteredService:
         """A timer has fired, at the same place in the log on every member."""
 
     def on_take_snapshot(self, snapshot_publication: Any) -> None:
-        """Write the state as of this place in the log."""
+        """Write the state as of this place in the log: ``snapshot_publication.offer(message)``, any number.
+
+        Members may start from what another one saved: the same state must give the same bytes. A message
+        is at most ``snapshot_publication.max_message_length`` bytes long. An exception leaves the member
+        without a snapshot, and the log goes on.
+        """
 
     def on_role_change(self, new_role: Role) -> None:
         """The member's role; not ordered against the log, so no business of the state machine."""
