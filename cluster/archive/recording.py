@@ -27,6 +27,7 @@ from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, align
 
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes behind the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
+WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
 PREPARE_TRIES = 16  # a segment's length, while the disk is full
 
@@ -87,6 +88,7 @@ class Recording:
         self._prepare_from = 0  # position: no sooner is the next segment tried again
         self._proof: ProofFile | None = None
         self._unproven_crc = 0  # of [synced_position, append_position)
+        self._written_back = 0  # up to here the device has been asked to write
 
     @property
     def recording_id(self) -> int:
@@ -148,6 +150,7 @@ class Recording:
             raise self._fail(error, path) from error
         self.synced_position = self.append_position
         self._unproven_crc = 0
+        self._written_back = self.append_position
         self.is_active = True
         self._show_position()
 
@@ -178,6 +181,8 @@ class Recording:
         if self._proof is not None:
             self._unproven_crc = zlib.crc32(data, self._unproven_crc)
         self.append_position = position + length
+        if self.append_position - self._written_back >= WRITE_BACK_BYTES:
+            self._write_back()
         if self._sync_level == 0:
             self.synced_position = self.append_position
             self._show_position()
@@ -197,6 +202,7 @@ class Recording:
             try:
                 if self._proof is not None:
                     file.start_writeback(begin, self.append_position - self._base - begin)
+                    self._written_back = self.append_position
                     self._proof.write(self.synced_position, self.append_position, self._unproven_crc)
                 if self._sync_level == 1:
                     file.datasync()
@@ -209,6 +215,17 @@ class Recording:
             self._unproven_crc = 0
             self._show_position()
         return self.synced_position
+
+    def _write_back(self) -> None:
+        """Have much that was appended on its way to the device by the time that it is synced."""
+        assert self._segment is not None
+        begin = max(self._written_back, self._base)
+        self._written_back = self.append_position
+        if self._sync_level > 0 and begin < self.append_position:
+            try:
+                self._segment.file.start_writeback(begin - self._base, self.append_position - begin)
+            except OSError as error:
+                raise self._fail(error) from error
 
     def do_work(self) -> int:
         """Make ready what appending will need, a little at a time; for turns with nothing else to do."""

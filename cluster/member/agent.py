@@ -38,6 +38,7 @@ from cluster.member.consensus_adapter import ConsensusAdapter
 from cluster.member.counters import DutyCycleStallTracker, MemberCounters
 from cluster.member.egress_publisher import EgressPublisher
 from cluster.member.election_actions import ElectionActions
+from cluster.member.fetching import FetchedLogSync
 from cluster.member.following import Following
 from cluster.member.ingress_adapter import IngressAdapter
 from cluster.member.leading import Leading
@@ -162,6 +163,7 @@ class ConsensusModuleAgent:
         self.snapshots = SnapshotTaker(self)
         self.replications = SnapshotReplications(self)
         self.retention = Retention(self, tuple(needed_positions))
+        self.fetching = FetchedLogSync()
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
@@ -345,13 +347,13 @@ class ConsensusModuleAgent:
                 return self.replications.current.do_work()  # the election rests
             recording = self.recording
             if recording is not None and recording.is_active:
-                if recording.append_position != recording.synced_position:
-                    recording.sync()
+                work_count += self.fetching.sync(recording, self.now_ns)
                 election.on_append_position(recording.synced_position, self.now_ns)
             if election.state is ElectionState.FOLLOWER_CATCHUP:
                 # Ahead of the question whether it is level: under a steady load each turn brings a commit.
                 work_count += self.process_log(
-                    election.effective_commit_position, self.context.replay_limit_per_poll
+                    min(election.effective_commit_position, election.append_position),
+                    self.context.replay_limit_per_poll,
                 )
             work_count += self.election_actions.carry_out(election.do_work(self.now_ns, self.cluster_time))
             if self.election is election:
