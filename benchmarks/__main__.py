@@ -18,6 +18,8 @@ BENCHMARKS = {
     "members": "a member's start, its idle cost and its memory",
     "cluster": "three members: committed and echoed messages per second, round trips",
     "failover": "fifty SIGKILLs of the leader under load: the gap without a commit, messages lost",
+    "recovery": "from start to ready, by the length of the log",
+    "wiped": "an empty directory filled again while the cluster works, beside the disk alone",
     "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
 }
