@@ -165,6 +165,7 @@ class Archive:
         """Give a recording that never stopped its end, or take note of the damage that hides it."""
         recording_id = descriptor.recording_id
         segments = open_segments(self.files, self.directory, descriptor)
+        proof = None
         try:
             try:
                 proof = read_proof(self.files, self.directory, recording_id, descriptor.session_id)
@@ -174,7 +175,7 @@ class Archive:
             except (LogDamaged, OSError) as error:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
                     raise
-                self._damage[recording_id] = damage_behind(segments, descriptor, error, self.checksum)
+                self._damage[recording_id] = damage_behind(segments, descriptor, proof, error, self.checksum)
                 return
             if self._sync_level > 0 and found.unsure_from >= 0 and not is_after_failure:
                 segments.write_again(found.unsure_from, found.stop_position)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.archive.files import Files
+from cluster.archive.proof import Proof
 from cluster.archive.segments import Segments
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import LogDamaged
@@ -70,18 +71,26 @@ def first_damage(
 def damage_behind(
     segments: Segments,
     descriptor: RecordingDescriptor,
+    proof: Proof | None,
     error: LogDamaged | OSError,
     checksum: Checksum | None,
 ) -> Damage:
     """The damage that keeps the end of a recording from being found: ``error`` came of looking for it.
 
-    Raises the error again if all can be read after all.
+    Of bytes that were synced and have changed only the proof may know, and it does not know which.
     """
     bases = segments.bases()
     end = bases[-1] + segments.segment_length if bases else descriptor.start_position
+    is_in_proof = proof is not None and proof.is_done and isinstance(error, LogDamaged)
+    if is_in_proof:
+        assert proof is not None
+        end = min(end, proof.from_position)
     found = first_damage(segments, descriptor, descriptor.start_position, end, checksum)
+    if found is None and is_in_proof:
+        assert isinstance(error, LogDamaged)
+        return Damage(descriptor.recording_id, end, error)
     if found is None:
-        raise error
+        raise error  # it can be read after all
     return found
 
 

@@ -6,11 +6,16 @@ slots, in turn, each in a page of its own:
     0      4         8          16        24      32           36         40
     | magic | slot crc | sequence | from i8 | to i8 | session id | data crc |
 
+512 bytes behind it, once the sync has returned, without a sync of its own:
+
+    | magic | crc of this | sequence | to i8 |
+
 ``data crc`` is CRC-32 of the log bytes [from, to), which the sync is about to make durable, and ``from`` is
 where the sync before ended. The slot is handed to the device ahead of the segment's sync, whose flush makes
 both durable: 10-20 µs where a second sync costs 60-80. After an unclean stop the newest slot either
 holds, and the recording is whole up to ``to``, or the last sync never returned, nothing it covered was
-spoken of, and the recording ends at ``from``.
+spoken of, and the recording ends at ``from``. Unless it is known to have returned, as after a SIGKILL, which
+leaves the cache: then bytes that were spoken of have changed, and that is damage.
 
 A slot speaks only for the session that wrote it: whoever else extends the recording, a real
 archive for one, does so under another session id. The file is removed by an orderly stop.
@@ -18,25 +23,31 @@ archive for one, does so under another session id. The file is removed by an ord
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.archive.files import File, Files
 
 _SLOT = struct.Struct("<IIQqqiI")
 _SLOT_OFFSETS = (0, 4096)
+_DONE = struct.Struct("<IIQq")
+_DONE_OFFSET = 512  # in the page of its slot, and a sector of its own
 _MAGIC = 0x464F_5250  # "PROF"
 LENGTH = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What one slot says: the bytes [from_position, to_position) have this CRC-32."""
+    """What one slot says: the bytes [from_position, to_position) have this CRC-32.
+
+    ``is_done``: their sync returned, so they may have been spoken of.
+    """
 
     sequence: int
     from_position: int
     to_position: int
     session_id: int
     data_crc: int
+    is_done: bool = False
 
 
 def proof_path(directory: str, recording_id: int) -> str:
@@ -55,12 +66,20 @@ def _encode(proof: Proof) -> bytes:
     return _SLOT.pack(_MAGIC, crc, *fields)
 
 
+def _encode_done(proof: Proof) -> bytes:
+    fields = (proof.sequence, proof.to_position)
+    return _DONE.pack(_MAGIC, zlib.crc32(_DONE.pack(_MAGIC, 0, *fields)), *fields)
+
+
 def _decode(data: bytes) -> Proof | None:
     if len(data) < _SLOT.size:
         return None
     magic, _crc, *fields = _SLOT.unpack_from(data)
     proof = Proof(*fields)
-    return proof if magic == _MAGIC and _encode(proof) == data[: _SLOT.size] else None
+    if magic != _MAGIC or _encode(proof) != data[: _SLOT.size]:
+        return None
+    is_done = data[_DONE_OFFSET : _DONE_OFFSET + _DONE.size] == _encode_done(proof)
+    return replace(proof, is_done=is_done)
 
 
 def read_proof(files: Files, directory: str, recording_id: int, session_id: int) -> Proof | None:
@@ -70,7 +89,7 @@ def read_proof(files: Files, directory: str, recording_id: int, session_id: int)
         return None
     file = files.open(path)
     try:
-        slots = [_decode(file.pread(_SLOT.size, offset)) for offset in _SLOT_OFFSETS]
+        slots = [_decode(file.pread(_DONE_OFFSET + _DONE.size, offset)) for offset in _SLOT_OFFSETS]
     finally:
         file.close()
     proofs = [proof for proof in slots if proof is not None and proof.session_id == session_id]
@@ -84,6 +103,7 @@ class ProofFile:
         self._file = file
         self._session_id = session_id
         self._sequence = 0
+        self._last: Proof | None = None
 
     @classmethod
     def create(
@@ -114,6 +134,13 @@ class ProofFile:
         offset = _SLOT_OFFSETS[self._sequence & 1]
         self._file.pwrite(_encode(proof), offset)
         self._file.push(offset, _SLOT.size)
+        self._last = proof
+
+    def done(self) -> None:
+        """The sync that the last slot was about has returned. To be told before anybody else is."""
+        assert self._last is not None
+        offset = _SLOT_OFFSETS[self._last.sequence & 1]
+        self._file.pwrite(_encode_done(self._last), offset + _DONE_OFFSET)
 
     def close(self) -> None:
         self._file.close()

@@ -208,6 +208,8 @@ class Recording:
                     file.datasync()
                 else:
                     file.fullsync()
+                if self._proof is not None:
+                    self._proof.done()
                 self._zero_ahead(ZERO_WINDOW)
             except OSError as error:
                 raise self._fail(error) from error
@@ -455,14 +457,19 @@ class Recording:
         assert self.start_position <= position <= self.append_position
         end = min(position + max_length, self.append_position)
         data = self._read_range(position, end, out)
-        if end < self.append_position:
+        whole = scan(data, 0, len(data))
+        if whole == 0 and end < self.append_position:  # one frame is longer than was asked for
+            header = self._read_range(position, position + HEADER_LENGTH, None)
+            length = int(header[:4].view("<i4")[0])
+            end = min(position + max(align(length), HEADER_LENGTH), self.append_position)
+            data = self._read_range(position, end, out)
             whole = scan(data, 0, len(data))
-            if whole == 0:  # one frame is longer than was asked for
-                header = self._read_range(position, position + HEADER_LENGTH, None)
-                end = min(position + align(int(header[:4].view("<i4")[0])), self.append_position)
-                data = self._read_range(position, end, out)
-            else:
-                data = data[:whole]
+        if whole < len(data) and (whole == 0 or end == self.append_position):
+            base = self._segments.base_of(position + whole)
+            length = int(data[whole : whole + 4].view("<i4")[0])
+            what = f"no whole frame at log position {position + whole}: frame length {length}"
+            raise LogDamaged(self._segments.path(base), position + whole - base, what)
+        data = data[:whole]
         if self._checksum is not None:
             bad = verify_checksums(self._checksum, data, 0, len(data))
             if bad < len(data):

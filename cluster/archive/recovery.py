@@ -2,7 +2,7 @@
 
 Three witnesses, the strongest that is there decides:
 
-    proof file       of our own recordings without checksums: the end of the last sync that holds (proof.py)
+    proof file       of our own recordings: the end of the last sync that holds (proof.py)
     checksums        the end of the last frame whose checksum is right
     frame headers    the end of the last frame that joins on; if it spans pages, none of them may be empty,
                      for a page that was lost reads as zeros (Catalog.recoverStopPosition)
@@ -77,11 +77,21 @@ def _proven_stop(segments: Segments, recording_id: int, proof: Proof) -> Recover
         try:
             segments.read_into(position, data)
         except LogDamaged:  # the segment that the sync rolled over into is not there
+            if proof.is_done:
+                raise
             return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
         crc = zlib.crc32(data.data, crc)
         position += len(data)
     if crc == proof.data_crc:
         return Recovered(recording_id, proof.to_position, "proof file", unsure_from=proof.from_position)
+    if proof.is_done:
+        base = segments.base_of(proof.from_position)
+        raise LogDamaged(
+            segments.path(base),
+            proof.from_position - base,
+            f"log positions {proof.from_position} to {proof.to_position} were synced and have changed since: "
+            f"expected CRC-32 {proof.data_crc:#010x}, found {crc:#010x}",
+        )
     return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
 
 

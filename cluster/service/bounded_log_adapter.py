@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.errors import AgentTermination
+from cluster.errors import LogDamaged
 from cluster.log.deliver import DeliveredMessages, deliver, read_message
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
 from cluster.protocol import decode
@@ -115,7 +115,7 @@ class BoundedLogAdapter:
                 count += 1
                 offset = self._hand_over_entry(data, offset, end, position)
             elif status == MALFORMED:
-                raise AgentTermination(f"the log is damaged at position {position + offset}")
+                raise LogDamaged(None, None, f"the log is damaged at position {position + offset}")
             else:
                 assert status == DONE
                 self.advance(position + offset)
@@ -133,7 +133,8 @@ class BoundedLogAdapter:
     def _grow(self, position: int) -> None:
         """The message at ``position`` is longer than what is read at once."""
         if len(self._buffer) >= self._read_bytes_max:
-            raise AgentTermination(f"the log is damaged at position {position}: a message without an end")
+            what = f"the log is damaged at position {position}: a message without an end"
+            raise LogDamaged(None, None, what)
         self._buffer = np.empty(min(2 * len(self._buffer), self._read_bytes_max), np.uint8)
 
     def _hand_over(self, end_position: int) -> None:

@@ -190,3 +190,68 @@ def test_after_a_failed_sync_the_recording_goes_on_in_a_new_file(tmp_path, monke
 
 def _fails(self, *_):
     raise OSError(errno.EIO, "Input/output error", getattr(self, "path", None))
+
+
+def in_two_syncs(directory, monkeypatch=None):
+    """Recorded without checksums up to (first, second), and killed."""
+    archive = opened(directory, checksum=None)
+    recording = archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+    first, second = LOG.entries[20][1], LOG.entries[40][1]
+    recording.append(0, LOG.frames(0, first))
+    recording.sync()
+    recording.append(first, LOG.frames(first, second))
+    if monkeypatch is not None:
+        monkeypatch.setattr(OsFile, "datasync", _fails)
+        with pytest.raises(Exception, match="Input/output error"):
+            recording.sync()
+        monkeypatch.undo()
+        archive._catalog.extend(0, SESSION_ID)  # as if the catalog had refused the end too
+    else:
+        recording.sync()
+    archive.abandon()
+    return first, second
+
+
+def test_bytes_that_were_acknowledged_and_have_changed_are_damage_although_no_frame_tells(tmp_path):
+    first, second = in_two_syncs(tmp_path)
+    flip(tmp_path / "0-0.rec", LOG.entries[30][0] + 40)
+    archive = opened(tmp_path, checksum=None)
+    damage = archive.find_damage(0)
+    assert damage.position == first
+    assert f"log positions {first} to {second} were synced and have changed since" in str(damage.error)
+    assert "expected CRC-32 0x" in str(damage.error)
+    archive.abandon()
+
+
+def test_bytes_whose_sync_never_returned_may_have_changed_and_are_cut(tmp_path, monkeypatch):
+    first, _ = in_two_syncs(tmp_path, monkeypatch)
+    flip(tmp_path / "0-0.rec", LOG.entries[30][0] + 40)
+    archive = opened(tmp_path, checksum=None)
+    assert archive.find_damage(0) is None
+    assert archive.recording(0).append_position == first
+    archive.close()
+
+
+@pytest.mark.parametrize("length", [0, -96, 1 << 20])
+@pytest.mark.parametrize("entry", [10, 40])
+def test_a_reader_is_never_led_past_a_frame_that_is_none(tmp_path, entry, length):
+    _, second = in_two_syncs(tmp_path)
+    begin = LOG.entries[entry][0]
+    path = tmp_path / "0-0.rec"
+    archive = opened(tmp_path, checksum=None)
+    recording = archive.recording(0)
+    data = bytearray(path.read_bytes())
+    data[begin : begin + 4] = length.to_bytes(4, "little", signed=True)
+    path.write_bytes(data)
+
+    assert len(recording.read(0, begin)) == begin, "what is before it is read"
+    for position, max_length in ((0, second), (begin, 4096), (begin, second - begin)):
+        if position == 0 and entry == 10:
+            run = recording.read(0, second - 32)
+            assert len(run) == begin, "up to it"
+            continue
+        with pytest.raises(LogDamaged, match=rf"0-0\.rec at offset {begin}: no whole frame"):
+            recording.read(position, max_length)
+    archive.abandon()
