@@ -82,6 +82,12 @@ def _decode(data: bytes) -> Proof | None:
     return replace(proof, is_done=is_done)
 
 
+def decode_slots(data: bytes) -> list[Proof]:
+    """The slots of a proof file that are whole."""
+    slots = [_decode(data[offset : offset + _DONE_OFFSET + _DONE.size]) for offset in _SLOT_OFFSETS]
+    return [proof for proof in slots if proof is not None]
+
+
 def read_proof(files: Files, directory: str, recording_id: int, session_id: int) -> Proof | None:
     """The newest slot of the session, or None: no file, none whole, or of another session."""
     path = proof_path(directory, recording_id)
@@ -89,10 +95,10 @@ def read_proof(files: Files, directory: str, recording_id: int, session_id: int)
         return None
     file = files.open(path)
     try:
-        slots = [_decode(file.pread(_DONE_OFFSET + _DONE.size, offset)) for offset in _SLOT_OFFSETS]
+        slots = decode_slots(file.pread(LENGTH, 0))
     finally:
         file.close()
-    proofs = [proof for proof in slots if proof is not None and proof.session_id == session_id]
+    proofs = [proof for proof in slots if proof.session_id == session_id]
     return max(proofs, key=lambda proof: proof.sequence, default=None)
 
 

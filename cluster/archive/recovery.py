@@ -59,12 +59,15 @@ def find_stop(
     recording_id, start = descriptor.recording_id, descriptor.start_position
     first = segments.base_of(start)
     bases = [base for base in segments.bases() if base >= first]
+    end = bases[-1] + segments.segment_length if bases else start
+    if proof is not None and (proof.from_position > end or (proof.is_done and proof.to_position > end)):
+        lost = segments.path(segments.base_of(max(end, start)))
+        raise LogDamaged(lost, None, f"the segment file is missing, {proof.to_position} was synced")
     if not bases:
         return Recovered(recording_id, start, "no segment")
     for expected in range(first, bases[-1], segments.segment_length):
         if expected not in bases:
             raise LogDamaged(segments.path(expected), None, "the segment file is missing")
-    end = bases[-1] + segments.segment_length
     if proof is not None and start <= proof.from_position <= proof.to_position <= end:
         return _proven_stop(segments, recording_id, proof)
     return _walked_stop(segments, descriptor, checksum, max(start, bases[-1]), end, file_sync_level)

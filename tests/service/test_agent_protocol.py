@@ -379,7 +379,7 @@ def test_damaged_log_bytes_end_the_service_rather_than_loop():
     container = a_leader(Recorder())
     begin = container.log.end
     container.log.append_raw((16).to_bytes(4, "little") + bytes(60))
-    with pytest.raises(AgentTermination, match=f"damaged at position {begin}"):
+    with pytest.raises(LogDamaged, match=f"damaged at position {begin}"):
         container.commit()
 
 

@@ -42,7 +42,8 @@ class DiskFaults:
     syncs_fail: bool = False  # EIO, and the pages count as clean
     sync_failures: int = 0  # so many more
     slowness: int = 1  # factor on all times
-    misdirected_writes: int = 0  # so many more land a few pages off
+    misdirected_writes: int = 0  # so many more land a few pages off,
+    misdirected_in: str = ""  # of files whose paths begin so
 
 
 class Inode:
@@ -300,7 +301,7 @@ class SimulatedFile:
             if fits:
                 inode.write(view[:fits], offset)
             raise self._error(errno.ENOSPC)
-        if faults.misdirected_writes:
+        if faults.misdirected_writes and self.path.startswith(faults.misdirected_in):
             faults.misdirected_writes -= 1
             offset = self._disk.misdirect(offset, len(inode.cache))
         inode.write(view, offset)

@@ -163,6 +163,7 @@ class History:
             file_sync_level=random.choices([0, 1, 2], [2, 10, 2])[0],
             segment_length=random.choice([64, 128, 256]) * 1024,
             tick_ns=random.choice([10, 20, 40]) * MS,
+            checksum=world.random("checksum").choice([None, "crc32c", "crc32"]),
         )
         self.network = Network(world, world.random("network"))
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}

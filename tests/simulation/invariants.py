@@ -47,6 +47,8 @@ class Invariants(Observer, ClientObserver):
     def __init__(self, file_sync_level: int, disks: dict[int, Disk], quorum: int) -> None:
         self.log = CommittedLog()
         self.wiped: set[int] = set()  # ever: what they acknowledged before is not on their disks any more
+        self.damaged: set[int] = set()  # now: what their disks hold is not what they had written
+        self.ever_damaged: set[int] = set()  # what lies before their snapshots may still be rotten
         self._disks = disks
         self._quorum = quorum
         self._recorded: set[tuple[int, int]] = set()  # (member, term) seen in its recording.log
@@ -142,7 +144,8 @@ class Invariants(Observer, ClientObserver):
             )
             watched.recorded_terms.add(term_id)
         recording = member.agent.recording if member.agent is not None else None
-        if recording is not None and position > watched.checked_durable:
+        is_damaged = member.member_id in self.damaged
+        if recording is not None and position > watched.checked_durable and not is_damaged:
             require(
                 is_durable(
                     member.disk,
@@ -228,9 +231,10 @@ class Invariants(Observer, ClientObserver):
             "I10",
             f"{member.name} commits {commit_position}, its log ends at {agent.recording.append_position}",
         )
-        before = max(before, agent.recording.start_position)
+        before = min(max(before, self._trusted_from(member)), commit_position)
         data = log_bytes(member.disk, agent.recording, before, commit_position)
-        self.log.compare(before, data, member.name)
+        if member.member_id not in self.damaged:
+            self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
             begin = self.log.end
             self._require_majority(member, begin, data[begin - before :])
@@ -250,6 +254,7 @@ class Invariants(Observer, ClientObserver):
             member_id
             for member_id, disk in self._disks.items()
             if member_id in self.wiped
+            or member_id in self.damaged
             or (
                 self._holds(disk, member_id, agent.recording, begin, data)
                 and self._has(disk, member_id, term_id)
@@ -316,8 +321,17 @@ class Invariants(Observer, ClientObserver):
         """All that a member has recorded up to ``end`` is the log."""
         assert member.agent is not None and member.agent.recording is not None
         recording = member.agent.recording
-        begin = min(recording.start_position, end)
-        self.log.compare(begin, log_bytes(member.disk, recording, begin, end), member.name)
+        if member.member_id not in self.damaged:
+            begin = min(self._trusted_from(member), end)
+            self.log.compare(begin, log_bytes(member.disk, recording, begin, end), member.name)
+
+    def _trusted_from(self, member: Member) -> int:
+        """Where a member's log begins, or what it needs of it if what is before may be rotten."""
+        assert member.agent is not None and member.agent.recording is not None
+        begin = member.agent.recording.start_position
+        if member.member_id in self.ever_damaged and (snapshot := member.recording_log.latest_snapshot()):
+            begin = max(begin, snapshot.log_position)
+        return begin
 
     def on_applied(self, member: Member, position: int, chain: int) -> None:
         known = self.chains.setdefault(position, chain)
@@ -375,6 +389,7 @@ class Invariants(Observer, ClientObserver):
                 "I5",
                 f"the service of {member.name} has another state than others at the end",
             )
+            require(member.member_id not in self.damaged, "I12", f"{member.name} was not repaired")
             self._compare_all(member, end)
         overdue = self.log.overdue_timers(cluster_time)
         require(not overdue, "I8", f"timers {overdue[:5]} never fired")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
+from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.member import Member, host_of
 from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.world import MS, SECOND
@@ -40,7 +41,12 @@ class Nemesis:
         if only:
             known = [name for name in faults if name in only]
         self._weights = {name: random.choice([1, 1, 2, 5]) for name in known}
-        self._faults_by_name = faults
+        self.damage = DiskDamage(self)
+        rot = self.damage.by_name()  # drawn apart: seeds without it are the same with and without
+        for name in rot:
+            if name in only or (not only and self.damage.random.random() < 0.2):
+                self._weights[name] = 2
+        self._faults_by_name = faults | rot
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
@@ -130,8 +136,9 @@ class Nemesis:
                 )
                 if now_ns >= until_ns:
                     self._start(member_id)
-            elif member.is_following or member.is_leading:
+            elif (member.is_following or member.is_leading) and member_id not in self.damage.damaged_ids:
                 self.not_whole.discard(member_id)
+        self.damage.look_after()
 
     def _start(self, member_id: int) -> None:
         self.down_until_ns.pop(member_id, None)
@@ -155,6 +162,8 @@ class Nemesis:
 
     def heal_all(self) -> None:
         self.tell("everything is healed")
+        for member_id in self.damage.damaged_ids:  # damage that nobody has met is found by a restart
+            self.history.members[member_id].kill()
         self._heal(list(self.history.context.member_ids))
 
     def _heal(self, core: list[int]) -> None:
@@ -167,7 +176,7 @@ class Nemesis:
         for member_id in core:
             disk, clock = history.disks[member_id], history.clocks[member_id]
             disk.faults.is_full = disk.faults.writes_fail = disk.faults.syncs_fail = False
-            disk.faults.sync_failures = 0
+            disk.faults.sync_failures = disk.faults.misdirected_writes = 0
             disk.faults.slowness = 1
             clock.go_on()
             clock.set_rate(1.0)
@@ -241,6 +250,10 @@ class Nemesis:
     def any_member(self, *, running: bool = True) -> Member | None:
         members = [m for m in self.history.members.values() if m.is_alive and not (running and m.is_paused)]
         return self.random.choice(members) if members else None
+
+    def bring_down(self, member: Member) -> None:
+        """Leave a member that was killed down for some time."""
+        self._bring_down(member, self._down_ns())
 
     def _bring_down(self, member: Member, down_ns: int) -> None:
         self.down_until_ns[member.member_id] = self.world.now_ns + down_ns
