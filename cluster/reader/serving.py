@@ -54,6 +54,7 @@ class ServedLog:
     def status(self, correlation_id: int) -> link.LogStatus:
         """Identity, geometry and positions of the log, role and states of the member."""
         reader = self._reader
+        commit_position = reader.commit_position()  # first: it looks at the files again
         identity = reader.identity
         recording = reader.recording
         values = self._counter_values()
@@ -61,7 +62,7 @@ class ServedLog:
         return link.LogStatus(
             correlation_id=correlation_id,
             start_position=reader.start_position,
-            commit_position=reader.commit_position(),
+            commit_position=commit_position,
             append_position=values.get(CounterTypeId.RECORDING_POSITION, NONE),
             leadership_term_id=values.get(CounterTypeId.LEADERSHIP_TERM_ID, NONE),
             first_term_timestamp=identity.first_term_timestamp if identity else None,

@@ -105,6 +105,7 @@ class GrpcGateway:
                 reader.cancel()
             self._loop.run_until_complete(asyncio.gather(*self._readers, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._log.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
@@ -57,6 +58,9 @@ class LogServer:
     def __init__(self, open_log: OpenLog, executor: Executor) -> None:
         self._open_log = open_log
         self._executor = executor
+        self._status_turn = threading.Lock()
+        self._status_log: ServedLog | None = None
+        self._status_start = 0
         self._positions: dict[object, tuple[int, float]] = {}  # of each reader: where, and since when
 
     @property
@@ -74,11 +78,40 @@ class LogServer:
 
     async def status(self, correlation_id: int) -> bytes:
         """One LogStatus frame; ``ClusterError`` when the log cannot be opened."""
-        log = await self._run(self._open_log)
-        try:
-            return link_frame(await self._run(log.status, correlation_id))
-        finally:
-            await self._run(log.close)
+        return link_frame(await self._run(self._status, correlation_id))
+
+    def _status(self, correlation_id: int) -> link.LogStatus:
+        """From a log that stays open from one request to the next: idle readers ask twenty times a second.
+
+        It is opened again when it fails or was purged, for its files may be gone from the directory.
+        """
+        with self._status_turn:
+            if self._status_log is not None:
+                try:
+                    status = self._status_log.status(correlation_id)
+                    if status.start_position == self._status_start:
+                        return status
+                except ClusterError:
+                    pass
+                self._close_status_log()
+            self._status_log = self._open_log()
+            try:
+                status = self._status_log.status(correlation_id)
+            except ClusterError:
+                self._close_status_log()
+                raise
+            self._status_start = status.start_position
+            return status
+
+    def _close_status_log(self) -> None:
+        log, self._status_log = self._status_log, None
+        if log is not None:
+            log.close()
+
+    def close(self) -> None:
+        """Streams close what they opened themselves."""
+        with self._status_turn:
+            self._close_status_log()
 
     async def read(self, request: link.LogRequest) -> AsyncIterator[bytes]:
         """The frames that answer ``request``; every failure is told by a LogEnd."""
