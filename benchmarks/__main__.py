@@ -30,14 +30,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure, and write benchmarks/results/.",
-        epilog="benchmarks: " + "; ".join(f"{name}: {text}" for name, text in BENCHMARKS.items()),
+        epilog="benchmarks:\n"
+        + "".join(f"  {name:<13} {text}\n" for name, text in BENCHMARKS.items())
+        + "\nExample:\n  python -m benchmarks cluster --seconds 5 --peers ../peers",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which to take; all by default")
+    parser.add_argument("names", nargs="*", metavar="benchmark", help="which to take; all by default")
     parser.add_argument("--peers", type=Path, help="folder with the peers' harnesses (aeron/run, kafka/run)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measured run (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, help="alternating runs of both sides (default: 3)")
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     options = Options(
         peers=arguments.peers,
         seconds=arguments.seconds,
