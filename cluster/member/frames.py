@@ -2,10 +2,13 @@
 
 import struct
 
+import numpy as np
+
+from cluster.archive.files import Buffer
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.frame import HEADER_LENGTH, frame
-from cluster.protocol.link import CommitAck
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, frame
+from cluster.protocol.link import CommitAck, RecordingBlock
 from cluster.protocol.sbe import Message
 
 SBE_HEADER_LENGTH = 8
@@ -20,6 +23,8 @@ TWO_LONGS = struct.Struct("<qq")
 APPEND_POSITION = struct.Struct("<qqiB")
 COMMIT_POSITION = struct.Struct("<qqi")
 _COMMIT_ACK = struct.Struct("<qqqq")
+_TWO_LONGS_AND_LENGTH = TWO_LONGS.size + 4
+_BLOCK_PADDING = bytes(-(BLOCK + _TWO_LONGS_AND_LENGTH) % FRAME_ALIGNMENT)  # frames are aligned themselves
 
 
 def consensus_frame(message: Message) -> bytes:
@@ -63,6 +68,26 @@ class CommitPositionFrame:
         """The frame, valid until the next call."""
         TWO_LONGS.pack_into(self._frame, BLOCK, leadership_term_id, log_position)
         return self._frame
+
+
+class RecordingBlockFrame:
+    """A RecordingBlock around frames that are not copied for it; all of one length are packed once."""
+
+    __slots__ = ("_head", "_length")
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._length = -1
+
+    def around(self, correlation_id: int, position: int, frames: np.ndarray) -> tuple[Buffer, ...]:
+        """The buffers to send; the first is valid until the next call."""
+        if len(frames) != self._length:
+            whole = link_frame(RecordingBlock(0, 0, bytes(len(frames))))
+            self._length = len(frames)
+            self._head = bytearray(whole[: BLOCK + _TWO_LONGS_AND_LENGTH])
+            assert len(whole) == len(self._head) + len(frames) + len(_BLOCK_PADDING)
+        TWO_LONGS.pack_into(self._head, BLOCK, correlation_id, position)
+        return self._head, frames, _BLOCK_PADDING
 
 
 class CommitAckFrame:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cluster.archive.files import Buffer
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.recording import Recording
 from cluster.archive.snapshots import snapshot_session_id
@@ -23,7 +24,7 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.errors import ClusterError, DataLoss, MemberRestart, RemoteProtocolError
 from cluster.log.checksum import restore_session_ids
 from cluster.log.scan import check_run, fault_at, scan
-from cluster.member.frames import link_frame
+from cluster.member.frames import RecordingBlockFrame, link_frame
 from cluster.member.recovery import LOG_CHANNEL, replace_log
 from cluster.member.snapshots import read_snapshot
 from cluster.protocol import streams
@@ -48,8 +49,8 @@ from cluster.protocol.sbe import Message
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
 
-CHUNK_BYTES = 512 * 1024
-CHUNKS_PER_TURN = 8
+CHUNK_BYTES = 124 * 1024  # so that a block fits an envelope of the link
+CHUNKS_PER_TURN = 32
 QUEUED_BYTES_MAX = 4 * 1024 * 1024  # on a link, before the next chunk waits
 SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
@@ -321,6 +322,8 @@ class SnapshotServer:
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
         self._served: dict[int, _Served] = {}
+        self._chunk = np.empty(0, np.uint8)
+        self._frame = RecordingBlockFrame()
         self.last_request_ns: int | None = None
 
     def on_request(self, member_id: int, request: SnapshotRequest) -> None:
@@ -429,13 +432,19 @@ class SnapshotServer:
                 self._refuse(member_id, fetch, f"recording {recording.recording_id} was purged meanwhile")
                 served.position = served.end
                 break
-            data = recording.read(served.position, min(served.end - served.position, CHUNK_BYTES))
+            if not len(self._chunk):
+                self._chunk = np.zeros(CHUNK_BYTES, np.uint8)  # reused: links copy what they keep
+            wanted = min(served.end - served.position, CHUNK_BYTES)
+            data = recording.read(served.position, wanted, self._chunk)
             length = scan(data, 0, min(len(data), served.end - served.position))
             assert length > 0, "a recording holds whole frames"
             if recording.has_checksums:
                 restore_session_ids(data, 0, length, recording.session_id)
-            block = RecordingBlock(served.correlation_id, served.position, data[:length].tobytes())
-            if links.send(member_id, link_frame(block)) <= 0:
+            correlation_id, position = served.correlation_id, served.position
+            block: tuple[Buffer, ...] = self._frame.around(correlation_id, position, data[:length])
+            if length > CHUNK_BYTES:  # one long frame of padding: links take whole frames apart, no others
+                block = (link_frame(RecordingBlock(correlation_id, position, data[:length].tobytes())),)
+            if links.send(member_id, *block) <= 0:
                 break
             served.position += length
             count += 1

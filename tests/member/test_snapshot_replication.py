@@ -1,9 +1,13 @@
 """A member that has no log, or one that ends before the others' begins, comes back by itself."""
 
+import numpy as np
 import pytest
 
 from cluster.archive.recording_log import RecordingLog
+from cluster.member.frames import RecordingBlockFrame, link_frame
 from cluster.protocol import streams
+from cluster.protocol.link import RecordingBlock
+from cluster.transport.envelopes import ENVELOPE_BYTES
 from tests.member.in_memory.cluster import MS, SECOND
 from tests.member.test_snapshots import a_busy_cluster, content_of, entries_of, send, take_snapshot
 
@@ -202,3 +206,14 @@ def test_a_member_has_no_vote_while_it_fetches():
     cluster.run_until(lambda: member.agent.following is not None)
     assert not member.agent._is_wiped
     cluster.await_level()
+
+
+@pytest.mark.parametrize("length", [32, 1408, 124 * 1024])
+def test_a_block_that_is_sent_without_a_copy_is_the_message_that_it_says(length):
+    builder = RecordingBlockFrame()
+    for correlation_id, position in [(7, 4096), (8, 1 << 40)]:
+        frames = np.arange(length, dtype=np.uint32).astype(np.uint8)
+        buffers = builder.around(correlation_id, position, frames)
+        block = RecordingBlock(correlation_id, position, frames.tobytes())
+        assert b"".join(bytes(buffer) for buffer in buffers) == link_frame(block)
+        assert len(link_frame(block)) <= ENVELOPE_BYTES
