@@ -130,6 +130,20 @@ def test_otherwise_it_replays_from_the_processed_position_to_the_append_position
     assert not of_kind(driven.work(), StartReplay), "once"
 
 
+@pytest.mark.conformance("C-113")
+def test_a_replay_is_not_over_while_a_snapshot_is_taken_at_its_end():
+    driven = in_leader_replay(1000, processed=320)
+    driven.work()
+    driven.processes(1000)
+    driven.election.is_module_in_snapshot = True
+    driven.work()
+    assert driven.state is S.LEADER_REPLAY
+
+    driven.election.is_module_in_snapshot = False
+    driven.work()
+    assert driven.state is S.LEADER_INIT
+
+
 @pytest.mark.conformance("C-112", "C-115")
 def test_the_replay_is_over_when_all_of_it_is_processed():
     driven = in_leader_replay(1000, processed=320)

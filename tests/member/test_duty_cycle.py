@@ -559,6 +559,21 @@ def test_each_election_is_counted():
     assert follower.agent.counters.election_state.get() == ElectionState.CLOSED
 
 
+@pytest.mark.conformance("C-96")
+def test_the_election_state_counter_is_that_of_the_election_at_all_times():
+    cluster = SimulatedCluster(3, 1)
+    seen = set()
+    while cluster.leader is None or len(cluster.followers) < 2:
+        cluster.step()
+        for member in cluster.members:
+            election = member.agent.election
+            if election is not None:
+                assert member.agent.counters.election_state.get() == election.state
+                seen.add(election.state)
+    assert len(seen) > 6
+    assert {m.agent.counters.election_state.get() for m in cluster.members} == {ElectionState.CLOSED}
+
+
 @pytest.mark.conformance("C-134", "C-135")
 def test_the_toggle_is_neutral_on_the_leader_and_inactive_on_followers():
     cluster = a_cluster()

@@ -116,6 +116,20 @@ def test_a_leader_that_stops_in_order_is_followed_by_another_at_once():
     cluster.check_promises()
 
 
+@pytest.mark.conformance("C-62", "C-163")
+def test_a_leader_that_closed_its_log_in_order_is_not_waited_for_even_if_its_process_stays():
+    cluster = SimulatedCluster(3)
+    old = cluster.await_leader()
+    cluster.run(SECOND)
+    old.agent.leading.close_log()
+    old.pause()
+    began_ns = cluster.world.now_ns
+    cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old, 30 * SECOND)
+
+    assert any(f"leader {old.member_id} closed its log" in line for line in cluster.world.events)
+    assert cluster.world.now_ns - began_ns < 3 * SECOND
+
+
 @pytest.mark.conformance("C-221")
 def test_a_member_that_closes_closes_its_clients_connections_with_it():
     cluster = a_busy_cluster()
