@@ -61,8 +61,13 @@ def run(writer: Any, options: JobOptions) -> None:
 
 
 def progress_lines(query: StreamingQuery, interrupted: Event) -> Iterator[str]:
-    """One line for each batch with rows, as they complete, and a closing one; raises the query's failure."""
+    """One line for each batch with rows, as they complete, and a closing one; raises the query's failure.
+
+    Most of a first batch's time goes into starting: the JVM loads and compiles what it runs for the first
+    time. So the closing line gives the rate after it too.
+    """
     seen, rows, milliseconds = -1, 0, 0
+    first: tuple[int, int] | None = None
     active = True
     while active and not interrupted.is_set():
         active = not query.awaitTermination(POLL_SECONDS)
@@ -72,9 +77,13 @@ def progress_lines(query: StreamingQuery, interrupted: Event) -> Iterator[str]:
             seen = progress["batchId"]
             rows += progress["numInputRows"]
             milliseconds += progress["durationMs"]["triggerExecution"]
+            first = first or (rows, milliseconds)
             yield progress_line(progress)
     end = "stopped" if interrupted.is_set() else "done"
-    yield f"{query.name}: {end}, {rows:,} rows{_rate(rows, milliseconds)}"
+    line = f"{query.name}: {end}, {rows:,} rows{_rate(rows, milliseconds)}"
+    if first is not None and milliseconds > first[1]:
+        line += f", after the first batch{_rate(rows - first[0], milliseconds - first[1])}"
+    yield line
 
 
 def progress_line(progress: Any) -> str:

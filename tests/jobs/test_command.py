@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from threading import Event
 
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from jobs import command, respond
+from jobs import command, respond, streaming
 from jobs.session import WantedLines, defaults
 
 JOBS = ["log_to_delta", "sessions", "timers", "terms", "respond"]
@@ -125,3 +126,32 @@ def test_sparks_noise_is_left_out_and_nothing_else():
 
 def test_spark_defaults_are_read_as_spark_reads_them():
     assert defaults("# a comment\n\nspark.a   b c\nspark.d e\n") == {"spark.a": "b c", "spark.d": "e"}
+
+
+class Query:
+    """A query that has ended after batches of so many (rows, milliseconds)."""
+
+    name = "log_to_delta"
+
+    def __init__(self, *batches):
+        self.recentProgress = [
+            {
+                "name": self.name,
+                "batchId": number,
+                "numInputRows": rows,
+                "durationMs": {"triggerExecution": milliseconds},
+                "sources": [{"endOffset": {"position": 96 * number}}],
+            }
+            for number, (rows, milliseconds) in enumerate(batches)
+        ]
+
+    def awaitTermination(self, seconds):
+        return True
+
+
+def test_the_closing_line_tells_the_rate_after_the_first_batch_in_which_spark_starts():
+    *_, line = streaming.progress_lines(Query((1000, 10_000), (0, 5), (3000, 1000), (3000, 1000)), Event())
+    assert line == "log_to_delta: done, 7,000 rows (583 rows/s), after the first batch (3,000 rows/s)"
+
+    *_, line = streaming.progress_lines(Query((1000, 10_000)), Event())
+    assert line == "log_to_delta: done, 1,000 rows (100 rows/s)"
