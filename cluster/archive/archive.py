@@ -324,12 +324,14 @@ class Archive:
     def extend(self, recording_id: int, session_id: int) -> Recording:
         """Make a stopped recording active again at its end, written by the publication ``session_id``.
 
-        What lies behind the end is cut first: what an earlier life left there must never join on.
+        What lies behind the end is cut first: what an earlier life left there must never join on. One
+        that this process has written leaves nothing there: a change of leaders need not wait for the look.
         """
         recording = self.recording(recording_id)
         assert not recording.is_active
         try:
-            recording.cut_tail()
+            if not recording.is_tail_clean:
+                recording.cut_tail()
             recording.descriptor = self._catalog.extend(recording_id, session_id)
         except OSError as error:
             raise StorageError(

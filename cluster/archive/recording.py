@@ -89,6 +89,7 @@ class Recording:
         self._proof: ProofFile | None = None
         self._unproven_crc = 0  # of [synced_position, append_position)
         self._written_back = 0  # up to here the device has been asked to write
+        self.is_tail_clean = False  # nothing lies behind the end: it was cut, and then only appended to
 
     @property
     def recording_id(self) -> int:
@@ -151,6 +152,7 @@ class Recording:
         self.synced_position = self.append_position
         self._unproven_crc = 0
         self._written_back = self.append_position
+        self.is_tail_clean = True
         self.is_active = True
         self._show_position()
 
@@ -307,6 +309,7 @@ class Recording:
 
     def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
         """Stop trusting the recording; the catalog is told the end of what was synced, if it still can be."""
+        self.is_tail_clean = False
         if isinstance(error, StorageError):
             self._failure = error
         else:
