@@ -24,7 +24,7 @@ BEYOND_STEADY_S = 8
 
 @pytest.fixture
 def members_of(tmp_path: Path) -> Iterator[Callable[..., RealMembers]]:
-    """Makes members below the test's folder; what runs at the end is killed."""
+    """Makes members below the test's folder; what runs at the end is killed, and logs for people are kept."""
     made: list[RealMembers] = []
 
     def make(count: int = 3, **options: Any) -> RealMembers:
@@ -34,6 +34,14 @@ def members_of(tmp_path: Path) -> Iterator[Callable[..., RealMembers]]:
     yield make
     for members in made:
         members.close()
+        for pattern in (
+            "member-*/archive/*.rec",
+            "member-*/archive/*.next",
+            "*.synced/*.content",
+            "old-disk/archive/*.rec",
+        ):
+            for path in tmp_path.glob(pattern):
+                path.unlink()  # gigabytes, for pytest keeps the folders of three runs
 
 
 def leadership_terms(members: RealMembers) -> dict[int, int]:
