@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import tarfile
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -374,6 +375,25 @@ def test_a_processing_time_trigger_runs_and_takes_what_came_meanwhile(pipeline, 
         query.processAllAvailable()
 
     assert pipeline.lines() == sent
+
+
+def test_a_batch_slower_than_its_trigger_is_followed_by_one_with_all_that_came_meanwhile(pipeline, live):
+    first, go_on = live.lines(live.session_id, 0, 10), threading.Event()
+    take = pipeline.take
+
+    def slow(batch, batch_id):
+        take(batch, batch_id)
+        assert batch_id > 0 or go_on.wait(120)
+
+    pipeline.take = slow
+    query = pipeline.start(processingTime="10 milliseconds")
+    wait_for(lambda: pipeline.lines() == first, seconds=110)
+    meanwhile = [line for begin in range(10, 60, 10) for line in live.lines(live.session_id, begin, 10)]
+    go_on.set()
+    query.processAllAvailable()
+
+    assert pipeline.lines() == first + meanwhile
+    assert len(pipeline.taken) == 2
 
 
 def test_available_now_over_an_empty_log_ends_and_another_run_takes_what_came(pipeline, live):
