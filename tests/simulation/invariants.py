@@ -76,6 +76,8 @@ class Invariants(Observer, ClientObserver):
                 stream_id = int.from_bytes(view[offset + 16 : offset + 20], "little")
                 if stream_id == streams.LOG:
                     break  # a run of log
+                if length > len(view) - offset:
+                    return  # one frame in several buffers: a block of a recording
                 if stream_id == streams.CONSENSUS:
                     template_id = int.from_bytes(view[offset + 34 : offset + 36], "little")
                     if template_id in _WATCHED:
