@@ -190,6 +190,7 @@ class ConsensusModuleAgent:
             self.context,
             self.snapshots.archive,
             self.tell,
+            is_refilled=self.repair.is_needed,
         )
         if recovered.cut_bytes:
             self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")

@@ -56,9 +56,14 @@ def recover(
     context: ConsensusModuleContext,
     snapshots: SnapshotArchive,
     tell: Callable[[str], None],
+    *,
+    is_refilled: bool = False,
 ) -> Recovered:
     """Bring files and entries in line, and tell where to begin: at the newest snapshot, or the log's start.
 
+    ``is_refilled``: the log was cut where it is damaged, and others are to give the rest. Then it is begun
+    where it still is, so that it is whole again afterwards; it has no say until then. Else a snapshot that is
+    newer than the log stands for all of it: what it is of was committed.
     Raises LogDamaged when the entries and the archive do not fit together, DataLoss when nothing is left to
     begin with, AgentTermination for a snapshot of another version, StorageError.
     """
@@ -87,6 +92,17 @@ def recover(
         cut_bytes, append_position = append_position - end, end
     start_position = recording.start_position
     snapshot = find_snapshot(recording_log, snapshots, context, from_position=start_position, tell=tell)
+    if snapshot is not None and snapshot.log_position > append_position and is_refilled:
+        older = find_snapshot(
+            recording_log,
+            snapshots,
+            context,
+            from_position=start_position,
+            to_position=append_position,
+            tell=tell,
+        )
+        if older is not None or start_position == 0:
+            snapshot = older
     if snapshot is not None and snapshot.log_position > append_position:
         tell(f"the log ends at {append_position}, before the snapshot at {snapshot.log_position}: begun anew")
         geometry = LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu)

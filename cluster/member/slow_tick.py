@@ -147,6 +147,8 @@ class SlowTick:
         value = toggle.get()
         if value == NodeControlToggle.NEUTRAL or value == NodeControlToggle.INACTIVE:
             return 0
-        agent.tell(f"node control toggle {value} is not supported yet")
+        if value == NodeControlToggle.VALIDATE_RECORDING_LOG:
+            agent.snapshots.validate_entries()
+        # Nobody keeps snapshots for others here: there are none of standbys to replicate.
         toggle.set(NodeControlToggle.NEUTRAL)
         return 1

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.snapshot import ModuleSnapshot, SnapshotPlace, module_records
+from cluster.consensus.snapshot import MAX_I64, ModuleSnapshot, SnapshotPlace, module_records
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, RemoteProtocolError, StorageError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
-from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, RecordingLogEntry
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, RecordingLogEntry
 from cluster.protocol.service import ServiceAck
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotRecording
 from cluster.service.channel import RecoveryState
@@ -100,7 +100,12 @@ class SnapshotTaker:
     def _on_acked(self, log_position: int, timestamp: int, acks: list[ServiceAck]) -> None:
         agent = self._agent
         taken = [ack.relevant_id for ack in acks if ack.relevant_id != NULL_VALUE]
-        if len(taken) < len(acks):
+        if any(
+            entries[0].log_position == log_position
+            for entries in agent.recording_log.snapshot_sets(agent.context.service_count)
+        ):
+            agent.tell(f"the snapshot at {log_position} is there already, from before this replay")
+        elif len(taken) < len(acks):
             agent.tell(f"no snapshot at {log_position}: a service took none")
         else:
             module_id = self._take(log_position, taken)
@@ -186,6 +191,18 @@ class SnapshotTaker:
         snapshot.module.load(agent.sessions, agent.timers, agent.trackers, agent.cluster_time)
         return recovery_state
 
+    def validate_entries(self) -> None:
+        """Make entries invalid whose recording the archive does not know (Aeron: RecordingLogValidator)."""
+        agent = self._agent
+        for entry in list(agent.recording_log.entries):
+            is_lost = not agent.archive.has_recording(entry.recording_id)
+            if entry.entry_type is SNAPSHOT and entry.is_valid and is_lost:
+                agent.tell(
+                    f"the snapshot at {entry.log_position} of service {entry.service_id} is invalid: the "
+                    f"archive has no recording {entry.recording_id}"
+                )
+                agent.recording_log.invalidate(entry)
+
     def _discard(self, recording_id: int) -> None:
         try:
             self.archive.discard(recording_id)
@@ -202,15 +219,19 @@ def find_snapshot(
     context: ConsensusModuleContext,
     *,
     from_position: int,
+    to_position: int = MAX_I64,
     tell: Callable[[str], None],
 ) -> LoadedSnapshot | None:
-    """The newest snapshot that is whole and not older than ``from_position``, where the log begins.
+    """The newest snapshot that is whole, not before ``from_position``, where the log begins.
 
-    One that is damaged is made invalid in recording.log, so that it is not believed again. Raises
-    AgentTermination for one of another app version or time unit (C-317), StorageError.
+    None behind ``to_position`` is looked at. One that is damaged is made invalid in recording.log, so that it
+    is not believed again. Raises AgentTermination for one of another app version or time unit (C-317),
+    StorageError.
     """
     for entries in recording_log.snapshot_sets(context.service_count):
         log_position = entries[0].log_position
+        if log_position > to_position:
+            continue
         if log_position < from_position:
             tell(f"the snapshot at {log_position} is of no use: the log begins at {from_position}")
             continue

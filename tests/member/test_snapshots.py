@@ -6,7 +6,8 @@ from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.protocol import decode, streams
-from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
+from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, NodeControlToggle
+from cluster.protocol.session import SessionMessageHeader
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 
 
@@ -269,6 +270,60 @@ def test_a_shutdown_takes_a_snapshot_and_ends_all_and_the_restart_replays_nothin
     cluster.check()
 
 
+@pytest.mark.conformance("S-90", "S-120")
+def test_timers_and_messages_of_the_service_come_once_after_all_members_start_from_a_snapshot():
+    cluster = a_busy_cluster()
+    leader = cluster.leader
+    for member in cluster.members:
+        member.agent.timers.schedule(99, member.cluster_time + 5_000)
+        # Not to be appended before the snapshot: the service asks while the module waits for it.
+        take = member.service.on_take_snapshot
+
+        def on_take_snapshot(publication, member=member, take=take):
+            take(publication)
+            header = SessionMessageHeader(member.agent.leadership_term_id, 0, 0)
+            member.service_agent.send(header.encode() + b"pending")
+
+        member.service.on_take_snapshot = on_take_snapshot
+    toggle(cluster, ClusterControlToggle.SHUTDOWN)
+    cluster.run(1 * SECOND)
+    assert not leader.is_running
+    for member in cluster.members:
+        member.start()
+    for member in cluster.members:
+        assert [id_ for id_, _ in member.agent.timers] == [99]
+        assert len(member.agent.trackers[0]) == 1
+    cluster.run(8 * SECOND)
+
+    for member in cluster.members:
+        assert member.service.timers == [99]
+        assert member.service.applied.count(b"pending") == 1
+    cluster.check()
+
+
+@pytest.mark.conformance("C-310")
+def test_entries_of_recordings_that_are_gone_are_made_invalid_on_request_and_nothing_else_happens():
+    cluster = a_busy_cluster()
+    first = take_snapshot(cluster)
+    send(cluster, 5)
+    take_snapshot(cluster)
+    member = cluster.followers[0]
+    gone = member.agent.recording_log.latest_snapshot(0)
+    member.agent.archive.purge_recording(gone.recording_id)
+    node_toggle = member.agent.counters.node_control_toggle
+    for value in (NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, NodeControlToggle.VALIDATE_RECORDING_LOG):
+        assert node_toggle.get() == NodeControlToggle.NEUTRAL
+        node_toggle.set(value)
+        cluster.run(100 * MS)
+        assert node_toggle.get() == NodeControlToggle.NEUTRAL
+    assert [entry for entry in member.agent.recording_log.entries if not entry.is_valid] == [
+        gone._replace(is_valid=False)
+    ]
+    member.kill()
+    member.start()
+    assert member.agent.log_adapter.position == first
+
+
 # ---- loading
 
 
@@ -509,3 +564,27 @@ def test_a_service_that_cannot_load_its_snapshot_ends_the_member(monkeypatch):
     member.start()
     cluster.run(100 * MS)
     assert "a format of last year" in member.death
+
+
+def test_a_log_that_is_damaged_before_the_snapshot_is_whole_again_and_so_is_the_snapshot():
+    cluster = a_busy_cluster(messages=600)
+    first = take_snapshot(cluster)
+    send(cluster, 400)
+    second = take_snapshot(cluster)
+    send(cluster, 10)
+    member, leader = cluster.followers[0], cluster.leader
+    member.stop()
+    assert first < 3 * 65536 < second
+    member.disk.unlink("member/archive/0-196608.rec")
+    member.start()
+
+    assert member.agent.log_adapter.position == first, "newer ones are of no use before their log is there"
+    cluster.await_level()
+    assert entries_of(member) == [(0, first), (-1, first), (0, second), (-1, second)]
+    assert content_of(member, -1) == content_of(leader, -1)
+    assert [d.stream_id for d in member.agent.archive.recordings()].count(streams.LOG) == 1
+    assert len(member.agent.archive.recordings()) == 5
+    assert member.agent.recording.start_position == 0
+    end = member.agent.recording.append_position
+    assert member.agent.recording.read(0, end).tobytes() == leader.agent.recording.read(0, end).tobytes()
+    cluster.check_promises()
