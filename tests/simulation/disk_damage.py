@@ -126,11 +126,8 @@ class DiskDamage:
         history.invariants.ever_damaged.add(member_id)
 
     def _choose_member(self) -> int | None:
-        history = self._history
-        ids = [i for i in history.context.member_ids if i not in self._nemesis.not_whole]
-        if len(ids) <= history.quorum:
-            return None
-        return self.random.choice(ids)
+        ids = self._nemesis.expendable_ids()
+        return self.random.choice(ids) if ids else None
 
     def _choose_frame(self) -> _Frame | None:
         """One that its member has synced before its last sync, and needs after a restart."""
