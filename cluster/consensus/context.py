@@ -53,6 +53,10 @@ class ConsensusModuleContext:
     service_message_limit_per_poll: int = 20
     replay_limit_per_poll: int = 4 * 1024 * 1024  # bytes of log processed in one turn of a catch-up
 
+    # Bytes that a leader appends beyond the commit position before it takes no more input: what a majority
+    # cannot keep up with is not taken on (Aeron: the window of the log publication, half a term).
+    uncommitted_bytes_max: int = 32 * 1024 * 1024
+
     def __post_init__(self) -> None:
         assert self.member_id in self.member_ids
         assert self.member_ids == tuple(sorted(set(self.member_ids)))

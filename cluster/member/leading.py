@@ -30,6 +30,7 @@ class Leading:
         self._commit_frame = CommitPositionFrame(agent.context.member_id)
         self._is_commit_untold = False  # of a risen commit position, to the followers
         self._is_full_told = False
+        self.is_ingress_read = True  # else nobody can tell which clients are silent
         self.leader = Leader(
             agent.context,
             agent.members,
@@ -52,6 +53,8 @@ class Leading:
             self._tell_commit()
         if self._publication.is_full:
             self._tell_full()
+        elif self._is_too_far_ahead:
+            self.is_ingress_read = False  # clients wait in their sockets for the majority
         elif agent.module.is_active:
             if len(agent.timers):
                 work_count += agent.timers.poll(
@@ -63,6 +66,7 @@ class Leading:
                         self._append_service_message, context.service_message_limit_per_poll
                     )
             work_count += agent.clients.poll(agent.ingress_adapter)
+            self.is_ingress_read = True
             if agent.election is not None:
                 return work_count  # what a client sent ended the leadership
         publication, recording = self._publication, self._recording
@@ -74,6 +78,11 @@ class Leading:
         if self.leader.update(recording.synced_position, agent.now_ns):
             work_count += self._on_update()
         return work_count
+
+    @property
+    def _is_too_far_ahead(self) -> bool:
+        ahead = self._publication.position - self.leader.commit_position
+        return ahead >= self._agent.context.uncommitted_bytes_max
 
     def _on_update(self) -> int:
         """Tell where the commit is: everyone here if it rose, and the followers.

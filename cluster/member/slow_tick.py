@@ -63,7 +63,8 @@ class SlowTick:
             if sessions.pending_count:
                 work_count += sessions.process_pending(*ids, agent.now_ns, agent.now_ms)
             before = sessions.timed_out_count
-            work_count += sessions.check_sessions(*ids)
+            if agent.leading.is_ingress_read:
+                work_count += sessions.check_sessions(*ids)
             if sessions.timed_out_count != before:
                 agent.counters.timed_out_clients.set(sessions.timed_out_count)
         elif agent.module.state is ConsensusModuleState.TERMINATING:

@@ -122,3 +122,48 @@ def test_a_leader_that_hears_everybody_and_is_not_heard_is_replaced():
     cluster.run(1 * SECOND)
     assert cluster.led.agent.leading is None
     cluster.all_is_well_again()
+
+
+def test_one_bad_follower_does_not_slow_the_others_down():
+    """TigerBeetle 0.16.11: latency went up with one bad node."""
+
+    def time_of_100_round_trips(cluster):
+        began_ns = cluster.world.now_ns
+        for _ in range(100):
+            cluster.client.send(b"0:%d" % len(cluster.client.sent))
+            cluster.await_settled()
+        return cluster.world.now_ns - began_ns
+
+    cluster = Cluster()
+    normal_ns = time_of_100_round_trips(cluster)
+    cluster.odd.pause()
+    cluster.run(2 * SECOND)
+    assert time_of_100_round_trips(cluster) < 1.5 * normal_ns
+
+
+@pytest.mark.parametrize("bytes_max", [20_000, 100_000])
+def test_a_leader_takes_no_more_than_a_majority_keeps_up_with(bytes_max):
+    """TigerBeetle, June 2025: the more load was taken on, the further the lagging fell behind."""
+    cluster = SimulatedCluster(3, uncommitted_bytes_max=bytes_max)
+    leader = cluster.await_leader()
+    client = cluster.add_client()
+    cluster.await_settled()
+    followers = cluster.followers
+    for follower in followers:
+        follower.pause()
+    for number in range(300):
+        client.send(b"0:%d " % number + bytes(1000))
+        cluster.run(MS)
+    ahead = leader.agent.publication.position - leader.agent.commit_position
+    assert bytes_max <= ahead < bytes_max + 4_000
+    assert client.acknowledged == 0
+    leader.agent.cluster_time += 60_000  # nobody times out whose keep-alives are not read
+    cluster.run(100 * MS)
+    assert client.session_id in leader.agent.sessions.sessions
+
+    for follower in followers:
+        follower.resume()
+    cluster.await_settled()
+    assert cluster.leader is leader
+    cluster.await_level()
+    cluster.check_promises()
