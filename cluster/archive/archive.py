@@ -332,6 +332,7 @@ class Archive:
         try:
             if not recording.is_tail_clean:
                 recording.cut_tail()
+            recording.begin_proof(session_id)
             recording.descriptor = self._catalog.extend(recording_id, session_id)
         except OSError as error:
             raise StorageError(

@@ -143,10 +143,8 @@ class Recording:
                 self._segment = self._segments.open_for_writing(self._base)
                 self._segment.file.datasync()
             self._files.sync_directory(self._directory)
-            if self._sync_level > 0:
-                self._proof = ProofFile.create(
-                    self._files, self._directory, self.recording_id, self.session_id, self.append_position
-                )
+            if self._proof is None:
+                self.begin_proof(self.session_id)
         except OSError as error:
             raise self._fail(error, path) from error
         self.synced_position = self.append_position
@@ -378,14 +376,26 @@ class Recording:
             self.descriptor = self._catalog.stop(self.recording_id, position)
             self.append_position = self.synced_position = position
             self.cut_tail()
-            remove_proof(self._files, self._directory, self.recording_id)
             self._remove_next()
             if was_active:
+                self.begin_proof(self.session_id)
                 self.descriptor = self._catalog.extend(self.recording_id, self.session_id)
+            else:
+                remove_proof(self._files, self._directory, self.recording_id)
         except (OSError, StorageError) as error:
             raise self._fail(error) from error
         if was_active:
             self.activate(is_new=False)
+
+    def begin_proof(self, session_id: int) -> None:
+        """Begin to prove what ``session_id`` will append, before the catalog says that the recording goes on.
+
+        What an earlier life has proven would else come back, with a power cut, into this one.
+        """
+        if self._sync_level > 0:
+            self._proof = ProofFile.create(
+                self._files, self._directory, self.recording_id, session_id, self.append_position
+            )
 
     def cut_tail(self, *, into_new_file: bool = False) -> int:
         """Make everything behind the end read as nothing, durably; return how many bytes were there.

@@ -69,6 +69,8 @@ def verify_recording(
         _check_frames(segments, descriptor, stop, all_segments, checksum)
     except LogDamaged as found:
         damage = found
+    except OSError as error:
+        damage = LogDamaged(error.filename or directory, None, f"reading failed: {error.strerror}")
     finally:
         segments.close()
     return Verified(descriptor.recording_id, entry.header.state, stop, damage)

@@ -6,8 +6,17 @@ import numpy as np
 
 from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged
-from cluster.log.frames import LogParams
-from cluster.log.scan import FINE, FRAME_LENGTH, fault_at, find_fault
+from cluster.log.frames import LogParams, wrap_i32
+from cluster.log.scan import (
+    FINE,
+    FRAME_LENGTH,
+    STREAM,
+    TERM_END,
+    TERM_ID,
+    TERM_OFFSET,
+    fault_at,
+    find_fault,
+)
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD, align
 
@@ -40,6 +49,7 @@ class FrameWalk:
         self.position = position
         self.fault = ""
         self.is_unwritten = False
+        self._expected = ""
         self._segments = segments
         self._params = params
         self._end = end
@@ -59,23 +69,39 @@ class FrameWalk:
             length = _frame_length(data, 0)
             if length <= 0:
                 self.is_unwritten = True
+                self._expected = f"expected frames to {self._end}"
                 return
             if fault == FRAME_LENGTH and len(data) < align(length) <= self._rest():
                 wanted = align(length)  # longer than a chunk, as padding may be
                 continue
             if len(data) >= HEADER_LENGTH and len(data) < align(length):
-                self.fault = f"frame of {length} bytes, {self._rest()} are left"
+                self.fault = f"frame of {length} bytes"
+                self._expected = f"expected at most {self._rest()}"
             else:
                 self.fault = fault_at(data, 0, len(data), self.position, self._params, is_recording=True)
+                self._expected = self._expectation(fault)
             return
 
     def damage(self) -> LogDamaged:
         """The fault as an error that names file and offset."""
         base = self._segments.base_of(self.position)
-        what = self.fault or "no frame was written here"
-        return LogDamaged(
-            self._segments.path(base), self.position - base, f"{what} at log position {self.position}"
-        )
+        what = f"{self.fault or 'no frame was written here'} at log position {self.position}"
+        if self._expected:
+            what = f"{what}, {self._expected}"
+        return LogDamaged(self._segments.path(base), self.position - base, what)
+
+    def _expectation(self, fault: int) -> str:
+        """What the place called for, where that can be told in a word."""
+        params = self._params
+        offset = self.position & (params.term_length - 1)
+        wanted = {
+            FRAME_LENGTH: f"from {HEADER_LENGTH} to {params.mtu}",
+            TERM_OFFSET: str(offset),
+            TERM_ID: str(wrap_i32((self.position >> params.position_bits) + params.initial_term_id)),
+            STREAM: str(params.stream_id),
+            TERM_END: f"at most {params.term_length - offset}",
+        }.get(fault)
+        return "" if wanted is None else f"expected {wanted}"
 
     def _rest(self) -> int:
         """Bytes up to the end, or to the end of the segment when that is nearer."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.archive import Archive
+from cluster.archive.files import OsFile
 from cluster.cli.main import main
 from tests.archive.logs import SEGMENT_LENGTH, Clock, LogWriter, a_log
 from tests.archive.members import Member, live_counters, write_member
@@ -93,13 +96,86 @@ def test_verify_of_a_corrupted_frame_header_marks_the_recording(run, tmp_path):
     status, out, _ = run("verify", "--dir", copy)
     assert status == 1
     assert out.splitlines()[0] == (
-        f"(recordingId=0) ERR: {segment} at offset 65536: term offset 1 at log position 196608"
+        f"(recordingId=0) ERR: {segment} at offset 65536: term offset 1 at log position 196608, expected 0"
     )
     assert states(run, copy) == ["INVALID", "VALID", "VALID"]
     data[65536 + 8] ^= 1
     segment.write_bytes(data)
     assert run("verify", "--dir", copy)[:2] == (0, ALL_WELL)
     assert states(run, copy) == ["VALID", "VALID", "VALID"]
+
+
+def damage_term_id(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[96 + 20] ^= 4
+    path.write_bytes(data)
+    return "at offset 96: term id 4 at log position 96, expected 0"
+
+
+def damage_stream(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[96 + 16] ^= 1
+    path.write_bytes(data)
+    return "at offset 96: stream id 101 at log position 96, expected 100"
+
+
+def damage_length(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[96 + 3] = 0x7F
+    path.write_bytes(data)
+    return "at offset 96: frame of 2130706550 bytes at log position 96, expected at most 130976"
+
+
+def damage_payload(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[96 + 40] ^= 1
+    path.write_bytes(data)
+    return "at offset 96: checksum mismatch at log position 96: expected 0x"
+
+
+def zero_a_frame(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[96 : 96 + 32] = bytes(32)
+    path.write_bytes(data)
+    return "at offset 96: no frame was written here at log position 96, expected frames to "
+
+
+def cut_short(path: Path) -> str:
+    with path.open("r+b") as file:
+        file.truncate(96)
+    return "at offset 96: no frame was written here"
+
+
+def remove(path: Path) -> str:
+    path.unlink()
+    return "the segment file is missing"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_term_id, damage_stream, damage_length, damage_payload, zero_a_frame, cut_short, remove],
+)
+def test_verify_names_file_offset_what_was_expected_and_what_is_there(run, tmp_path, damage):
+    write_member(tmp_path, a_log(1000), checksum="crc32c")
+    assert run("verify", "--all", "--checksum", "crc32c", "--dir", tmp_path)[0] == 0
+    segment = tmp_path / "archive" / "0-0.rec"
+    what = damage(segment)
+    status, out, _ = run("verify", "--all", "--checksum", "crc32c", "--dir", tmp_path)
+    assert status == 1
+    assert out.startswith(f"(recordingId=0) ERR: {segment}")
+    assert what in out
+
+
+def test_verify_says_what_the_disk_cannot_read(run, tmp_path, monkeypatch):
+    write_member(tmp_path, a_log(100))
+
+    def fails(self: OsFile, buffer: object, offset: int) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(OsFile, "pread_into", fails)
+    status, out, _ = run("verify", "--dir", tmp_path)
+    assert status == 1
+    assert "0-0.rec at offset 0: reading failed at log position 0: Input/output error" in out
 
 
 @pytest.mark.conformance("S-149")

@@ -40,7 +40,8 @@ class DiskFaults:
     is_full: bool = False  # no new block can be had
     writes_fail: bool = False  # EIO
     syncs_fail: bool = False  # EIO, and the pages count as clean
-    sync_failures: int = 0  # so many more
+    sync_failures: int = 0  # so many more,
+    spares_pushes: bool = False  # or rather: of those that wait for the device's cache to be flushed
     slowness: int = 1  # factor on all times
     misdirected_writes: int = 0  # so many more land a few pages off,
     misdirected_in: str = ""  # of files whose paths begin so
@@ -329,7 +330,8 @@ class SimulatedFile:
 
     def push(self, offset: int, length: int) -> None:
         self._begin(WRITE_NS)
-        self._fail_if_told()
+        if not self._disk.faults.spares_pushes:
+            self._fail_if_told()
         self._disk.push(self._inode, offset, length)
 
     def datasync(self) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from cluster.archive import damage, recording, recovery
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.consensus import cluster_member, election, established
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.errors import StorageError
+from cluster.log.scan import scan
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.election_actions import ElectionActions
 
@@ -176,6 +179,26 @@ def clock_goes_back(patch: Patch) -> None:
     patch(ElectionActions, "_append_new_leadership_term_event", by_own_clock)
 
 
+def failed_sync_trusted(patch: Patch) -> None:
+    """A sync that failed is tried again, and what it says then is believed (fsyncgate)."""
+    sync = Recording.sync
+
+    def retried(self: Any) -> int:
+        try:
+            return sync(self)
+        except StorageError:
+            self._failure = None
+            return sync(self)
+
+    patch(Recording, "sync", retried)
+
+
+def checksums_not_verified(patch: Patch) -> None:
+    """They are written, and nobody looks at them."""
+    for module in (damage, recording, recovery):
+        patch(module, "verify_checksums", lambda checksum, run, start, end: scan(run, start, end))
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -203,4 +226,6 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     readable_is_safe: Sought(("I3",), 9, POWER_GOES),
     service_messages_forgotten: Sought(("I3",), 3),
     clock_goes_back: Sought(("rule 1.6",)),
+    failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
+    checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
 }

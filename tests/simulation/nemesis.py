@@ -421,7 +421,9 @@ class Nemesis:
 
     def _failed_sync(self) -> str:
         member_id = self.random.choice(list(self.history.context.member_ids))
-        self.history.disks[member_id].faults.sync_failures = self.random.choice([1, 1, 3])
+        faults = self.history.disks[member_id].faults
+        faults.sync_failures = self.random.choice([1, 1, 3])
+        faults.spares_pushes = self.damage.random.random() < 0.5
         return f"member {member_id}"
 
     def _failed_writes(self) -> str:
