@@ -50,6 +50,7 @@ class DirectoryLogReader(LogReader):
         self.warnings = self.state.warnings
         self._params = log_params(self.state.descriptor)
         self._segments = self.state.segments()
+        self._generation = 0
         self._identity: LogIdentity | None = None
         self._time_unit: int | None = None
         self._checksum = self._detect_checksum()
@@ -155,9 +156,13 @@ class DirectoryLogReader(LogReader):
 
     def _extent(self) -> Extent:
         try:
-            return self.state.extent(self._checksum)
+            extent = self.state.extent(self._checksum)
         except OSError as error:
             raise StorageError(error.filename, error.errno, "reading failed") from error
+        if self.state.generation != self._generation:
+            self._generation = self.state.generation
+            self._segments.close()  # a repaired or recovered log may lie in new files of the same names
+        return extent
 
     def _check_start(self, position: int) -> None:
         """Raise DataLoss when ``position`` is not in the log any more."""

@@ -61,6 +61,7 @@ class MemberState:
         self._found: tuple[FoundCounter, FoundCounter | None] | None = None  # in ``_counters``
         self._found_for: RecordingDescriptor | None = None
         self._crashed: Extent | None = None
+        self.generation = 0  # of the files: the member may have put new ones in the place of some
         self.mark = self._read_mark()
         self.log_entries = self._read_recording_log()
         self.descriptor = self._find_descriptor()
@@ -94,6 +95,7 @@ class MemberState:
                 f"it was {self.descriptor.recording_id}"
             )
         self.descriptor = descriptor
+        self.generation += 1
         self._crashed = None
 
     def extent(self, checksum: Checksum | None) -> Extent:
@@ -148,6 +150,7 @@ class MemberState:
             if found is not None:
                 self._counters = counters
                 self._found = found
+                self.generation += 1
                 return found
             counters.close()
         return None

@@ -30,6 +30,7 @@ class Member:
         checksum: str | None = None,
         segment_length: int = SEGMENT_LENGTH,
         file_sync_level: int = 1,
+        is_after_failure: bool = False,
         clock: Callable[[], int] = epoch_ms,
     ) -> None:
         files = OsFiles()
@@ -41,6 +42,7 @@ class Member:
             segment_length=segment_length,
             file_sync_level=file_sync_level,
             checksum=checksum,
+            is_after_failure=is_after_failure,
             epoch_ms=clock,
         )
         self.marks = [

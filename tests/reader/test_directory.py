@@ -327,6 +327,26 @@ def test_a_reader_lives_through_the_member_s_stop_and_restart(tmp_path):
         assert positions(reader) == log.entries[:151]
 
 
+def test_a_log_that_goes_on_in_a_new_file_of_the_same_name_is_read_there(tmp_path):
+    log = a_log(200)
+    live = Live(tmp_path, log)
+    live.write(log.entries[50][1])
+    live.commit.set(log.entries[40][1])
+    with live.reader() as reader:
+        assert positions(reader) == log.entries[:41]
+        live.member.kill()
+        live.counters.close(orderly=False)
+        path = tmp_path / "archive" / "0-0.rec"
+        inode = path.stat().st_ino
+        live.member = Member(tmp_path, clock=lambda: live.now_ms, is_after_failure=True)
+        assert path.stat().st_ino != inode
+        live.open_counters()
+        live.member.recording = live.member.archive.extend(0, SESSION_ID)
+        live.write(log.position)
+        live.commit.set(log.position)
+        assert positions(reader) == log.entries
+
+
 def test_between_two_terms_a_running_member_is_known_by_its_process(tmp_path):
     log = a_log(50)
     live = Live(tmp_path, log)
