@@ -4,6 +4,7 @@ after every message sent   one leader a term (I1), one vote a term (I9), what is
 after every turn           commit never falls (I2), committed bytes are equal (I2, I4), a new leader has
                            all that is committed, services apply committed log only and agree (I5, I10)
 from the committed log     each message once, in order (I3, I7), timers (I8), terms and time (I9)
+when one is taken          snapshots of one position are the same, and what a replay comes to (I6)
 when a client is told      what is acknowledged is committed, at that position (I3)
 at the end                 all members agree, nothing is missing (I14 and again I3, I5, I8)
 """
@@ -213,10 +214,19 @@ class Invariants(Observer, ClientObserver):
                 known = self.snapshots.setdefault((entry.log_position, entry.service_id), data)
                 require(
                     data == known,
-                    "I11",
+                    "I6",
                     f"the snapshot of {member.name} at {entry.log_position} of service {entry.service_id} "
                     "differs from that of another member",
                 )
+
+        # It is the state that a replay comes to: the chain of all that was applied before.
+        applied = [position for position in self.chains if position <= latest.log_position]
+        if applied:
+            require(
+                b"%d" % self.chains[max(applied)] in self.snapshots[latest.log_position, 0],
+                "I6",
+                f"the snapshot of {member.name} at {latest.log_position} is not of what was applied before",
+            )
 
     def _on_commit(self, member: Member, watched: _Watched, commit_position: int) -> None:
         before = watched.commit_position

@@ -13,6 +13,7 @@ from cluster.archive import damage, recording, recovery
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
+from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus import cluster_member, election, established
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -20,6 +21,8 @@ from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.election_actions import ElectionActions
+from cluster.member.retention import Retention
+from cluster.service.agent import ClusteredServiceAgent
 
 Patch = Callable[[Any, str, Any], None]
 
@@ -163,6 +166,42 @@ def service_messages_forgotten(patch: Patch) -> None:
     patch(PendingServiceMessageTracker, "sweep_follower", lambda self, service_session_id: None)
 
 
+def snapshot_recorded_before_the_sync(patch: Patch) -> None:
+    """recording.log has the entries, and the cache alone the recordings."""
+    complete = SnapshotArchive.complete
+
+    def unsynced(self: Any, publication: Any) -> int:
+        publication._recording._sync_level = 0
+        return complete(self, publication)
+
+    patch(SnapshotArchive, "complete", unsynced)
+
+
+def snapshot_before_the_service_is_there(patch: Patch) -> None:
+    """The service writes down what it has when it is asked, and moves on behind that."""
+    take_snapshot = ClusteredServiceAgent._take_snapshot
+
+    def early(self: Any) -> int:
+        chain, self._service.chain = self._service.chain, 0
+        try:
+            return take_snapshot(self)
+        finally:
+            self._service.chain = chain
+
+    patch(ClusteredServiceAgent, "_take_snapshot", early)
+
+
+def log_purged_beyond_the_snapshot(patch: Patch) -> None:
+    """What nothing stands for is dropped."""
+    limit = Retention._limit
+
+    def greedy(self: Any) -> int | None:
+        found = limit(self)
+        return None if found is None else self._agent.recording.append_position
+
+    patch(Retention, "_limit", greedy)
+
+
 def clock_goes_back(patch: Patch) -> None:
     """A new leader stamps by its own clock, however slow it is (rule 1.6)."""
     append = ElectionActions._append_new_leadership_term_event
@@ -225,6 +264,9 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     acknowledged_before_the_sync: Sought(("I3",)),
     readable_is_safe: Sought(("I3",), 9, POWER_GOES),
     service_messages_forgotten: Sought(("I3",), 3),
+    snapshot_recorded_before_the_sync: Sought(("I3",)),
+    snapshot_before_the_service_is_there: Sought(("I6",)),
+    log_purged_beyond_the_snapshot: Sought(("I12", "I14"), 14),
     clock_goes_back: Sought(("rule 1.6",)),
     failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
