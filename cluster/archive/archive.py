@@ -29,6 +29,7 @@ from cluster.archive.mark_files import ArchiveMarkFile
 from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop
+from cluster.archive.segments import PAGE
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
@@ -156,8 +157,7 @@ class Archive:
                 self._find_end(entry.descriptor, is_after_failure, may_be_damaged)
             elif is_after_failure and proof_exists(self.files, self.directory, recording_id):
                 # The failed recording wrote its end into the catalog, but did not stop in order.
-                self.recording(recording_id).cut_tail(into_new_file=True)
-                remove_proof(self.files, self.directory, recording_id)
+                self._cut_tail(recording_id, may_be_damaged, into_new_file=True)
 
     def _find_end(
         self, descriptor: RecordingDescriptor, is_after_failure: bool, may_be_damaged: bool
@@ -182,9 +182,24 @@ class Archive:
         finally:
             segments.close()
         self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())
-        self.recording(recording_id).cut_tail(into_new_file=is_after_failure)
+        if self._cut_tail(recording_id, may_be_damaged, into_new_file=is_after_failure):
+            self.recovered.append(found)
+
+    def _cut_tail(self, recording_id: int, may_be_damaged: bool, *, into_new_file: bool) -> bool:
+        """Cut what is behind a recording's end; False where bytes before it cannot be read for a new file."""
+        try:
+            self.recording(recording_id).cut_tail(into_new_file=into_new_file)
+        except OSError as error:
+            if not may_be_damaged or error.errno != errno.EIO:
+                raise
+            descriptor = self._catalog.descriptor(recording_id)
+            damage = self._first_damage(descriptor, descriptor.start_position)
+            if damage is None:
+                raise
+            self._damage[recording_id] = damage
+            return False
         remove_proof(self.files, self.directory, recording_id)
-        self.recovered.append(found)
+        return True
 
     def find_damage(self, recording_id: int, from_position: int | None = None) -> Damage | None:
         """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.
@@ -195,12 +210,33 @@ class Archive:
         if (damage := self._damage.get(recording_id)) is not None:
             return damage
         descriptor = self.recording(recording_id).descriptor
-        begin = max(descriptor.start_position, from_position or 0)
+        damage = self._first_damage(descriptor, max(descriptor.start_position, from_position or 0))
+        if damage is None and not self._reads_at_end(descriptor):
+            damage = self._first_damage(descriptor, descriptor.start_position)
+        return damage
+
+    def _first_damage(self, descriptor: RecordingDescriptor, begin: int) -> Damage | None:
         segments = open_segments(self.files, self.directory, descriptor)
         try:
             return first_damage(segments, descriptor, begin, descriptor.stop_position, self.checksum)
         finally:
             segments.close()
+
+    def _reads_at_end(self, descriptor: RecordingDescriptor) -> bool:
+        """Whether the page can be read in which the next frame goes behind the last one."""
+        segments = open_segments(self.files, self.directory, descriptor)
+        end = descriptor.stop_position
+        base = segments.base_of(end)
+        try:
+            if base in segments.bases():
+                segments.read(max(base, end - (end - base) % PAGE), end)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+        finally:
+            segments.close()
+        return True
 
     def revive(self, recording_id: int) -> bool:
         """Let a recording that a verification marked INVALID be VALID again, for its good part to be used.

@@ -8,6 +8,7 @@ The bytes are the log's own frames. Appending is one ``pwrite`` into a segment w
 quorum takes ``synced_position``.
 """
 
+import errno
 import zlib
 from typing import Protocol
 
@@ -416,6 +417,10 @@ class Recording:
                 cut += zero_tail(file, self.append_position - base, file.size())
                 if cut:
                     file.datasync()
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                self._segments.renew(base, self.append_position)  # nothing behind the end is needed
             finally:
                 file.close()
         later = [other for other in bases if other > base]

@@ -18,7 +18,7 @@ from cluster.protocol.catalog import parse_segment_file_name, segment_file_name
 
 ZERO_CHUNK = 1024 * 1024  # bytes of zeros written in one go: 0.2 ms, and one journal commit at the next sync
 _ZEROS = memoryview(bytes(ZERO_CHUNK))
-_PAGE = 4096
+PAGE = 4096
 _OPEN_MAX = 4
 
 
@@ -218,8 +218,8 @@ def nonzero_pages(file: File, offset: int, length: int) -> Iterator[tuple[int, i
         if not chunk:
             return
         if chunk.count(0) != len(chunk):
-            for begin in range(0, len(chunk), _PAGE):
-                page = chunk[begin : begin + _PAGE]
+            for begin in range(0, len(chunk), PAGE):
+                page = chunk[begin : begin + PAGE]
                 if page.count(0) != len(page):
                     yield offset + begin, offset + begin + len(page)
         offset += len(chunk)

@@ -1,6 +1,7 @@
 """Damage is found wherever it is, told with file and offset, and cut off without losing what is whole."""
 
 import errno
+import os
 
 import numpy as np
 import pytest
@@ -115,6 +116,68 @@ def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, m
     assert header[2] == damage.position % TERM_LENGTH, "a frame begins there"
     assert "0-0.rec" in str(damage.error)
     assert "Input/output error" in str(damage.error)
+
+
+def unreadable_at(monkeypatch, base, bad):
+    """Let reads of one byte of a segment fail, and of all that is read with it; written again it is well."""
+    read = OsFile.pread_into
+    inode = []
+
+    def fails_there(self, buffer, offset):
+        is_it = self.path.endswith(f"0-{base}.rec")
+        if is_it and not inode:
+            inode.append(os.stat(self.path).st_ino)
+        if is_it and os.stat(self.path).st_ino == inode[0] and offset <= bad < offset + len(buffer):
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        return read(self, buffer, offset)
+
+    monkeypatch.setattr(OsFile, "pread_into", fails_there)
+
+
+def test_a_bad_sector_in_the_page_where_the_log_goes_on_is_damage_though_a_snapshot_stands_for_it(
+    tmp_path, monkeypatch
+):
+    recorded(tmp_path)
+    last = LOG.entries[-1][1]
+    base = last // SEGMENT_LENGTH * SEGMENT_LENGTH
+    unreadable_at(monkeypatch, base, (last - base) // 4096 * 4096)
+
+    damage = damage_of(tmp_path, last)
+
+    assert damage is not None
+    assert last - 8_192 <= damage.position < last
+
+
+def test_a_bad_sector_behind_the_end_is_left_behind_with_its_file(tmp_path, monkeypatch):
+    recorded(tmp_path)
+    last = LOG.entries[-1][1]
+    base = last // SEGMENT_LENGTH * SEGMENT_LENGTH
+    unreadable_at(monkeypatch, base, last - base + 20_000)
+
+    archive = opened(tmp_path)
+    assert archive.find_damage(0) is None
+    extended = archive.extend(0, SESSION_ID)
+
+    assert extended.append_position == last
+    restored = extended.read(base, 1 << 22)
+    restore_session_ids(restored, 0, len(restored), SESSION_ID)
+    assert np.array_equal(restored, LOG.frames(base, last))
+    archive.abandon()
+
+
+def test_a_new_file_that_cannot_be_had_after_a_failure_is_damage_at_the_bad_sector(tmp_path, monkeypatch):
+    recorded(tmp_path, is_stopped=False)
+    last = LOG.entries[-1][1]
+    base = last // SEGMENT_LENGTH * SEGMENT_LENGTH
+    unreadable_at(monkeypatch, base, 100)
+
+    archive = opened(tmp_path, is_after_failure=True)
+    damage = archive.find_damage(0, last)
+
+    assert damage.position == base
+    archive.cut_damage(damage)
+    assert archive.recording(0).append_position == base
+    archive.abandon()
 
 
 @pytest.mark.parametrize("place", [0, 3_000, SEGMENT_LENGTH, 2 * SEGMENT_LENGTH + 7_000])
