@@ -119,19 +119,28 @@ def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, m
 
 
 def unreadable_at(monkeypatch, base, bad):
-    """Let reads of one byte of a segment fail, and of all that is read with it; written again it is well."""
-    read = OsFile.pread_into
-    inode = []
+    """Let reads of one byte of a segment fail, and of all that is read with it; not of a file in its place."""
+    inodes = []
 
-    def fails_there(self, buffer, offset):
-        is_it = self.path.endswith(f"0-{base}.rec")
-        if is_it and not inode:
-            inode.append(os.stat(self.path).st_ino)
-        if is_it and os.stat(self.path).st_ino == inode[0] and offset <= bad < offset + len(buffer):
-            raise OSError(errno.EIO, "Input/output error", self.path)
-        return read(self, buffer, offset)
+    def check(file, offset, length):
+        if file.path.endswith(f"0-{base}.rec"):
+            inode = os.stat(file.path).st_ino
+            inodes.append(inode)
+            if inode == inodes[0] and offset <= bad < offset + length:
+                raise OSError(errno.EIO, "Input/output error", file.path)
 
-    monkeypatch.setattr(OsFile, "pread_into", fails_there)
+    read_into, read = OsFile.pread_into, OsFile.pread
+
+    def pread_into(self, buffer, offset):
+        check(self, offset, len(buffer))
+        return read_into(self, buffer, offset)
+
+    def pread(self, length, offset):
+        check(self, offset, length)
+        return read(self, length, offset)
+
+    monkeypatch.setattr(OsFile, "pread_into", pread_into)
+    monkeypatch.setattr(OsFile, "pread", pread)
 
 
 def test_a_bad_sector_in_the_page_where_the_log_goes_on_is_damage_though_a_snapshot_stands_for_it(
