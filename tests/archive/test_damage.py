@@ -119,7 +119,7 @@ def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, m
 
 
 def unreadable_at(monkeypatch, base, bad):
-    """Let reads of one byte of a segment fail, and of all that is read with it; not of a file in its place."""
+    """Let reads of one byte of a segment fail, and of all that is read with it; not of its successor."""
     inodes = []
 
     def check(file, offset, length):
