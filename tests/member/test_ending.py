@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.protocol.consensus import TerminationAck, TerminationPosition
 from cluster.protocol.enums import ClusterControlToggle
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 from tests.member.in_memory.disk import SimulatedDisk
@@ -170,3 +171,35 @@ def test_the_disk_forgets_nothing_that_was_synced():
         content = disk.open("d/f").pread(12000, 0)
         pages = {content[begin : begin + 4] for begin in range(0, 12000, 4096)}
         assert pages <= {b"kept", b"lost"}
+
+
+def test_a_follower_that_lacks_the_log_up_to_its_end_looks_for_a_leader_when_its_own_is_gone():
+    """An end was told, and the leader died before the log was everywhere: nobody would ever end."""
+    cluster = a_busy_cluster()
+    leader = cluster.leader
+    term_id, end = leader.agent.leadership_term_id, leader.agent.publication.position
+    for follower in cluster.followers:
+        follower.agent.termination.on_termination_position(TerminationPosition(term_id, end + 960))
+    leader.kill()
+    new = cluster.await_leader(timeout_ns=5 * SECOND)
+    assert new is not leader
+    cluster.clients[0].send(b"0:50:")
+    cluster.await_settled()
+
+
+@pytest.mark.conformance("C-306")
+def test_a_follower_whose_term_changed_since_it_was_told_to_end_acknowledges_nothing():
+    cluster = a_busy_cluster()
+    follower = cluster.followers[0]
+    sent = []
+    original = follower.links.send
+    follower.links.send = lambda member_id, *frames: sent.append(frames) or original(member_id, *frames)
+    termination = follower.agent.termination
+    position = follower.agent.log_adapter.position
+    termination.on_termination_position(TerminationPosition(follower.agent.leadership_term_id, position))
+    follower.agent.leadership_term_id += 1
+    cluster.run(1 * SECOND)
+
+    assert not follower.is_running
+    template = TerminationAck.TEMPLATE_ID.to_bytes(2, "little")
+    assert not [frames for frames in sent if bytes(frames[0])[34:36] == template]
