@@ -1,85 +1,76 @@
-"""How a member's log server answers status requests: from one log that it keeps open."""
+"""Where the readers of a member's log are: what they still need is kept for them, for a while."""
+
+from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from cluster.errors import NotAClusterDirectory, StorageError
-from cluster.protocol import decode, link
-from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol import link
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.transport import log_server
 from cluster.transport.log_server import LogServer
-from tests.reader.scripted import FakeMember
+
+END = 4096
+BLOCK = 1024
 
 
-class Directory:
-    """Hands out logs of a played member, and knows which of them are open."""
-
-    def __init__(self):
-        self.member = FakeMember(0)
-        self.opened = 0
-        self.open_now = 0
-        self.error = None
-
-    def open_log(self):
-        if self.error is not None:
-            raise self.error
-        self.opened += 1
-        self.open_now += 1
-        return self
+class Log:
+    """Four blocks of a kibibyte, committed."""
 
     def status(self, correlation_id):
-        if self.error is not None:
-            raise self.error
-        return self.member.status()
+        return link.LogStatus(
+            correlation_id, 0, END, END, 0, None, None, 0, 0, 0, 0, 0, 0, 0, 65536, 1408, 0,
+            ClusterTimeUnit.MILLIS,
+        )  # fmt: skip
+
+    def commit_position(self):
+        return END
+
+    def blocks(self, from_position, to_position, *, max_bytes):
+        for position in range(from_position, to_position, BLOCK):
+            yield position, np.zeros(BLOCK, np.uint8)
 
     def close(self):
-        self.open_now -= 1
+        pass
 
 
 @pytest.fixture
-def directory():
-    return Directory()
+def server():
+    with ThreadPoolExecutor(1) as executor:
+        yield LogServer(Log, executor)
 
 
-@pytest.fixture
-def ask(directory):
-    with ThreadPoolExecutor(2) as executor:
-        server = LogServer(directory.open_log, executor)
+def test_the_slowest_reader_is_known_while_it_reads_and_forgotten_when_it_ends(server):
+    async def read():
+        fast = server.read(link.LogRequest(1, 2 * BLOCK, END, 0))
+        slow = server.read(link.LogRequest(2, 0, END, 0))
+        assert server.least_position is None
+        seen = []
+        for _ in range(3):  # the status, then two blocks
+            await anext(fast)
+            await anext(slow)
+            seen.append(server.least_position)
+        await slow.aclose()
+        seen.append(server.least_position)
+        await fast.aclose()
+        seen.append(server.least_position)
+        return seen
 
-        def status():
-            frame = asyncio.run(server.status(7))
-            return decode(frame, HEADER_LENGTH, len(frame) - HEADER_LENGTH)
-
-        yield status
-        server.close()
-    assert directory.open_now == 0, "all that was opened is closed in the end"
-
-
-def test_many_status_requests_open_the_log_once(ask, directory):
-    for committed in range(6400, 12_800, 640):
-        directory.member.committed = committed
-        status = ask()
-        assert isinstance(status, link.LogStatus)
-        assert status.commit_position == committed
-    assert directory.opened == 1
+    assert asyncio.run(read()) == [None, 0, BLOCK, 3 * BLOCK, None]
 
 
-def test_a_log_that_was_purged_is_opened_again_for_its_old_segments_are_to_go(ask, directory):
-    ask()
-    directory.member.start = 640
-    assert ask().start_position == 640
-    assert (directory.opened, directory.open_now) == (2, 1)
+def test_a_reader_that_takes_nothing_for_a_minute_is_not_waited_for(server, monkeypatch):
+    async def read():
+        reader = server.read(link.LogRequest(1, 0, END, 0))
+        await anext(reader)
+        await anext(reader)
+        before = server.least_position
+        monkeypatch.setattr(log_server, "IDLE_READER_S", -1.0)
+        after = server.least_position
+        await reader.aclose()
+        return before, after
 
-
-def test_a_log_that_failed_is_opened_again_by_the_next_request(ask, directory):
-    ask()
-    directory.error = StorageError("catalog", 5, "reading failed")
-    with pytest.raises(StorageError):
-        ask()
-    directory.error = NotAClusterDirectory("it is being refilled")
-    with pytest.raises(NotAClusterDirectory):
-        ask()
-    assert directory.open_now == 0
-    directory.error = None
-    assert ask().commit_position == 6400
+    assert asyncio.run(read()) == (0, None)
