@@ -444,7 +444,7 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     assert follower.agent.counters.control_toggle.get() == ClusterControlToggle.INACTIVE
 
 
-@pytest.mark.conformance("C-42", "C-272", "C-286", "C-287", "C-288", "C-254")
+@pytest.mark.conformance("C-42", "C-272", "C-286", "C-287", "C-288", "C-254", "S-134")
 def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     cluster = a_cluster()
     leader = cluster.leader

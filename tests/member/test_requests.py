@@ -417,7 +417,7 @@ def test_what_stands_behind_an_action_waits_for_the_next_cycle():
     assert Handler.seen == ends[1:]
 
 
-@pytest.mark.conformance("C-281")
+@pytest.mark.conformance("C-281", "S-121")
 def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader_once():
     cluster, client = a_cluster(seed=3)
     for number in range(30):
