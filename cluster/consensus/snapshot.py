@@ -204,12 +204,21 @@ class ModuleSnapshot:
         timers: PriorityHeapTimerService,
         trackers: list[PendingServiceMessageTracker],
         cluster_time: int,
+        log_position: int = MAX_I64,
     ) -> None:
-        """Bring a new member's state to that of the snapshot (C-320). Raises LogDamaged."""
+        """Bring a new member's state to that of the snapshot (C-320). Raises LogDamaged.
+
+        ``log_position`` is where it stands in the log: what is said of positions behind that was said of
+        another log, from which this one was seeded.
+        """
         assert self.is_whole
         sessions.load(self.next_session_id)
         for record in self._sessions:
+            if record.opened_log_position > log_position:
+                record = record.replace(opened_log_position=log_position)
             details = self._details.get(record.cluster_session_id)
+            if details is not None and details.committed_position > log_position:
+                details = details.replace(committed_position=log_position)
             sessions.load_session(record, details, cluster_time)
         for timer in self._timers:
             timers.schedule(timer.correlation_id, timer.deadline)

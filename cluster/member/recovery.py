@@ -16,6 +16,7 @@ from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import Log, RecordingLog
+from cluster.archive.recording_log_repair import BACKUP_SUFFIX
 from cluster.archive.snapshots import STREAM_IDS, SnapshotArchive
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
@@ -181,11 +182,12 @@ def _drop_orphans(
     A recording of ours counts only with an entry in recording.log.
     """
     known = {entry.recording_id for entry in recording_log.entries}
+    is_seeded = archive.files.exists(recording_log.path + BACKUP_SUFFIX)  # its operator may want to go back
     for descriptor in archive.recordings():
         if descriptor.recording_id in known:
             continue
         is_snapshot = descriptor.stream_id in STREAM_IDS and "alias=snapshot" in descriptor.stripped_channel
         is_log = descriptor.stream_id == streams.LOG and descriptor.stripped_channel == LOG_CHANNEL
-        if is_snapshot or (is_log and log is not None):
+        if (is_snapshot or (is_log and log is not None)) and not is_seeded:
             tell(f"recording {descriptor.recording_id} of stream {descriptor.stream_id} belongs to nothing")
             archive.purge_recording(descriptor.recording_id)

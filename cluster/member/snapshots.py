@@ -188,7 +188,9 @@ class SnapshotTaker:
         recovery_state = snapshot.recovery_state()
         agent.leadership_term_id = recovery_state.leadership_term_id
         agent.counters.leadership_term_id.set(agent.leadership_term_id)
-        snapshot.module.load(agent.sessions, agent.timers, agent.trackers, agent.cluster_time)
+        snapshot.module.load(
+            agent.sessions, agent.timers, agent.trackers, agent.cluster_time, snapshot.log_position
+        )
         return recovery_state
 
     def validate_entries(self) -> None:
@@ -274,7 +276,8 @@ def read_snapshot(archive: SnapshotArchive, entries: tuple[RecordingLogEntry, ..
         raise LogDamaged(None, None, f"recording {entries[0].recording_id} has no end marker")
     place = module.place
     assert place is not None
-    if place.log_position != entries[0].log_position:
+    # A recording log that was seeded from a snapshot has it at position 0 of a new log.
+    if entries[0].log_position not in (place.log_position, 0):
         raise LogDamaged(None, None, f"recording {entries[0].recording_id} is of {place.log_position}")
     for service_id, entry in enumerate(entries[1:]):
         expected = module.recordings.get(service_id)

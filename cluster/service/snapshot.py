@@ -76,7 +76,7 @@ def read_container_section(
             case SnapshotMarker(mark=SnapshotMark.END):
                 if begin is None:
                     raise LogDamaged(None, None, "a snapshot ends before it begins")
-                if begin.log_position != log_position:
+                if log_position not in (begin.log_position, 0):  # 0: the first of a log seeded from it
                     raise ClusterError(
                         f"a snapshot of position {begin.log_position}, expected {log_position}"
                     )
