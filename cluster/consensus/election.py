@@ -114,7 +114,7 @@ TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
     },
     ElectionState.CANDIDATE_BALLOT: {
         ElectionState.LEADER_LOG_REPLICATION: "votes of all, or of a majority at the timeout",
-        ElectionState.CANVASS: "timeout, a later term, or a leader of another log term",
+        ElectionState.CANVASS: "refused, timeout, a later term, or a leader of another log term",
         ElectionState.FOLLOWER_BALLOT: "voted in a later term",
         ElectionState.FOLLOWER_LOG_REPLICATION: "a leader, log ends below its base",
         ElectionState.FOLLOWER_REPLAY: "a leader, log reaches its base",
@@ -482,6 +482,10 @@ class Election:
                 self._lead(now_ns, f"quorum leader of term {term_id}")
             else:
                 self._change_state(ElectionState.CANVASS, now_ns, self._lost_ballot())
+        elif any(member.vote is False and member.candidate_term_id == term_id for member in members):
+            # Nobody leads with a refusal (C-81), so there is nothing to wait for: as a rule two have stood at
+            # once after a leader's death, and the sooner they draw again, the shorter is the gap.
+            self._change_state(ElectionState.CANVASS, now_ns, self._lost_ballot())
         else:
             for member in self._others:
                 if not member.is_ballot_sent:

@@ -117,6 +117,16 @@ def test_one_refusal_defeats_a_majority():
     assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.CANVASS]
 
 
+def test_a_candidate_that_was_refused_does_not_wait_for_the_timeout():
+    """Two that stand at once, as the two that a dead leader leaves may, know at once that neither leads."""
+    driven = in_candidate_ballot(1000, members=3)
+    driven.hears(vote(1, TERM, granted=False))
+
+    driven.work(after=1)
+
+    assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.CANVASS]
+
+
 @pytest.mark.conformance("C-82")
 @pytest.mark.parametrize(("members", "votes"), [(2, 0), (3, 0), (5, 1)])
 def test_without_a_majority_the_candidate_canvasses_again(members, votes):
