@@ -4,15 +4,18 @@ TCP's checksum has 16 bits, and a middle box that ends a connection makes a new 
 byte changed in a log frame would be written and acknowledged, and be different on one member for ever. So
 all bytes of a link travel in frames of stream ENVELOPE:
 
-    | frame header: length, stream ENVELOPE, reserved value = checksum | whole frames ... | header | ...
+    | frame header: length, stream ENVELOPE, reserved value: two checksums | whole frames ... | header | ...
 
-The checksum is the CRC-32 of the frames within, and of all that came before on this connection: a frame that
-is lost, doubled or late shows as well as one that is changed. Whoever finds a mismatch drops the connection;
-its next one begins anew, from what its log holds.
+The first checksum is the CRC-32 of the frames within and of all that came before on this connection: a frame
+that is lost, doubled or late shows as well as one that is changed. The second is that of the 28 bytes before
+it, checked as soon as the header is there: a receiver must not wait for as many bytes as a changed length
+names, deaf to all that comes meanwhile. Whoever finds a mismatch drops the connection; its next one begins
+anew, from what its log holds.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import NamedTuple
 
@@ -28,6 +31,10 @@ from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
 # A receiver waits for the whole of an envelope, so a long batch goes in several.
 ENVELOPE_BYTES = 128 * 1024
 _CONTENT_MAX = FRAME_LENGTH_MAX - HEADER_LENGTH
+_HEADER = struct.Struct("<i12xi4xII")  # length, stream id, checksum of the content, of all before itself
+_CONTENT_CHECKSUM_OFFSET = 24
+_HEADER_CHECKSUM_OFFSET = 28
+assert _HEADER.size == HEADER_LENGTH
 
 
 class Opened(NamedTuple):
@@ -53,7 +60,9 @@ def seal(buffers: tuple[Buffer, ...], crc: int) -> tuple[list[Buffer], int]:
 
 
 def _header(length: int, crc: int) -> bytes:
-    return frame_header(HEADER_LENGTH + length, session_id=0, stream_id=streams.ENVELOPE, reserved_value=crc)
+    header = frame_header(HEADER_LENGTH + length, session_id=0, stream_id=streams.ENVELOPE)
+    checked = header[:_CONTENT_CHECKSUM_OFFSET] + crc.to_bytes(4, "little")
+    return checked + zlib.crc32(checked).to_bytes(4, "little")
 
 
 def _pieces(buffer: Buffer) -> list[np.ndarray]:
@@ -72,21 +81,27 @@ def _pieces(buffer: Buffer) -> list[np.ndarray]:
     return pieces
 
 
+def check_header(buffer: np.ndarray, start: int) -> None:
+    """``RemoteProtocolError`` unless an envelope's header is at ``start``, as it was sent."""
+    _, stream_id, _, sent = _HEADER.unpack_from(buffer.data, start)
+    if stream_id != streams.ENVELOPE:
+        raise RemoteProtocolError(f"a frame of stream {stream_id} outside of an envelope")
+    crc = zlib.crc32(buffer[start : start + _HEADER_CHECKSUM_OFFSET].data)
+    if crc != sent:
+        raise RemoteProtocolError(f"an envelope's header came with checksum {crc:#x}, sent was {sent:#x}")
+
+
 def unseal(buffer: np.ndarray, start: int, crc: int) -> Opened:
     """Open the envelope that is the whole frame at ``start``, on a connection that ``crc`` is of.
 
     ``RemoteProtocolError`` when it is none, or holds other bytes than were sent.
     """
-    header = buffer[start : start + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
-    stream_id, begin = int(header["stream_id"]), start + HEADER_LENGTH
-    if stream_id != streams.ENVELOPE:
-        raise RemoteProtocolError(f"a frame of stream {stream_id} outside of an envelope")
-    end = start + int(header["frame_length"])
+    check_header(buffer, start)
+    length, _, sent, _ = _HEADER.unpack_from(buffer.data, start)
+    begin, end = start + HEADER_LENGTH, start + length
     crc = zlib.crc32(buffer[begin:end].data, crc)
-    if crc != int(header["reserved_value"]):
-        raise RemoteProtocolError(
-            f"{end - begin} bytes came with checksum {crc:#x}, sent was {int(header['reserved_value']):#x}"
-        )
+    if crc != sent:
+        raise RemoteProtocolError(f"{end - begin} bytes came with checksum {crc:#x}, sent was {sent:#x}")
     if whole_frames(buffer, begin, end, _CONTENT_MAX, True) != (end, 0):
         raise RemoteProtocolError(f"{end - begin} bytes in an envelope are not whole frames")
     return Opened(begin, end, crc)

@@ -37,7 +37,7 @@ import numpy as np
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.envelopes import decode_first, seal, unseal
+from cluster.transport.envelopes import check_header, decode_first, seal, unseal
 from cluster.transport.frames import link_frame
 from cluster.transport.listener import LOOPBACK_HOSTS, Listener
 from cluster.transport.poller import Poller
@@ -297,15 +297,18 @@ class MemberLinks:
         local = _local_address(peer.endpoint)
         outgoing = None
         if local is not None:
-            outgoing = dial(peer.endpoint, self._poller, self._receive_buffer, address=local)
+            outgoing = self._dial_to(peer.endpoint, local)
             if outgoing.was_refused:
                 outgoing = None
         if outgoing is None:
-            outgoing = dial(peer.endpoint, self._poller, self._receive_buffer)
+            outgoing = self._dial_to(peer.endpoint, None)
         peer.outgoing = outgoing
         peer.outgoing_incarnation = None
         peer.dial_ns = now_ns
         return outgoing
+
+    def _dial_to(self, endpoint: Endpoint, address: str | None) -> Connection:
+        return dial(endpoint, self._poller, self._receive_buffer, address=address, check_header=check_header)
 
     def _on_dial_failed(self, peer: _Peer, outgoing: Connection, now_ns: int, handler: LinksHandler) -> None:
         was_refused = outgoing.was_refused
@@ -362,7 +365,7 @@ class MemberLinks:
         work = 0
         for listener in self._listeners:
             for sock in listener.accept():
-                connection = Connection(sock, self._poller, self._receive_buffer)
+                connection = Connection(sock, self._poller, self._receive_buffer, check_header=check_header)
                 self._greeting.append((connection, now_ns + HELLO_TIMEOUT_NS))
                 work += 1
         if not self._greeting:

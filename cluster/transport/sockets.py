@@ -72,6 +72,7 @@ class Connection:
     __slots__ = (
         "_buffers",
         "_carry",
+        "_check_header",
         "_events",
         "_frame_length_max",
         "_is_connecting",
@@ -108,7 +109,9 @@ class Connection:
         is_log_allowed: bool = True,
         frame_length_max: int = FRAME_LENGTH_MAX,
         queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
+        check_header: Callable[[np.ndarray, int], None] | None = None,
     ) -> None:
+        """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet."""
         sock.setblocking(False)
         if sock.family == socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
@@ -123,6 +126,7 @@ class Connection:
         self._frame_length_max = frame_length_max
         self._queue: deque[memoryview] = deque()
         self._queue_bytes_max = queue_bytes_max
+        self._check_header = check_header
         self._is_paused = False
         self._events = WRITABLE if is_connecting else READABLE
         self._carry: np.ndarray | None = None  # what the last release left over, or a buffer of our own
@@ -218,6 +222,8 @@ class Connection:
             header = bytes(buffer[end : end + 32]).hex()
             self.close(f"not a frame of at most {self._frame_length_max} bytes: {header}")
             raise RemoteProtocolError(f"connection {self.connection_id}: {self.why_closed}")
+        if follows and self._check_header is not None:
+            self._check_header(buffer, end)
         self.buffer, self.start, self.end, self._limit = buffer, 0, end, limit
         if end == 0:
             self._keep(0, follows)

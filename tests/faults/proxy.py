@@ -7,6 +7,7 @@ be. All ways live in one thread with an event loop; what they do is changed from
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 from dataclasses import dataclass, field
@@ -42,6 +43,16 @@ class Way:
             writer.transport.abort()
             return
         self.writers |= {writer, forth}
+        with contextlib.suppress(asyncio.CancelledError):  # at the network's end
+            await self._pump_both(reader, writer, back, forth)
+
+    async def _pump_both(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        back: asyncio.StreamReader,
+        forth: asyncio.StreamWriter,
+    ) -> None:
         try:
             await asyncio.wait(
                 [
@@ -64,7 +75,9 @@ class Way:
                     await asyncio.sleep(0.02)
                 self.passed += 1
                 if self.garble_each and self.passed % self.garble_each == 0:
-                    chunk[self.random.randrange(len(chunk))] ^= 1 << self.random.randrange(8)
+                    bits = 32 if self.garbled % 4 == 0 else 8 * len(chunk)  # now and then the first length
+                    bit = self.random.randrange(bits)
+                    chunk[bit // 8] ^= 1 << bit % 8
                     self.garbled += 1
                 if self.cut_in and self.passed % self.cut_in == 0:
                     self.cuts += 1

@@ -5,7 +5,7 @@ import pytest
 
 from cluster.errors import RemoteProtocolError
 from cluster.protocol.frame import frame
-from cluster.transport.envelopes import ENVELOPE_BYTES, seal, unseal
+from cluster.transport.envelopes import ENVELOPE_BYTES, check_header, seal, unseal
 
 
 def a_frame(length: int) -> bytes:
@@ -53,11 +53,21 @@ def test_a_long_batch_goes_in_envelopes_that_end_where_frames_end():
 
 def test_no_changed_bit_gets_through():
     (data,) = sent(a_frame(60))
-    for bit in range(32 * 8, len(data) * 8):  # of all that is inside
+    for bit in range(len(data) * 8):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(RemoteProtocolError, match="checksum"):
+        with pytest.raises(RemoteProtocolError, match=r"checksum|outside of an envelope"):
             opened(bytes(changed))
+
+
+def test_a_changed_header_is_told_before_what_it_names_has_come():
+    (data,) = sent(a_frame(60))
+    check_header(np.frombuffer(data[:32], np.uint8), 0)
+    for bit in range(32 * 8):
+        changed = bytearray(data[:32])
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(RemoteProtocolError, match=r"checksum|outside of an envelope"):
+            check_header(np.frombuffer(changed, np.uint8), 0)
 
 
 def test_no_batch_gets_through_that_is_out_of_its_place():

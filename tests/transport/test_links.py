@@ -31,6 +31,12 @@ def sealed(frames: bytes) -> bytes:
     return b"".join(bytes(part) for part in seal((frames,), 0)[0])
 
 
+def garbled(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
 class Member:
     """A member's end of its links, with a handler that remembers."""
 
@@ -248,6 +254,7 @@ def test_members_of_another_cluster_and_unknown_ones_are_turned_away(members, en
         b"\xff" * 1000,
         frame(b"no envelope", session_id=0, stream_id=1000),
         frame(b"no checksum", session_id=0, stream_id=1001),
+        garbled(sealed(link_frame(link.StatusRequest(1))), bit=22),  # a length of 4 MiB more
         sealed(bytes(64)),
         sealed(frame(b"no message", session_id=0, stream_id=1000)),
         sealed(frame(b"wrong stream", session_id=0, stream_id=101)),
