@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
 
 from cluster.errors import ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link, session, streams
+from cluster.protocol.frame import align
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.frames import decode_first, each_frame, link_frame, message_frame
 from cluster.transport.sockets import Buffer, Offer
@@ -121,23 +122,27 @@ class IngressPublication:
             return Offer.NOT_CONNECTED
         return self.connection.offer(message_frame(message, stream_id))
 
-    def receive(self) -> list[Message]:
-        """Messages other than a session's own that came: replies to what was asked while connecting."""
+    def receive(self) -> Iterator[Message]:
+        """Messages other than a session's own that came: replies to what was asked while connecting.
+
+        Who stops in the middle leaves the rest on the connection: behind the reply that opens or resumes a
+        session its egress and acknowledgements may have come already.
+        """
         connection = self.connection
         if not (connection.is_readable or connection.has_frames):
-            return []
-        messages: list[Message] = []
+            return
         try:
-            if connection.receive():
-                start, end = connection.start, connection.end
-                for stream_id, offset, length in each_frame(connection.buffer, start, end):
-                    message = _decode(connection.buffer, stream_id, offset, length)
-                    if message is not None:
-                        messages.append(message)
-                connection.release(end)
+            connection.receive()
+            while connection.has_frames:
+                stream_id, offset, length = next(
+                    each_frame(connection.buffer, connection.start, connection.end)
+                )
+                message = _decode(connection.buffer, stream_id, offset, length)
+                connection.release(align(offset + length))
+                if message is not None:
+                    yield message
         except RemoteProtocolError as error:
             connection.close(str(error))
-        return messages
 
 
 def _decode(buffer: np.ndarray, stream_id: int, offset: int, length: int) -> Message | None:

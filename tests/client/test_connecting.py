@@ -10,7 +10,7 @@ from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationEr
 from cluster.protocol import streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest
-from tests.client.scripted import ENDPOINTS, FakeCluster, connect
+from tests.client.scripted import ENDPOINTS, FakeCluster, Listener, connect
 
 
 @pytest.fixture
@@ -235,3 +235,16 @@ def test_a_connection_lost_before_the_reply_is_asked_again(cluster):
     leader.on_connect_request = die_once
 
     assert connect(cluster).cluster_session_id == 7
+
+
+def test_what_a_service_says_when_the_session_opens_is_heard(cluster):
+    def open_and_greet(connection, request):
+        cluster.leader.send(connection, cluster.open_session(request.correlation_id))
+        cluster.answer(b"welcome")
+
+    listener = Listener()
+    cluster.leader.on_connect_request = open_and_greet
+    client = connect(cluster, listener)
+    client.poll_egress()
+
+    assert listener.payloads == [b"welcome"]

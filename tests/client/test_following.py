@@ -8,6 +8,7 @@ from cluster.client import Offer, State
 from cluster.protocol import link
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionMessageHeader
+from cluster.transport.frames import link_frame
 from tests.client.scripted import FakeCluster, Listener, connect, poll_until
 
 
@@ -77,6 +78,31 @@ def test_what_the_new_leader_lacks_is_sent_again_with_the_new_term_and_nothing_e
     assert [header.leadership_term_id for header in sent_again] == [2, 2]
     cluster.acknowledge(5, 800)
     assert client.await_committed(1) == 800
+
+
+def test_what_comes_right_behind_the_answer_of_the_new_leader_is_heard(cluster):
+    """Over gRPC all of it is one message, and when nothing else is sent nothing else will come."""
+    listener = Listener()
+    client = connect(cluster, listener)
+    client.offer_batch([b"1", b"2"])
+    new_leader = cluster.members[1]
+
+    def answer_with_all(connection, request):
+        connection.put(link_frame(cluster.resume(request.correlation_id)))
+        cluster.answer(b"first")
+        cluster.acknowledge(1)
+        cluster.answer(b"second")
+        cluster.acknowledge(2, 640)
+
+    new_leader.on_resume = answer_with_all
+    cluster.leader.stop()
+    cluster.elect(1)
+    poll_until(client, lambda: client.state is State.CONNECTED and client.leader_member_id == 1)
+    client.poll_egress()
+
+    assert listener.payloads == [b"first", b"second"]
+    assert (client.acknowledged, client.committed_position) == (2, 640)
+    assert len(new_leader.of_type(link.SessionResume)) == 1
 
 
 @pytest.mark.conformance("S-58")
