@@ -213,6 +213,7 @@ class ClusterNode:
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
         )
         self._life.callback(clients.shutdown)
+        self._clients = clients
 
         needed_positions = [self._reader_position]
         if config.log_export_watermark:
@@ -392,7 +393,8 @@ class ClusterNode:
         if self._is_leader and self._on_leader is not None:
             self._on_leader(False)
         self._is_leader = False
-        self._links.close()  # at once: what is closed below may take its time
+        self._links.close()  # at once: what is closed below may take its time, as the gateway does
+        self._clients.shutdown()
         for service in self._services:
             try:
                 service.close()
