@@ -7,7 +7,7 @@ old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Sour
 import struct
 from collections.abc import Callable
 
-from cluster.archive.files import File, Files
+from cluster.archive.files import File, Files, read_at_rest
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import (
     CATALOG_CAPACITY_DEFAULT,
@@ -40,7 +40,7 @@ RecordChecksum = Callable[[bytes], int]
 
 def _used_part(file: File, capacity: int) -> bytes:
     """The catalog up to its end, which a live reader looks for often: most of the file is empty."""
-    data = file.pread(min(capacity, _FIRST_READ), 0)
+    data = read_at_rest(file, min(capacity, _FIRST_READ))
     if len(data) < capacity and len(data) >= HEADER_LENGTH:
         offset = first_entry_offset(CatalogHeader.decode_record(data))
         while offset + HEADER_LENGTH <= len(data):
@@ -48,7 +48,7 @@ def _used_part(file: File, capacity: int) -> bytes:
             if length <= 0:
                 return data
             offset += HEADER_LENGTH + length
-    return file.pread(capacity, 0)
+    return read_at_rest(file, capacity)
 
 
 class CatalogFile:

@@ -6,9 +6,12 @@ strings. Whatever the disk refuses comes out as ``OSError``; the callers turn it
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 from typing import Any, Protocol, TypeAlias
+
+from cluster.errors import LogDamaged
 
 # Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not tell).
 Buffer: TypeAlias = Any
@@ -58,6 +61,19 @@ class File(Protocol):
         """As ``datasync``, with all metadata."""
 
     def close(self) -> None: ...
+
+
+def read_at_rest(file: File, length: int, offset: int = 0) -> bytes:
+    """As ``pread``, of a file that nothing can be done without.
+
+    Raises LogDamaged for a sector that cannot be read: what it held is lost, as if it were overwritten.
+    """
+    try:
+        return file.pread(length, offset)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise LogDamaged(file.path, None, "it cannot be read: input/output error") from error
 
 
 class Files(Protocol):

@@ -5,7 +5,7 @@ Source: NodeStateFile of Aeron Cluster; layout in cluster/protocol/node_state.py
 
 import struct
 
-from cluster.archive.files import File, Files
+from cluster.archive.files import File, Files, read_at_rest
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.node_state import (
     NEW_CANDIDATE_TERM,
@@ -46,7 +46,7 @@ class NodeStateFile:
                 cls._create(files, directory, path)
             file = files.open(path, write=write)
             try:
-                data = file.pread(file.size(), 0)
+                data = read_at_rest(file, file.size())
                 state = decode_node_state(data)
             except LogDamaged as damage:
                 file.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.archive.files import File, Files
+from cluster.archive.files import File, Files, read_at_rest
 from cluster.errors import LocalProtocolError, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import align
@@ -131,8 +131,9 @@ class RecordingLog:
         self.damage = None
         self._unwritten: list[RecordingLogEntry] = []
         found: list[RecordingLogEntry] = []
-        data = self._file.pread(self._file.size(), 0)
+        data = b""
         try:
+            data = read_at_rest(self._file, self._file.size())
             for entry in decode_recording_log(data):
                 (self._unwritten if _is_unwritten(entry) else found).append(entry)
         except LogDamaged as damage:

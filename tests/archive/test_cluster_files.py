@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from cluster.archive import Archive, ClusterMarkFile, NodeStateFile, OsFiles, RecordingLog
 from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import OsFile
 from cluster.archive.recording_log_repair import seed_from_latest_snapshot, sort_file
 from cluster.errors import DirectoryInUse, LocalProtocolError, LogDamaged, NotAClusterDirectory
 from cluster.protocol.catalog import RecordingDescriptor
@@ -359,6 +361,27 @@ def test_a_garbled_node_state_is_named(tmp_path, damage):
     (tmp_path / "node-state.dat").write_bytes(damage)
     with pytest.raises(LogDamaged, match=r"node-state\.dat"):
         NodeStateFile.open(str(tmp_path), files=OsFiles())
+
+
+@pytest.mark.parametrize("name", ["node-state.dat", "recording.log", "archive.catalog"])
+def test_a_file_with_a_sector_that_cannot_be_read_is_damaged(tmp_path, monkeypatch, name):
+    """As one that was overwritten: a member that has others fetches from them what it stood for."""
+    with_snapshots(tmp_path).close()
+    NodeStateFile.open(str(tmp_path), files=OsFiles()).close()
+    Archive.open(str(tmp_path), segment_length=65536, epoch_ms=Clock()).close()
+    read = OsFile.pread
+
+    def pread(self, length, offset):
+        if self.path.endswith(name):
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        return read(self, length, offset)
+
+    monkeypatch.setattr(OsFile, "pread", pread)
+
+    with pytest.raises(LogDamaged, match=f"{name}.*cannot be read"):
+        a_recording_log(tmp_path).close()
+        NodeStateFile.open(str(tmp_path), files=OsFiles()).close()
+        Archive.open(str(tmp_path), segment_length=65536, epoch_ms=Clock()).close()
 
 
 def test_reading_what_is_not_there_makes_nothing(tmp_path):
