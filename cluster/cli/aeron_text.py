@@ -149,7 +149,7 @@ def errors_text(entries: list[ErrorLogEntry]) -> str:
     """An error log, and how many different errors it has."""
     from cluster.archive.mark_files import error_log_text
 
-    return f"{error_log_text(entries)}\n{len(entries)} distinct errors observed"
+    return f"{error_log_text(entries)}\n{len(entries)} distinct errors observed{'.' if entries else ''}"
 
 
 def error_fields(entry: ErrorLogEntry) -> dict[str, Any]:

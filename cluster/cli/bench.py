@@ -32,8 +32,9 @@ EPILOG = """\b
 Examples:
   cluster bench --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
   cluster bench --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011,2=tcp:127.0.0.1:9021 --window 1
-  cluster bench --endpoints 0=ipc:cluster-data/member-0/driver/ingress.sock,1=ipc:... --json
   cluster bench --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020 --transport ipc
+  D=cluster-data S=driver/ingress.sock
+  cluster bench --endpoints 0=ipc:$D/member-0/$S,1=ipc:$D/member-1/$S,2=ipc:$D/member-2/$S --json
 
 The service must answer each message with one, as echo does. A message counts when it is committed, echoed
 and received here. Latency is from the offer of a message until its echo was received; with --window 1 that

@@ -32,8 +32,11 @@ RATE_INTERVAL_S = 0.2
 EPILOG = """\b
 Examples:
   echo hello | cluster send --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
-  cluster send --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011 --no-wait orders.csv
-  cluster send --endpoints 0=ipc:cluster-data/member-0/driver/ingress.sock --binary records.bin > answers.bin
+  cluster send --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011,2=tcp:127.0.0.1:9021 --no-wait orders.csv
+  D=cluster-data S=driver/ingress.sock
+  cluster send --endpoints 0=ipc:$D/member-0/$S,1=ipc:$D/member-1/$S,2=ipc:$D/member-2/$S --binary in.bin >out
+
+Name every member: a follower sends clients on to the leader, and of tcp and ipc endpoints knows only its own.
 
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
 With --binary messages are records instead, each behind its length as 4 bytes, little-endian; answers too.

@@ -55,6 +55,7 @@ class AsyncConnect:
         self._prefer_until_ns = 0
         self._not_before_ns = 0
         self._redirects = 0
+        self._redirected_to = -1  # by the last one, whether we can reach it or not
         self.publications = IngressPublications(world, context.endpoints, context.cluster_id)
         self.publication: IngressPublication | None = None
         self.event: SessionEvent | None = None
@@ -161,6 +162,7 @@ class AsyncConnect:
                 self.publications.adopt(event.detail)
                 assert self.publication is not None
                 asked, leader = self.publication.member_id, event.leader_member_id
+                self._redirected_to = leader
                 is_known = leader in self.publications.endpoints and leader != asked
                 self._leader_member_id = leader if is_known else -1
                 self._prefer_until_ns = now_ns + PREFERRED_TIMEOUT_NS if is_known else 0
@@ -179,11 +181,21 @@ class AsyncConnect:
         told = [f"no session within {self._context.message_timeout_s:g} s ({self.state.name})"]
         told.append(f"ingress endpoints {endpoints}")
         if self._redirects:
-            told.append(f"redirected {self._redirects} times, last to member {self._leader_member_id}")
+            told.append(f"redirected {self._redirects} times, last to {self._describe_leader()}")
         failures = self.publications.describe_failures()
         if failures:
             told.append(failures)
         return "; ".join(told)
+
+    def _describe_leader(self) -> str:
+        """Who leads by the last redirect. Members tell of gRPC endpoints only; others have to be given."""
+        leader = self._redirected_to
+        if leader < 0:
+            return "nobody: there was no leader"
+        if leader in self.publications.endpoints:
+            return f"member {leader}"
+        media = "/".join(sorted({e.medium.value for e in self.publications.endpoints.values()}))
+        return f"member {leader}, which leads, but whose {media} endpoint was not given"
 
     def close(self) -> None:
         """Close every connection of the attempt, unless it is done: then they are the client's."""

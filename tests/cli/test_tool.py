@@ -131,10 +131,10 @@ def test_errors_shows_module_driver_and_services_even_when_they_are_empty(run, t
     status, out, _ = run("errors", "--dir", tmp_path)
     assert status == 0
     module, driver, service = re.split(r"Type: CONTAINER.*\n|\nAeron driver error log.*\n", out)
-    assert "0 distinct errors observed" in module
+    assert "\n0 distinct errors observed\n" in module
     assert driver == "no counters file is there\n"
     assert "1 observations from 2023-11-14 22:13:20.000+0000" in service
-    assert "the service stumbled" in service
+    assert service.endswith("the service stumbled\n\n1 distinct errors observed.\n")
     with live_counters(tmp_path) as counters:
         counters.record_error("no media", T0)
         _, out, _ = run("errors", "--dir", tmp_path, "--json")

@@ -175,6 +175,7 @@ class FakeCluster:
         self.leader: FakeMember | None = self.members[0]
         self.term_id = 1
         self.session_id = 7
+        self.told_endpoints = ENDPOINTS  # with a redirect
         self.log: list[bytes] = []
         self.message_length_max = 1024
         self.heartbeat_timeout_ns: int | None = 10_000 * MS
@@ -234,7 +235,7 @@ class FakeCluster:
         )
 
     def redirect(self, correlation_id: int) -> SessionEvent:
-        return self.event(EventCode.REDIRECT, correlation_id, ENDPOINTS)
+        return self.event(EventCode.REDIRECT, correlation_id, self.told_endpoints)
 
     def open_session(self, correlation_id: int) -> SessionEvent:
         return self.event(EventCode.OK, correlation_id, session_id=self.session_id)

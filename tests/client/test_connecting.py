@@ -109,6 +109,17 @@ def test_redirects_do_not_extend_the_deadline(cluster):
     assert cluster.now_ns() - started_ns < 2.1e9
 
 
+def test_a_leader_whose_endpoint_was_not_given_is_named(cluster):
+    """A follower tells of gRPC endpoints only, and who came by another medium keeps to it."""
+    cluster.leader = cluster.members[2]
+    cluster.told_endpoints = "0=a:1,1=b:1,2=c:1"
+    attempt = AsyncConnect(ClientContext("0=tcp:a:1", message_timeout_s=1.0), cluster)
+
+    with pytest.raises(TimedOut, match="last to member 2, which leads, but whose tcp endpoint was not given"):
+        while not attempt.poll():
+            cluster.wait(0.001)
+
+
 @pytest.mark.conformance("S-14")
 def test_when_no_member_answers_the_error_names_the_state_and_each_reason(cluster):
     for member in cluster.members:
