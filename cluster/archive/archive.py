@@ -11,6 +11,7 @@ Source of the operations: Aeron's ArchiveConductor, with the order of writes tha
 import errno
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from cluster.archive.catalog_file import CatalogFile
@@ -28,7 +29,7 @@ from cluster.archive.files import Files, OsFiles
 from cluster.archive.mark_files import ArchiveMarkFile
 from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
-from cluster.archive.recovery import Recovered, find_stop
+from cluster.archive.recovery import Recovered, find_stop, held_position
 from cluster.archive.segments import PAGE
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum
@@ -175,7 +176,9 @@ class Archive:
             except (LogDamaged, OSError) as error:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
                     raise
-                self._damage[recording_id] = damage_behind(segments, descriptor, proof, error, self.checksum)
+                damage = damage_behind(segments, descriptor, proof, error, self.checksum)
+                held = held_position(segments, proof)
+                self._damage[recording_id] = replace(damage, held_position=held)
                 return
             if self._sync_level > 0 and found.unsure_from >= 0 and not is_after_failure:
                 segments.write_again(found.unsure_from, found.stop_position)
@@ -218,7 +221,8 @@ class Archive:
     def _first_damage(self, descriptor: RecordingDescriptor, begin: int) -> Damage | None:
         segments = open_segments(self.files, self.directory, descriptor)
         try:
-            return first_damage(segments, descriptor, begin, descriptor.stop_position, self.checksum)
+            damage = first_damage(segments, descriptor, begin, descriptor.stop_position, self.checksum)
+            return None if damage is None else replace(damage, held_position=descriptor.stop_position)
         finally:
             segments.close()
 

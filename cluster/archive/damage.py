@@ -27,11 +27,15 @@ _FINE_CHUNK = 4096  # with which the frame before an unreadable sector is found
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """From ``position``, a frame's begin, on a recording is not trusted; ``error`` says file, offset, why."""
+    """From ``position``, a frame's begin, on a recording is not trusted; ``error`` says file, offset, why.
+
+    Nothing from ``held_position`` on was ever synced and spoken of; None where nobody can tell.
+    """
 
     recording_id: int
     position: int
     error: LogDamaged
+    held_position: int | None = None
 
 
 def open_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> Segments:
@@ -79,19 +83,16 @@ def damage_behind(
 
     Of bytes that were synced and have changed only the proof may know, and it does not know which.
     """
-    bases = segments.bases()
-    end = bases[-1] + segments.segment_length if bases else descriptor.start_position
-    is_in_proof = proof is not None and proof.is_done and isinstance(error, LogDamaged)
-    if is_in_proof:
-        assert proof is not None
+    bases, start = segments.bases(), descriptor.start_position
+    end = max(bases[-1] + segments.segment_length, start) if bases else start
+    if proof is not None and proof.is_done and isinstance(error, LogDamaged):
         end = min(end, proof.from_position)
-    found = first_damage(segments, descriptor, descriptor.start_position, end, checksum)
-    if found is None and is_in_proof:
-        assert isinstance(error, LogDamaged)
-        return Damage(descriptor.recording_id, end, error)
-    if found is None:
-        raise error  # it can be read after all
-    return found
+    found = first_damage(segments, descriptor, start, end, checksum)
+    if found is not None:
+        return found
+    if isinstance(error, LogDamaged):
+        return Damage(descriptor.recording_id, end, error)  # what is there is whole, and not all
+    raise error  # it can be read after all
 
 
 def _bad_frame(

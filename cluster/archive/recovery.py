@@ -73,18 +73,39 @@ def find_stop(
     return _walked_stop(segments, descriptor, checksum, max(start, bases[-1]), end, file_sync_level)
 
 
-def _proven_stop(segments: Segments, recording_id: int, proof: Proof) -> Recovered:
+def held_position(segments: Segments, proof: Proof | None) -> int | None:
+    """Up to where a recording that never stopped was synced, or beyond, however damaged; None: nobody knows.
+
+    Before a sync the newest slot says what that is to cover; only bytes that can be read, and are not those,
+    show that it never returned.
+    """
+    if proof is None or proof.from_position > proof.to_position:
+        return None
+    try:
+        is_unfinished = not proof.is_done and _crc_of(segments, proof) != proof.data_crc
+    except (LogDamaged, OSError):
+        is_unfinished = False
+    return proof.from_position if is_unfinished else proof.to_position
+
+
+def _crc_of(segments: Segments, proof: Proof) -> int:
+    """CRC-32 of the bytes that the proof is about, as they are now."""
     crc, position = 0, proof.from_position
     while position < proof.to_position:
         data = np.zeros(min(CHUNK, proof.to_position - position), np.uint8)
-        try:
-            segments.read_into(position, data)
-        except LogDamaged:  # the segment that the sync rolled over into is not there
-            if proof.is_done:
-                raise
-            return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
+        segments.read_into(position, data)
         crc = zlib.crc32(data.data, crc)
         position += len(data)
+    return crc
+
+
+def _proven_stop(segments: Segments, recording_id: int, proof: Proof) -> Recovered:
+    try:
+        crc = _crc_of(segments, proof)
+    except LogDamaged:  # the segment that the sync rolled over into is not there
+        if proof.is_done:
+            raise
+        return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
     if crc == proof.data_crc:
         return Recovered(recording_id, proof.to_position, "proof file", unsure_from=proof.from_position)
     if proof.is_done:

@@ -327,3 +327,55 @@ def test_a_reader_is_never_led_past_a_frame_that_is_none(tmp_path, entry, length
         with pytest.raises(LogDamaged, match=rf"0-0\.rec at offset {begin}: no whole frame"):
             recording.read(position, max_length)
     archive.abandon()
+
+
+# ---- how far a damaged recording reached, as its member has told others
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+@pytest.mark.parametrize("what", ["a bit", "the first segment", "the last segment"])
+def test_where_a_damaged_recording_ended_is_known(tmp_path, is_stopped, what):
+    recorded(tmp_path, is_stopped=is_stopped)
+    end = LOG.entries[-1][1]
+    if what == "a bit":
+        flip(tmp_path / "0-0.rec", 40)
+    else:
+        base = 0 if what == "the first segment" else end // SEGMENT_LENGTH * SEGMENT_LENGTH
+        (tmp_path / f"0-{base}.rec").unlink()
+
+    damage = damage_of(tmp_path)
+
+    assert damage.position < damage.held_position == end
+
+
+def test_of_bytes_that_were_synced_and_have_changed_it_is_known_too(tmp_path):
+    _, second = in_two_syncs(tmp_path)
+    flip(tmp_path / "0-0.rec", LOG.entries[30][0] + 40)
+    archive = opened(tmp_path, checksum=None)
+    assert archive.find_damage(0).held_position == second
+    archive.abandon()
+
+
+@pytest.mark.parametrize(
+    "reached", ["first", "second", "second, of a log that is lost", "unreadable", "no proof"]
+)
+def test_a_sync_counts_unless_its_bytes_show_that_it_never_returned(tmp_path, monkeypatch, reached):
+    first, second = in_two_syncs(tmp_path, monkeypatch)
+    # A gap, for the recording's end not to be found.
+    (tmp_path / f"0-{2 * SEGMENT_LENGTH}.rec").write_bytes(bytes(SEGMENT_LENGTH))
+    if reached == "first":
+        flip(tmp_path / "0-0.rec", LOG.entries[30][0] + 40)
+    elif reached == "unreadable":
+        unreadable_at(monkeypatch, 0, LOG.entries[30][0])
+    elif reached == "no proof":
+        (tmp_path / "recording-0.proof").unlink()
+
+    elif reached == "second, of a log that is lost":
+        for path in tmp_path.glob("*.rec"):
+            path.unlink()
+
+    archive = opened(tmp_path, checksum=None)
+
+    expected = {"first": first, "no proof": None}.get(reached, second)
+    assert archive.find_damage(0).held_position == expected
+    archive.abandon()
