@@ -220,6 +220,18 @@ class Follower:
             message.leadership_term_id, message.commit_position or 0, message.leader_member_id, now_ns
         )
 
+    def on_canvass_position(self, message: CanvassPosition) -> str | None:
+        """The leader itself looks for one: it stood down (Aeron's followers see its log image close).
+
+        Before it led this term it had no log of the term.
+        """
+        if (
+            message.follower_member_id != self.leader_member_id
+            or message.log_leadership_term_id < self.leadership_term_id
+        ):
+            return None
+        return f"member {self.leader_member_id}, leader of term {self.leadership_term_id}, stood down"
+
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
         """C-94, C-95, unless this follower hears its leader."""
         is_heard = now_ns - self.time_of_last_leader_message_ns < self._context.election_timeout_ns

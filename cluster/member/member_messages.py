@@ -149,6 +149,8 @@ class MemberMessages:
         follower = agent.following.follower
         reason = None
         match message:
+            case CanvassPosition():
+                reason = follower.on_canvass_position(message)
             case RequestVote():
                 reason = follower.on_request_vote(message, agent.now_ns)
             case NewLeadershipTerm():

@@ -385,6 +385,15 @@ def test_a_follower_ignores_candidates_of_its_own_and_older_terms(term):
 # ---- elections are not stolen
 
 
+@pytest.mark.parametrize(
+    ("member_id", "log_term", "is_over"),
+    [(LEADER_ID, TERM, True), (LEADER_ID, TERM - 1, False), (OTHER_ID, TERM, False)],
+    ids=["the leader", "the leader before it led", "another member"],
+)
+def test_a_leader_that_looks_for_a_leader_leads_no_more(member_id, log_term, is_over):
+    assert bool(a_follower().on_canvass_position(canvass(member_id, log_term, 4096))) is is_over
+
+
 def test_a_follower_that_hears_its_leader_ignores_candidates():
     follower = a_follower()
 

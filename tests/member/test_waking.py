@@ -148,6 +148,23 @@ def test_a_follower_whose_leader_fell_silent_meanwhile_says_so_a_second_later():
     assert following is None or following.follower.leader_member_id != leader.member_id
 
 
+def test_followers_that_slept_until_their_leader_stood_down_do_not_wait_for_it_to_speak():
+    """Its heartbeats from before lie in their sockets; behind them, that it looks for a leader."""
+    cluster, client = a_cluster()
+    for member in cluster.followers:
+        member.pause()
+    client.send(b"0:meanwhile")
+    cluster.run(12 * SECOND)
+    assert cluster.leader is None
+    for member in cluster.members:
+        member.resume()
+    cluster.run(3 * SECOND)
+
+    assert client.acknowledged == 2
+    cluster.check()
+    cluster.check_promises()
+
+
 def test_a_leader_that_is_ending_does_not_wait_for_followers_that_have_ended():
     cluster, _ = a_cluster()
     leader = cluster.leader
