@@ -23,6 +23,7 @@ Where this is stricter than the reference (each with the reason at its place):
       position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
     - A term below one that this member has voted in is never followed: its leader is told to step aside.
     - A member that comes back with an empty disk has no say until it has followed a leader to the end.
+    - One whose log was cut where it is damaged votes as if it still held what it had, and does not stand.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -190,7 +191,8 @@ class Election:
     """One election of one member, from INIT to CLOSED. Not to be used after CLOSED.
 
     ``members`` and ``gone_member_ids`` belong to the caller and outlive the election; ``gone_member_ids``
-    are those whose process is known to be dead. ``terms`` is this election's own.
+    are those whose process is known to be dead. ``terms`` is this election's own. ``is_damaged``: the log is
+    less than it was; ``held`` is where it ended then, or beyond, None where nobody can tell.
     """
 
     def __init__(
@@ -207,6 +209,7 @@ class Election:
         is_node_startup: bool = True,
         is_wiped: bool = False,
         is_damaged: bool = False,
+        held: LogEnd | None = None,
         graceful_closed_leader_id: int = NULL_VALUE,
         time_of_last_leader_message_ns: int = 0,
         gone_member_ids: Collection[int] = (),
@@ -216,7 +219,8 @@ class Election:
         self.state = ElectionState.INIT
         self.terms = terms
         self.leadership_term_id = terms.last_term_id
-        self.candidate_term_id = max(candidate_term_id, terms.last_term_id)
+        self._held = held or EMPTY_LOG  # whatever it has ever reported lies before
+        self.candidate_term_id = max(candidate_term_id, terms.last_term_id, self._held.leadership_term_id)
         self.log_position = log_position  # processed
         self.append_position = append_position  # recorded, and safe on the disk
         self.notified_commit_position = 0
@@ -225,7 +229,7 @@ class Election:
         self.log_recording_id = log_recording_id
         self.is_node_startup = is_node_startup
         self.is_leader_startup = False
-        self.is_wiped = (is_wiped or is_damaged) and len(members) > 1
+        self.is_wiped = (is_wiped or (is_damaged and held is None)) and len(members) > 1
         self._is_damaged = is_damaged  # it had a log: whatever others lack, the cluster is not new
         self.graceful_closed_leader_id = graceful_closed_leader_id
         self.is_module_in_snapshot = False  # told by the owner; a catch-up does not end then
@@ -409,7 +413,7 @@ class Election:
         self._send_canvass_position(now_ns)
         if self._context.appointed_leader_id not in (NULL_VALUE, self._this.id):
             return
-        if self.is_wiped and not self._is_new_cluster():
+        if not self._may_stand():
             return
         members, standing = self._members.values(), self._standing
         if is_unanimous_candidate(members, standing, self._exempt, self._context.quorum_threshold):
@@ -431,6 +435,13 @@ class Election:
         if self._is_extended_canvass:
             return self._time_of_state_change_ns + self._context.startup_canvass_timeout_ns
         return self._time_of_last_leader_message_ns + self._context.leader_heartbeat_timeout_ns
+
+    def _may_stand(self) -> bool:
+        """Whether its log is all that it has ever reported; else somebody who has that must lead."""
+        return self._standing >= self._held and self._has_say()
+
+    def _has_say(self) -> bool:
+        return not self.is_wiped or self._is_new_cluster()
 
     def _is_new_cluster(self) -> bool:
         """Whether every configured member says that its disk is empty; then an empty one is a full member."""
@@ -800,6 +811,7 @@ class Election:
         # It holds what the leader holds: from now on it has a say, also after a restart, which takes a member
         # that has no candidate term on its disk for one that was wiped.
         self.is_wiped = False
+        self._held = EMPTY_LOG
         self._propose(self.candidate_term_id)
 
     def _work_follower_ready(self, now_ns: int) -> None:
@@ -857,14 +869,16 @@ class Election:
         term_id = message.candidate_term_id
         if term_id <= self.candidate_term_id:
             self._send_vote(member.id, self.candidate_term_id, False)
-        elif self._standing > candidate:
+        elif max(self._standing, self._held) > candidate:
+            if not self._may_stand():
+                return []  # a refusal defeats the candidate (C-81), and here is no better one
             # Leading or following, a refusal adopts nothing: a stale candidate must not end what works.
             if self.state in VOTING_STATES:
                 self._propose(term_id)
             self._send_vote(member.id, term_id, False)
             if self.state in LEADER_STATES:
                 self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
-        elif self.state in VOTING_STATES and not (self.is_wiped and not self._is_new_cluster()):
+        elif self.state in VOTING_STATES and self._has_say():
             self._propose(term_id)
             self._send_vote(member.id, term_id, True)
             self._change_state(

@@ -324,6 +324,7 @@ class ConsensusModuleAgent:
             is_node_startup=self._is_node_startup,
             is_wiped=self._is_wiped,
             is_damaged=self.repair.is_needed,
+            held=self.repair.held,
             graceful_closed_leader_id=graceful_closed_leader_id,
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.gone_member_ids,

@@ -1,13 +1,16 @@
 """A damaged member: what is not whole any more is fetched again from the others (I12).
 
     damage found ──▶ noted, durably ──▶ cut off, set aside ──▶ follows a leader, which fills it up ──▶ whole
-                     repair-needed      damaged/               no vote, no candidacy until then
+                     repair-needed      damaged/               does not stand until then
 
-A member whose log has lost what it had acknowledged must not speak as if it had it: others would take the
-shorter log for a whole one, and elect a leader without what is committed. So while ``repair-needed`` is there
-it counts as a wiped member does (rule 1.5).
+A member whose log has lost what it had acknowledged must not speak as if it had never had that: others would
+take the shorter log for a whole one, and elect a leader without what is committed. So ``repair-needed`` says
+how far the log reached; until it does again, the member votes for nobody whose log does not (``Election``).
+Where that is not known, or its votes are forgotten, it counts as a wiped member does (rule 1.5).
 """
 
+import re
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +19,8 @@ from cluster.archive.damage import SET_ASIDE_FOLDER, Damage, drop_set_aside, set
 from cluster.archive.files import Files
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.cluster_member import LogEnd
+from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LogDamaged, StorageError
 from cluster.protocol import streams
 from cluster.protocol.catalog import CATALOG_FILE_NAME
@@ -26,6 +31,12 @@ if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
 
 NOTE_FILE_NAME = "repair-needed"
+_HELD = re.compile(r"\nheld: position (\d+) of term (\d+), CRC-32 ([0-9a-f]{8})$")
+
+
+def _held_line(held: LogEnd) -> str:
+    fact = f"held: position {held.log_position} of term {held.leadership_term_id}"
+    return f"{fact}, CRC-32 {zlib.crc32(fact.encode()):08x}"
 
 
 class RepairNote:
@@ -40,20 +51,35 @@ class RepairNote:
     def is_there(self) -> bool:
         return self._files.exists(self._path)
 
-    def read(self) -> str:
-        """What is missing and why, for people."""
-        file = self._files.open(self._path)
+    def read(self) -> tuple[str, LogEnd | None]:
+        """What is missing and why, for people; and where the log ended before, or beyond, if known."""
         try:
-            return file.pread(file.size(), 0).decode("utf-8", "replace").strip()
-        finally:
-            file.close()
+            file = self._files.open(self._path)
+            try:
+                text = file.pread(file.size(), 0).decode("utf-8", "replace").strip()
+            finally:
+                file.close()
+        except OSError as error:
+            return f"the note cannot be read: {error.strerror}", None
+        match = _HELD.search(text)
+        if match is None:
+            return text, None
+        held = LogEnd(int(match[2]), int(match[1]))
+        return text[: match.start()], held if text.endswith(_held_line(held)) else None
 
-    def write(self, text: str) -> None:
-        """Note it, durable when this returns; what an earlier note says stays. Raises StorageError."""
+    def write(self, text: str, held: LogEnd | None) -> None:
+        """Note it, durable when this returns; what an earlier note says stays. Raises StorageError.
+
+        Of several ends that were held the best counts; one that is not known is not known for good.
+        """
         aside = f"{self._path}.tmp"
         try:
             if self.is_there:
-                text = f"{self.read()}; {text}"
+                earlier, held_earlier = self.read()
+                text = f"{earlier}; {text}"
+                held = None if held is None or held_earlier is None else max(held, held_earlier)
+            if held is not None:
+                text = f"{text}\n{_held_line(held)}"
             if self._files.exists(aside):
                 self._files.unlink(aside)
             file = self._files.open(aside, create=True)
@@ -182,8 +208,13 @@ class Repair:
 
     @property
     def is_needed(self) -> bool:
-        """The member is not whole: it has no say until it holds again what a leader holds."""
+        """The member is not whole, until it holds again what a leader holds."""
         return self._note.is_there
+
+    @property
+    def held(self) -> LogEnd | None:
+        """Where the log ended before it was cut, or beyond; None when it is whole, and when nobody knows."""
+        return self._note.read()[1] if self._note.is_there else None
 
     def begin(self) -> None:
         """Cut the log where it is damaged or falls short of its own terms; the rest is for others to give.
@@ -202,14 +233,18 @@ class Repair:
         if not agent.other_ids:
             raise damage.error
         position = damage.position
-        self._note.write(f"log from position {position} on: {damage.error}")
+        self._note.write(f"log from position {position} on: {damage.error}", _held(term, damage))
         while (last := recording_log.find_last_term()) is not None and last.term_base_log_position > position:
             recording_log.remove(last)
         if last is not None and not 0 <= last.log_position <= position:
             recording_log.commit_log_position(last.leadership_term_id, position)
         agent.archive.cut_damage(damage)
+        held = self.held
+        vote = "has no vote until then"
+        if held is not None:
+            vote = f"votes for logs to {held.log_position} of term {held.leadership_term_id}, or better"
         agent.tell(
-            f"damaged: {damage.error}; log cut at position {position}, the rest is to come from other members"
+            f"damaged: {damage.error}; log cut at position {position}, others are to give the rest; {vote}"
         )
 
     def _find_damage(self, term: RecordingLogEntry) -> Damage | None:
@@ -234,11 +269,22 @@ class Repair:
             return
         agent = self._agent
         position = 0 if agent.recording is None else agent.recording.sync()
-        told = self._note.read()
+        told, _ = self._note.read()
         agent.archive.drop_set_aside()
         self._note.drop_set_aside()
         self._note.remove()
-        agent.tell(f"whole again up to position {position}, with what member {leader_id} has given ({told})")
+        given = "" if leader_id == agent.context.member_id else f", with what member {leader_id} has given"
+        agent.tell(f"whole again up to position {position}{given} ({told})")
+
+
+def _held(term: RecordingLogEntry, damage: Damage) -> LogEnd | None:
+    """Where a log ended, or beyond, whose last term is ``term``: not behind a cut that was begun."""
+    if damage.held_position is None:
+        return None
+    end = damage.held_position
+    if term.log_position != NULL_POSITION:
+        end = min(end, term.log_position)
+    return LogEnd(term.leadership_term_id, end)
 
 
 def _set_aside(
@@ -252,7 +298,7 @@ def _set_aside(
     is_vote = (damage.path or "").endswith(NODE_STATE_FILE_NAME)
     what = "its votes are forgotten" if is_vote else "all of the log is to be fetched again"
     tell(f"{damage}: set aside, {what}")
-    RepairNote(files, cluster_directory).write(f"{damage}: {what}")
+    RepairNote(files, cluster_directory).write(f"{damage}: {what}", None)
     folder = f"{cluster_directory}/{SET_ASIDE_FOLDER}"
     try:
         files.make_directory(folder)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from cluster.consensus import actions
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import ClusterMember, LogEnd
 from cluster.consensus.context import MS, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import LEADER_STATES, Election
 from cluster.consensus.established import Follower, Leader
@@ -40,6 +40,7 @@ class Disk:
         self.entries: list[str] = []
         self.terms = LeadershipTerms()
         self.candidate_term_id = NULL_VALUE
+        self.held: LogEnd | None = None  # where the log ended before it was damaged; noted until it is whole
 
     @classmethod
     def of(cls, *terms: tuple[int, list[str]], candidate_term: int | None = None) -> "Disk":
@@ -57,6 +58,17 @@ class Disk:
     @property
     def position(self) -> int:
         return ENTRY * len(self.entries)
+
+    @property
+    def end(self) -> LogEnd:
+        return LogEnd(self.terms.last_term_id, self.position)
+
+    def damage(self, index: int) -> None:
+        """The entry rots, and the next start finds that: it is noted, and cut off with all behind it."""
+        assert index < len(self.entries)
+        self.held = max(self.end, self.held or self.end)
+        self.terms.truncate(ENTRY * index, self.terms.last_term_id + 1)
+        del self.entries[index:]
 
 
 class Stream:
@@ -104,6 +116,8 @@ class Member:
             append_position=self.disk.position,
             is_node_startup=is_startup,
             is_wiped=self.disk.candidate_term_id == NULL_VALUE,
+            is_damaged=self.disk.held is not None,
+            held=self.disk.held,
             time_of_last_leader_message_ns=heard_ns,
             gone_member_ids=self.gone,
         )
@@ -329,6 +343,7 @@ class Member:
     def _complete(self, done: actions.CompleteElection) -> None:
         election, now_ns = self.election, self.cluster.now_ns
         self.election = None
+        self.disk.held = None
         if done.leader_member_id == self.id:
             self.leader = Leader(
                 self.context,

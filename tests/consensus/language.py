@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from cluster.consensus.actions import Action, ChangeState, Send
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import ClusterMember, LogEnd
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
@@ -298,12 +298,17 @@ def an_election(
     candidate_term: int = NULL_VALUE,
     is_startup: bool = False,
     is_wiped: bool = False,
+    is_damaged: bool = False,
+    held: tuple[int, int] | None = None,
     closed_leader: int = NULL_VALUE,
     gone: Sequence[int] = (),
     seed: int = 0,
     **changed: Any,
 ) -> Driven:
-    """An election with a log like ``a_log(*ends)``, all of it processed unless ``processed`` says less."""
+    """An election with a log like ``a_log(*ends)``, all of it processed unless ``processed`` says less.
+
+    ``held``: (term, position) where it ended before it was cut, with which ``is_damaged`` is meant.
+    """
     append = (ends[-1] if ends else 0) if append is None else append
     context = a_context(member_id, members, **changed)
     election = Election(
@@ -316,6 +321,8 @@ def an_election(
         append_position=append,
         is_node_startup=is_startup,
         is_wiped=is_wiped,
+        is_damaged=is_damaged or held is not None,
+        held=None if held is None else LogEnd(*held),
         graceful_closed_leader_id=closed_leader,
         time_of_last_leader_message_ns=START_NS,
         gone_member_ids=set(gone),

@@ -77,10 +77,10 @@ def disks(monkeypatch):
     return Disks(monkeypatch)
 
 
-def send(client: ClusterClient, count: int, size: int = 100) -> None:
-    """Numbers that go on where the last ones ended, each in a message of ``size`` bytes."""
+def send(client: ClusterClient, count: int, size: int = 100, *, first: int = 0) -> None:
+    """Numbers from ``first`` on that go on where the client's last ended, in messages of ``size`` bytes."""
     for _ in range(count):
-        payload = str(client.offered).encode().ljust(size)
+        payload = str(first + client.offered).encode().ljust(size)
         while client.offer(payload) < 0:
             assert not client.is_closed, client.why_closed
             client.poll_egress()
@@ -231,6 +231,42 @@ def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(tmp_pat
     await_that(lambda: "whole again up to position " in said(again), "it says that it is whole again")
     assert list((again.config.archive_path / "damaged").iterdir()) == []
     assert not (again.config.cluster_path / "repair-needed").exists()
+
+
+def test_two_of_three_that_are_damaged_at_different_places_are_repaired_from_the_third(tmp_path, opened):
+    keys = {"archive_segment_file_length": 64 * 1024, "archive_record_checksum": "crc32c"}
+    cluster = Three(tmp_path, opened, **keys)
+    await_that(cluster.leader, "a leader")
+    with ClusterClient.connect(cluster.endpoints) as client:
+        send(client, 300, 1_000)
+        client.await_committed(20)
+    check_level(cluster, 300)
+    whole = await_that(cluster.leader, "a leader")
+    damaged = [node for node in cluster.nodes if node is not whole]
+    for node, base, offset in zip(damaged, (65536, 196608), (30_000, 20_000), strict=True):
+        node.close()
+        path = node.config.archive_path / f"0-{base}.rec"
+        data = bytearray(path.read_bytes())
+        data[offset] ^= 4
+        path.write_bytes(data)
+    whole.close()
+
+    cluster.nodes = [
+        opened.enter_context(cluster.launch(i, log_term_length=64 * 1024, **keys)) for i in range(3)
+    ]
+
+    leader = await_that(cluster.leader, "a leader")
+    assert leader.config.member_id == whole.config.member_id
+    with ClusterClient.connect(cluster.endpoints) as client:
+        send(client, 50, 1_000, first=300)
+        client.await_committed(20)
+    check_level(cluster, 350)
+    for node in cluster.nodes:
+        if node is not leader:
+            assert "log cut at position " in said(node)
+            assert "; votes for logs to " in said(node)
+            await_that(lambda node=node: "whole again up to position " in said(node), "it is whole again")
+            assert not (node.config.cluster_path / "repair-needed").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What rots: bits that flip, sectors that cannot be read, files that are lost, writes that land elsewhere.
 
-Only in the log, only below what its member has synced for sure, and never on so many members that no majority
-is whole: what nobody has any more nobody can repair. A member counts as whole again when its disk holds again
+Only in the log, only below what its member has synced for sure, and so that somebody whole has all that any
+other has reported: a majority of the others at any time, or, when all stop at once, a member that is as good
+as any. What nobody has any more nobody can repair. A member counts as whole again when its disk holds again
 what it held, and it follows or leads.
 """
 
@@ -15,6 +16,7 @@ from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
 from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
 from tests.simulation.disk import SECTOR, Inode
 from tests.simulation.invariants import find_segment, log_bytes
+from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
@@ -42,6 +44,7 @@ class DiskDamage:
         self._nemesis = nemesis
         self._history = nemesis.history
         self.random = nemesis.history.world.random("damage")
+        self._random_of_all = nemesis.history.world.random("damage of all but one")
         self._held: dict[int, int] = {}  # damaged member: how far the log was committed then
 
     def by_name(self) -> dict[str, Callable[[], str | None]]:
@@ -56,6 +59,15 @@ class DiskDamage:
             faults["bit flip"] = self._bit_flip
             faults["misdirected write"] = self._misdirected_write
         return faults
+
+    def of_many(self) -> dict[str, Callable[[], str | None]]:
+        """Those that no majority survives."""
+        return {"all but one damaged": self._all_but_one} if self.by_name() else {}
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether a seed that draws its faults has these."""
+        return self._random_of_all.random() < 0.2
 
     def look_after(self) -> None:
         """Count as whole those that are."""
@@ -72,18 +84,20 @@ class DiskDamage:
     # -- faults --
 
     def _bit_flip(self) -> str | None:
-        frame = self._choose_frame()
-        if frame is None:
-            return None
+        frame = self._choose_frame(self._choose_member())
+        return None if frame is None else self._flip_bit(frame)
+
+    def _flip_bit(self, frame: _Frame) -> str:
         offset = frame.offset + self.random.randrange(HEADER_LENGTH, frame.length)
         frame.inode.cache[offset] ^= 1 << self.random.randrange(8)
         self._is_damaged(frame.member_id)
         return f"at offset {offset} of {frame.path}"
 
     def _bad_sector(self) -> str | None:
-        frame = self._choose_frame()
-        if frame is None:
-            return None
+        frame = self._choose_frame(self._choose_member())
+        return None if frame is None else self._spoil_sector(frame)
+
+    def _spoil_sector(self, frame: _Frame) -> str:
         begin = frame.offset // SECTOR * SECTOR
         frame.inode.bad.append((begin, begin + SECTOR))
         self._is_damaged(frame.member_id)
@@ -91,15 +105,56 @@ class DiskDamage:
 
     def _lost_segment(self) -> str | None:
         """Of a member that does not run: one that does has it open."""
-        frame = self._choose_frame()
+        frame = self._choose_frame(self._choose_member())
         if frame is None:
             return None
         member = self._history.members[frame.member_id]
         member.kill()
         self._nemesis.bring_down(member)
-        member.disk.change_names({frame.path: None})
+        return self._lose_segment(frame)
+
+    def _lose_segment(self, frame: _Frame) -> str:
+        self._history.disks[frame.member_id].change_names({frame.path: None})
         self._is_damaged(frame.member_id)
         return frame.path
+
+    def _all_but_one(self) -> str | None:
+        """All stop, one of them with the best log: each of the others is damaged when it comes back."""
+        nemesis, random = self._nemesis, self._random_of_all
+        whole_id = self._choose_as_good_as_any()
+        if whole_id is None:
+            return None
+        frames = [self._choose_frame(i) for i in self._history.context.member_ids if i != whole_id]
+        found = [frame for frame in frames if frame is not None]
+        if len(found) < len(frames):
+            return None
+        for member in self._history.alive():
+            if random.random() < 0.5:
+                member.lose_power()
+            else:
+                member.kill()
+            nemesis.bring_down(member)
+        if random.random() < 0.5:  # the others have all the time to do without it
+            nemesis.down_until_ns[whole_id] += random.randrange(15 * SECOND)
+        kinds = [self._spoil_sector, self._lose_segment]
+        if self._history.settings.checksum is not None:
+            kinds.append(self._flip_bit)
+        told = [random.choice(kinds)(frame) for frame in found]
+        return f"whole is member {whole_id}; " + ", ".join(told)
+
+    def _choose_as_good_as_any(self) -> int | None:
+        """A member that has synced all that any has, in the term that all of them know."""
+        members = self._history.members.values()
+        agents = {m.member_id: m.agent for m in members if m.is_leading or m.is_following}
+        if len(agents) < len(self._history.context.member_ids) or self._nemesis.not_whole:
+            return None
+        recordings = {i: agent.recording for i, agent in agents.items() if agent and agent.recording}
+        if len({agent.leadership_term_id for agent in agents.values() if agent}) != 1:
+            return None
+        end = max(recording.append_position for recording in recordings.values())
+        best = [i for i, recording in recordings.items() if recording.synced_position >= end]
+        best = [i for i in best if i not in self._history.invariants.ever_damaged]
+        return self._random_of_all.choice(best) if best else None
 
     def _misdirected_write(self) -> str | None:
         """Of a follower: its leader has shown what is committed before it does."""
@@ -129,10 +184,9 @@ class DiskDamage:
         ids = self._nemesis.expendable_ids()
         return self.random.choice(ids) if ids else None
 
-    def _choose_frame(self) -> _Frame | None:
-        """One that its member has synced before its last sync, and needs after a restart."""
+    def _choose_frame(self, member_id: int | None) -> _Frame | None:
+        """One that the member has synced before its last sync, and needs after a restart."""
         history = self._history
-        member_id = self._choose_member()
         if member_id is None:
             return None
         disk = history.disks[member_id]

@@ -148,6 +148,11 @@ class Invariants(Observer, ClientObserver):
             watched.recorded_terms.add(term_id)
         recording = member.agent.recording if member.agent is not None else None
         is_damaged = member.member_id in self.damaged
+        require(
+            recording is None or position <= recording.append_position,
+            "I3",
+            f"{member.name} reports {position}, which it does not have",
+        )
         if recording is not None and position > watched.checked_durable and not is_damaged:
             require(
                 is_durable(

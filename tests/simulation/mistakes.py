@@ -21,6 +21,7 @@ from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.election_actions import ElectionActions
+from cluster.member.repair import Repair
 from cluster.member.retention import Retention
 from cluster.service.agent import ClusteredServiceAgent
 
@@ -238,6 +239,11 @@ def checksums_not_verified(patch: Patch) -> None:
         patch(module, "verify_checksums", lambda checksum, run, start, end: scan(run, start, end))
 
 
+def damage_forgotten(patch: Patch) -> None:
+    """What was cut off a damaged log counts as if it had never been there."""
+    patch(Repair, "held", property(lambda self: election.EMPTY_LOG))
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -270,4 +276,5 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     clock_goes_back: Sought(("rule 1.6",)),
     failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
+    damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
 }

@@ -46,7 +46,11 @@ class Nemesis:
         for name in rot:
             if name in only or (not only and self.damage.random.random() < 0.2):
                 self._weights[name] = 2
-        self._faults_by_name = faults | rot
+        of_many = self.damage.of_many()
+        for name in of_many:
+            if name in only or (not only and self.damage.is_of_many):
+                self._weights[name] = 2
+        self._faults_by_name = faults | rot | of_many
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
@@ -147,15 +151,18 @@ class Nemesis:
         self.history.start(member_id)
 
     def heal_majority(self) -> None:
-        """A majority is made whole; the rest stays as it is, or is worse."""
+        """A majority is made whole; the rest stays as it is, or is worse.
+
+        With fewer that are whole some that are damaged make up a majority with them.
+        """
         history, random = self.history, self.random
         ids = list(history.context.member_ids)
         whole = [i for i in ids if i not in self.not_whole]
         core = sorted(random.sample(whole, min(history.quorum, len(whole))))
+        if len(core) < history.quorum:
+            core = sorted(core + random.sample(sorted(self.not_whole), history.quorum - len(core)))
         rest = [i for i in ids if i not in core]
         self.tell(f"members {core} are healed; {rest} are left as they are")
-        if len(core) < history.quorum:
-            core = ids
         self._heal(core)
         for member_id in rest:
             self._leave_broken(member_id, core)
