@@ -43,7 +43,10 @@ def draw(carriers: list[dict[str, Any]], seconds: list[dict[str, Any]], path: Pa
     rates.set_xlabel("second of the run")
     rates.set_ylabel("entries per second")
     rates.set_title("What the Log took", loc="left", fontsize=11)
-    rates.legend(frameon=False, fontsize=8, loc="center left")
+    rates.legend(  # beside the title
+        frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.99), ncols=3,
+        handlelength=1.1, columnspacing=1.0,
+    )  # fmt: skip
     for axes in (delays, rates):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)

@@ -1,7 +1,12 @@
-"""The two queries that run while the year passes: the Log into Delta, and statistics back into the Log."""
+"""The two queries that run while the year passes: the Log into Delta, and statistics back into the Log.
+
+One is at work before the next one starts, and both before the year begins: Spark gives up on a query whose
+Python process takes more than ten seconds to come up, as it may where two start amid all the flights.
+"""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
 
 LOG_EVERY = "2 seconds"
 ANSWER_EVERY = "5 seconds"
+LOOK_EVERY_S = 0.1
 MESSAGE_COLUMNS = "position BIGINT, payload BINARY"
 
 
@@ -30,6 +36,7 @@ class LiveQueries:
             .trigger(processingTime=LOG_EVERY)
             .start()
         )
+        await_first_batch(self._log)
         messages = read_log(spark, source | {"entryTypes": "SESSION_MESSAGE"}, MESSAGE_COLUMNS)
         self._endpoints = endpoints
         self.answers = 0  # statistics that the sink has had acknowledged as committed
@@ -43,6 +50,7 @@ class LiveQueries:
             .trigger(processingTime=ANSWER_EVERY)
             .start()
         )
+        await_first_batch(self._answers)
         self._of_log = Batches(self._log)
 
     def _answer(self, changed: DataFrame, _: int) -> None:
@@ -79,6 +87,16 @@ class LiveQueries:
         self._log.processAllAvailable()
         self._of_log.rows()
         self._log.stop()
+
+
+def await_first_batch(query: StreamingQuery) -> None:
+    """Return when the query has done a batch; raise what made it fail."""
+    pause = threading.Event()
+    while query.isActive and not query.recentProgress:
+        pause.wait(LOOK_EVERY_S)
+    failure = query.exception()
+    if failure is not None:
+        raise failure
 
 
 class Batches:

@@ -82,6 +82,8 @@ def _delays(carriers: list[dict[str, Any]]) -> Table:
         title="Arrival delays in minutes, as they came back through the Log",
         title_justify="left",
         box=box.SIMPLE_HEAD,
+        collapse_padding=True,  # a terminal of 80 columns holds it then
+        pad_edge=False,
     )
     for column in ("carrier", "flights", "cancelled", "mean", "late", "worst", "worst route"):
         table.add_column(

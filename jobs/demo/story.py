@@ -55,6 +55,7 @@ def run(settings: Settings) -> bool:
         with screen.step("start three members, and Spark"):
             cluster = stack.enter_context(ClusterProcess(home / "cluster", SERVICE, settings.base_port))
             spark = stack.enter_context(ending(spark_session("demo", log=home / "spark.log")))
+        with screen.step("start Spark's two queries: the Log into Delta, statistics back into the Log"):
             queries = LiveQueries(spark, cluster.endpoints, home)
         with screen.step(f"open {len(carriers)} sessions, one a carrier"):
             airlines = Airlines(carriers, cluster.ipc_endpoints, settings.seconds * 1000)

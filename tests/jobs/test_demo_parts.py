@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 from collections import Counter, defaultdict
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from cluster import ClusterError, SessionMessageBatch
-from jobs.demo import counts, statistics
+from jobs.demo import counts, report, statistics
 from jobs.demo.flights import HEADER, MAGIC, Compression, read_carriers
+from jobs.demo.screen import Screen
 from jobs.demo.service import FlightService
 from jobs.demo.story import MARKER, prepare
 
@@ -235,3 +238,19 @@ def test_the_demo_clears_what_it_made_and_nothing_else(tmp_path):
     (tmp_path / "mine").touch()
     with pytest.raises(ClusterError, match="not from an earlier demo"):
         prepare(tmp_path)
+
+
+def test_the_table_of_delays_fits_a_terminal_of_80_columns():
+    worst = {
+        "name": "ExpressJet Airlines Inc.", "flights": 58_665, "cancelled": 2_817, "meanDelay": 15.8,
+        "lateShare": 0.31, "worst": 1_007, "worstRoute": "EWR-BQN",
+    }  # fmt: skip
+    screen = Screen()
+    screen.console = Console(width=80, file=io.StringIO())
+    side = Counter({counts.FLIGHTS: 336_776})
+
+    report.show(screen, report.Found([worst], side, Counter()), side, side)
+
+    said = screen.console.file.getvalue()
+    assert "ExpressJet Airlines" in said and "worst route" in said and "EWR-BQN" in said
+    assert "…" not in said
