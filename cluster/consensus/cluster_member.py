@@ -121,6 +121,17 @@ def is_quorum_leader(members: Members, candidate_term_id: int, quorum_threshold:
     return votes >= quorum_threshold
 
 
+def is_refused_candidate(members: Members, candidate_term_id: int) -> bool:
+    """Whether anybody voted FALSE in this candidate term."""
+    return any(member.vote is False and member.candidate_term_id == candidate_term_id for member in members)
+
+
+def has_majority(members: Members, candidate_term_id: int, quorum_threshold: int) -> bool:
+    """Whether a majority voted TRUE in this candidate term, whoever voted FALSE."""
+    votes = sum(member.vote is True and member.candidate_term_id == candidate_term_id for member in members)
+    return votes >= quorum_threshold
+
+
 def quorum_position(
     members: Members, leadership_term_id: int, now_ns: int, timeout_ns: int, quorum_threshold: int
 ) -> int:

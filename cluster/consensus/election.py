@@ -24,6 +24,7 @@ Where this is stricter than the reference (each with the reason at its place):
     - A term below one that this member has voted in is never followed: its leader is told to step aside.
     - A member that comes back with an empty disk has no say until it has followed a leader to the end.
     - One whose log was cut where it is damaged votes as if it still held what it had, and does not stand.
+    - And less strict: a refusal defeats a majority (C-81), but not for ever.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -53,9 +54,11 @@ from cluster.consensus.cluster_member import (
     ClusterMember,
     LogEnd,
     has_active_quorum,
+    has_majority,
     has_quorum_at,
     is_quorum_candidate,
     is_quorum_leader,
+    is_refused_candidate,
     is_unanimous_candidate,
     is_unanimous_leader,
     quorum_position,
@@ -148,6 +151,7 @@ TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
 }
 
 EMPTY_LOG = LogEnd(NULL_VALUE, 0)
+REFUSED_BALLOTS_MAX = 3  # in one election, that a single refusal defeats
 
 
 def _told(standing: LogEnd) -> str:
@@ -253,6 +257,7 @@ class Election:
         self._time_of_last_send_ns: int | None = None
         self._time_of_last_commit_ns: int | None = None
         self._nomination_deadline_ns = 0
+        self._refused_ballots = 0  # since INIT
         self._term_base = NULL_POSITION  # of leadership_term_id, once it is led or followed
         self._previous_term_id = NULL_VALUE  # of the log that is led: what most others hold, too
         self._last_quorum_position = 0
@@ -387,6 +392,7 @@ class Election:
         self._replay_stop_position = NULL_POSITION
         self._replication = None
         self._proof = self._offered_term = None
+        self._refused_ballots = 0
         self.leadership_term_id = self.terms.last_term_id
         self.candidate_term_id = max(self.candidate_term_id, self.leadership_term_id)
         if self._others:
@@ -486,17 +492,22 @@ class Election:
     def _work_candidate_ballot(self, now_ns: int) -> None:
         members, term_id = self._members.values(), self.candidate_term_id
         quorum_threshold = self._context.quorum_threshold
+        is_refused = is_refused_candidate(members, term_id)
         if is_unanimous_leader(members, term_id, self._exempt, quorum_threshold):
             self._lead(now_ns, f"unanimous leader of term {term_id}")
+        elif is_refused and self._refused_ballots < REFUSED_BALLOTS_MAX:
+            # Nobody leads with a refusal (C-81), so there is nothing to wait for: as a rule two have stood at
+            # once after a leader's death, and the sooner they draw again, the shorter is the gap.
+            self._refused_ballots += 1
+            self._change_state(ElectionState.CANVASS, now_ns, self._ballot())
+        elif is_refused and has_majority(members, term_id, quorum_threshold):
+            # Who refuses has a better log, and had its chances. It must reach too few to be elected itself.
+            self._lead(now_ns, f"leader of term {term_id}, {self._ballot()} once more")
         elif self._is_past(self._context.election_timeout_ns, now_ns):
             if is_quorum_leader(members, term_id, quorum_threshold):
                 self._lead(now_ns, f"quorum leader of term {term_id}")
             else:
-                self._change_state(ElectionState.CANVASS, now_ns, self._lost_ballot())
-        elif any(member.vote is False and member.candidate_term_id == term_id for member in members):
-            # Nobody leads with a refusal (C-81), so there is nothing to wait for: as a rule two have stood at
-            # once after a leader's death, and the sooner they draw again, the shorter is the gap.
-            self._change_state(ElectionState.CANVASS, now_ns, self._lost_ballot())
+                self._change_state(ElectionState.CANVASS, now_ns, self._ballot())
         else:
             for member in self._others:
                 if not member.is_ballot_sent:
@@ -511,7 +522,7 @@ class Election:
                         ),
                     )
 
-    def _lost_ballot(self) -> str:
+    def _ballot(self) -> str:
         term_id = self.candidate_term_id
         votes = {m.id: m.vote for m in self._members.values() if m.candidate_term_id == term_id}
         against = ", ".join(str(id_) for id_, vote in votes.items() if vote is False)
@@ -1008,7 +1019,6 @@ class Election:
 
     def _follow(self, message: NewLeadershipTerm, now_ns: int) -> None:
         """Adopt the leader; what is missing of its log decides the way there."""
-        assert self.leader_member_id == NULL_VALUE
         self.notified_commit_position = 0  # maybe told by another leader: says nothing of this one's log
         self.leader_member_id = message.leader_member_id
         self.leadership_term_id = message.leadership_term_id
@@ -1042,7 +1052,7 @@ class Election:
         elif next_end != NULL_POSITION:
             self._replication = _Replication(message.next_leadership_term_id, next_base, next_end)
         else:
-            return  # the leader does not know yet where that term ends
+            return  # the leader does not know yet where that term ends: it will say more
         self._change_state(
             ElectionState.FOLLOWER_LOG_REPLICATION,
             now_ns,
@@ -1171,6 +1181,7 @@ class Election:
             return
         self._time_of_last_send_ns = now_ns
         self._sent_append_position = self.append_position
+        # But in a catch-up: it holds (term, base), and what it is to reach may wait for it to be committed.
         if not self.is_wiped or flags == AppendPositionFlags.CATCHUP:
             self._send(self.leader_member_id, self._append_position_message(flags))
 

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.consensus.actions import ProposeTerm, Send, SetRole
 from cluster.consensus.context import MS, SECOND
+from cluster.consensus.election import REFUSED_BALLOTS_MAX
 from cluster.protocol.consensus import NewLeadershipTerm, RequestVote, Vote
 from cluster.protocol.enums import ElectionState, Role
 from tests.consensus.language import (
@@ -12,6 +13,7 @@ from tests.consensus.language import (
     WAYS,
     an_election,
     an_election_in,
+    canvass,
     in_candidate_ballot,
     in_canvass,
     in_follower_ballot,
@@ -125,6 +127,30 @@ def test_a_candidate_that_was_refused_does_not_wait_for_the_timeout():
     driven.work(after=1)
 
     assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.CANVASS]
+
+
+def test_the_fourth_time_a_refusal_does_not_defeat_a_majority():
+    """Whoever refuses has a better log, and was given time to lead with it; it seems that it cannot."""
+    driven = in_candidate_ballot(1000, members=5)
+    for _ in range(REFUSED_BALLOTS_MAX):
+        term_id = driven.election.candidate_term_id
+        driven.hears(*(vote(id_, term_id, granted=id_ != 4) for id_ in driven.other_ids))
+        driven.work()
+        assert driven.path[-2:] == [S.CANDIDATE_BALLOT, S.CANVASS]
+        driven.hears(*(canvass(id_, 0, 500) for id_ in driven.other_ids))
+        driven.work()
+        driven.work(after=500 * MS)
+        assert driven.state is S.CANDIDATE_BALLOT
+
+    term_id = driven.election.candidate_term_id
+    driven.hears(vote(4, term_id, granted=False), vote(1, term_id))
+    driven.work()
+    assert driven.state is S.CANDIDATE_BALLOT, "two of five are no majority"
+    driven.hears(vote(2, term_id))
+    driven.work()
+
+    assert driven.state is S.LEADER_LOG_REPLICATION
+    assert driven.election.leadership_term_id == term_id
 
 
 @pytest.mark.conformance("C-82")

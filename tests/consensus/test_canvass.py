@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.consensus.actions import PrepareForNewLeadership, ProposeTerm, Send, SetRole
+from cluster.consensus.actions import PrepareForNewLeadership, ProposeTerm, Send, SetRole, StartReplication
 from cluster.consensus.cluster_member import LogEnd
-from cluster.consensus.context import MS, NULL_VALUE, SECOND
+from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, RequestVote, Vote
 from cluster.protocol.enums import ElectionState, Role
 from tests.consensus.language import (
@@ -485,6 +485,20 @@ def test_a_leaders_word_about_the_own_log_term_is_followed(ends, state):
     assert driven.state is state
     assert driven.election.leader_member_id == LEADER_ID
     assert driven.election.leadership_term_id == TERM
+
+
+def test_a_leader_that_does_not_know_yet_where_a_term_ends_is_followed_once_it_does():
+    driven = in_canvass(400)
+    leader = ALeader(400, 1000, 1600)
+    driven.hears(leader.answer(-1))
+    for _ in range(2):
+        driven.hears(leader.answer(0).replace(next_log_position=NULL_POSITION))
+        assert driven.state is S.CANVASS
+
+    driven.hears(leader.answer(0))
+
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
+    assert the_one(driven.actions, StartReplication).stop_position == 1000
 
 
 @pytest.mark.conformance("C-75")

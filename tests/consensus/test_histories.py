@@ -193,6 +193,43 @@ def test_a_wiped_member_that_crashes_while_it_is_refilled_elects_nobody(turns):
     cluster.await_processed("y", leader.id, wiped.id)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_wiped_member_has_fetched_and_nobody_else_has_keeps_nobody_from_leading(seed):
+    """The leader died while it refilled that member, before others had its last entries."""
+    behind = [Disk.of((0, ["a"]), (1, ["b"])) for _ in range(3)]
+    wiped = Disk.of((0, ["a"]), (1, ["b", "c", "d"]), candidate_term=NULL_VALUE)
+    cluster = Cluster(Disk(), *behind, wiped, seed=seed, running=[1, 2, 3, 4], **SHORT)
+
+    cluster.await_leader()
+    cluster.await_processed("b")
+
+    assert "c" not in cluster.disks[4].entries
+
+
+# ---- a member with the best log that too few of the others can reach
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_member_that_reaches_one_other_only_keeps_the_others_from_nothing(seed):
+    """It refuses the only one that all others would vote for, and can never get a majority itself."""
+    best = Disk.of((0, ["a"]), (1, ["b", "c", "d"]))
+    second = Disk.of((0, ["a"]), (1, ["b", "c"]))
+    others = [Disk.of((0, ["a"]), (1, ["b"])) for _ in range(3)]
+    cluster = Cluster(best, second, *others, seed=seed, running=[], **SHORT)
+    for other in (2, 3, 4):
+        cluster.cut(0, other)
+    for member_id in cluster.ids:
+        cluster.start(member_id)
+
+    leader = cluster.await_leader()
+    cluster.write(leader, "e")
+    cluster.await_processed("e", 1, 2, 3, 4)
+    cluster.heal()
+    cluster.await_processed("e")
+
+    assert cluster.now_ns < (1_000 + 60) * SECOND
+
+
 # ---- links that carry one way only (TigerBeetle's view-change livelock)
 
 

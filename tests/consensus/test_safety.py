@@ -233,6 +233,18 @@ def test_a_wiped_member_neither_votes_nor_stands():
     assert driven.state is S.CANVASS
 
 
+@pytest.mark.parametrize("way", [in_canvass, in_follower_log_replication, in_follower_replay])
+def test_a_wiped_member_does_not_even_refuse_whoever_lacks_what_it_fetched(way):
+    """It would defeat whom a majority wants; and the term stored with it would pass for a vote later."""
+    driven = way(400, 700, is_wiped=True)
+
+    actions = driven.hears(request_vote(2, 9, log=(0, 400)))
+
+    assert not sent(actions, Vote)
+    assert not of_kind(actions, ProposeTerm)
+    assert driven.path[-1] is driven.state
+
+
 def test_where_everybody_is_empty_the_cluster_is_new_and_all_have_a_say():
     driven = in_canvass(is_wiped=True)
     driven.hears(canvass(1, -1, 0))
