@@ -438,6 +438,7 @@ class SessionManager:
     def prepare_for_new_term(self, cluster_time: int, *, is_startup: bool) -> None:
         """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""
         self.table.restart_appended()
+        self._reopen_active(cluster_time)
         self.table.touch_all(cluster_time)
         for session in self:
             if session.state is SessionState.OPEN:
@@ -446,6 +447,17 @@ class SessionManager:
                 else:
                     session.has_new_leader_event_pending = True
         self._has_pending_events = bool(self.sessions)
+
+    def _reopen_active(self, cluster_time: int) -> None:
+        """Sessions that this member wanted to close for their silence have spoken to another leader since.
+
+        Their close was never committed. (The reference closes them now, C-233.)
+        """
+        silent = set(self.table.inactive_since(cluster_time - self._timeout))
+        for session in self:
+            if session.close_reason is CloseReason.TIMEOUT and session.id not in silent:
+                session.state, session.close_reason = SessionState.OPEN, None
+                self.table.slots["state"][self.table.slot_of(session.id)] = session_table.OPEN
 
     def prepare_for_new_election(
         self, commit_position: int, leadership_term_id: int, leader_member_id: int
