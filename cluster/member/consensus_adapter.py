@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _APPEND_POSITION = (AppendPosition.TEMPLATE_ID, CLUSTER.id)
 _COMMIT_POSITION = (CommitPosition.TEMPLATE_ID, CLUSTER.id)
 _MESSAGE_LENGTH_MIN = HEADER_LENGTH + 8
+_POSITION_LENGTH_MIN = BLOCK + COMMIT_POSITION.size  # flags of an AppendPosition may lack: padding is zeros
 
 
 class ConsensusAdapter:
@@ -57,10 +58,11 @@ class ConsensusAdapter:
                 agent.on_error(RemoteProtocolError(f"member {member_id}: a message of {frame_length} bytes"))
                 return
             kind = TEMPLATE_AND_SCHEMA.unpack_from(buffer, start + TEMPLATE_AND_SCHEMA_OFFSET)
-            if agent.leading is not None and kind == _APPEND_POSITION:
+            is_whole = frame_length >= _POSITION_LENGTH_MIN
+            if agent.leading is not None and kind == _APPEND_POSITION and is_whole:
                 term_id, position, _, flags = APPEND_POSITION.unpack_from(buffer, start + BLOCK)
                 agent.leading.on_append_position(member_id, term_id, position, flags)
-            elif agent.following is not None and kind == _COMMIT_POSITION:
+            elif agent.following is not None and kind == _COMMIT_POSITION and is_whole:
                 term_id, position, _ = COMMIT_POSITION.unpack_from(buffer, start + BLOCK)
                 agent.following.on_commit_position(member_id, term_id, position)
             else:

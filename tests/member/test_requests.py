@@ -10,10 +10,10 @@ from cluster.log.frames import LogParams
 from cluster.log.session_table import SessionTable
 from cluster.member.log_adapter import LogAdapter
 from cluster.protocol import decode, streams
-from cluster.protocol.consensus import CatchupPosition, NewLeadershipTerm
+from cluster.protocol.consensus import AppendPosition, CatchupPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
-from cluster.protocol.link import CommitAck
+from cluster.protocol.link import CommitAck, ReplicationRequest
 from cluster.protocol.log import ClusterActionRequest, TimerEvent
 from cluster.protocol.session import (
     AdminRequest,
@@ -274,7 +274,15 @@ def test_garbage_from_a_client_leaves_the_member_and_the_others_alone(garbage):
     assert client.acknowledged == 1
 
 
-@pytest.mark.parametrize("garbage", [bytes(8), b"\x18\x00\x35\x00\x6f\x00\x11\x00short", b"\xff" * 40])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        bytes(8),
+        b"\x18\x00\x35\x00\x6f\x00\x11\x00short",
+        AppendPosition(0, 1 << 40, 1, 0).encode()[:20],
+        b"\xff" * 40,
+    ],
+)
 def test_garbage_from_a_member_is_reported_and_survived(garbage):
     cluster, client = a_cluster()
     rude = cluster.followers[0]
@@ -286,9 +294,54 @@ def test_garbage_from_a_member_is_reported_and_survived(garbage):
     assert client.acknowledged == 1
 
 
-def test_a_member_that_speaks_for_another_is_not_listened_to():
-    from cluster.protocol.consensus import AppendPosition, Vote
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"leadership_term_id": 2**63 - 1},
+        {"log_leadership_term_id": -(2**63)},
+        {"log_leadership_term_id": 10},
+        {"next_leadership_term_id": 7},
+        {"term_base_log_position": -1},
+        {"term_base_log_position": 0},
+        {"log_position": 64},
+        {"next_log_position": 64},
+        {"next_term_base_log_position": -1},
+        {"next_term_base_log_position": 192, "next_log_position": 256},
+    ],
+)
+def test_what_a_leader_cannot_mean_is_reported_and_moves_nobody(changed):
+    cluster, _ = a_cluster()
+    agent = cluster.followers[0].agent
+    leader_id = cluster.leader.member_id
+    agent.enter_election("asked for")
+    elections = agent.counters.election_count.get()
+    meant = NewLeadershipTerm(0, 1, 96, 128, 3, 128, 160, 0, 0, leader_id, 7, 1, False, 96)
 
+    agent.messages.on_message(leader_id, meant.replace(**changed))
+
+    assert agent.counters.errors.get() == 1
+    assert agent.election.leader_member_id == -1
+    assert agent.election.candidate_term_id == agent.leadership_term_id
+    assert agent.counters.election_count.get() == elections
+    agent.messages.on_message(leader_id, meant)
+    assert agent.counters.errors.get() == 1
+
+
+@pytest.mark.parametrize("position", [-1, -(2**63), 100, 2**63 - 1])
+def test_a_position_at_which_no_frame_can_begin_is_sent_nothing(position):
+    cluster, _ = a_cluster()
+    leader, rude = cluster.leader.agent, cluster.followers[0].member_id
+    served = leader.streams.get(rude)
+    term_id = leader.leadership_term_id
+
+    leader.messages.on_message(rude, CatchupPosition(term_id, position, rude))
+    leader.messages.on_message(rude, ReplicationRequest(1, term_id, position, -1))
+
+    assert leader.counters.errors.get() == 2
+    assert leader.streams.get(rude) is served
+
+
+def test_a_member_that_speaks_for_another_is_not_listened_to():
     cluster, _ = a_cluster()
     leader = cluster.leader
     one, two = (member.member_id for member in cluster.followers)
