@@ -2,8 +2,18 @@
 
 Every member holds every timer, because every service asks its own module for the same ones; only the leader
 lets them expire. Deadlines are cluster time. Timers of one deadline expire in the order they were set.
+
+What a service asks for and what the log shows come here by two ways, in any order: a service may be behind
+its module, by a whole replay, or a timer expire while its postponement is under way. All members come to the
+same timers nevertheless, as if all had been done in the order of the log:
+
+    a TimerEvent takes away what was asked for before it in the log, if its time is not before the deadline
+
+So one that was postponed beyond the time of the event stays, on the leader as everywhere. (In the reference
+the order of arrival decides, and members differ.)
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
@@ -13,14 +23,20 @@ POLL_LIMIT = 20
 class PriorityHeapTimerService:
     """Timers by ascending deadline, also when all are overdue after a restart (C-266)."""
 
-    __slots__ = ("_deadlines", "_early_expiries", "_heap", "_sequence")
+    __slots__ = ("_deadlines", "_events", "_expired", "_heap", "_last_events", "_sequence", "_uncommitted")
 
     def __init__(self) -> None:
         # An entry of the heap is live while its (deadline, sequence) is the one in the map.
         self._heap: list[tuple[int, int, int]] = []
         self._deadlines: dict[int, tuple[int, int]] = {}
         self._sequence = 0
-        self._early_expiries: dict[int, int] = {}
+        # TimerEvents that some service has not come to yet: (position, time, id), and each id's last one.
+        self._events: deque[tuple[int, int, int]] = deque()
+        self._last_events: dict[int, tuple[int, int]] = {}
+        # Those that a leader wrote and has not seen committed: (position, id); and by id the last request
+        # that one of them took away: (its position, deadline).
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        self._expired: dict[int, tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -42,15 +58,44 @@ class PriorityHeapTimerService:
             heappop(heap)
         return None
 
-    def on_schedule(self, correlation_id: int, deadline: int) -> None:
-        """A service asks for a timer, unless the log has shown already that it expired (§5.4)."""
-        early = self._early_expiries.get(correlation_id, 0)
-        if early == 0:
+    # ---- what services ask for
+
+    def on_schedule(self, correlation_id: int, deadline: int, log_position: int) -> None:
+        """A service that has processed the log to ``log_position`` asks for a timer, or its new deadline."""
+        self._expired.pop(correlation_id, None)
+        event = self._last_events.get(correlation_id)
+        if event is None or log_position >= event[0] or deadline > event[1]:
             self.schedule(correlation_id, deadline)
-        elif early == 1:
-            del self._early_expiries[correlation_id]
-        else:
-            self._early_expiries[correlation_id] = early - 1
+            return
+        self.cancel(correlation_id)
+        if self._uncommitted:  # else the event that took it away will not be undone
+            position = next(
+                position
+                for position, timestamp, id_ in self._events
+                if id_ == correlation_id and position > log_position and timestamp >= deadline
+            )
+            if position >= self._uncommitted[0][0]:
+                self._expired[correlation_id] = (position, deadline)
+
+    def on_cancel(self, correlation_id: int) -> None:
+        """A service does not want a timer any more."""
+        self.cancel(correlation_id)
+        self._expired.pop(correlation_id, None)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether the log has shown events that some service has not come to yet."""
+        return bool(self._events)
+
+    def on_services_at(self, log_position: int) -> None:
+        """All services have processed the log to here, and what they asked for on the way was taken."""
+        events = self._events
+        while events and events[0][0] <= log_position:
+            position, _, correlation_id = events.popleft()
+            if self._last_events[correlation_id][0] == position:
+                del self._last_events[correlation_id]
+
+    # ---- the table itself
 
     def schedule(self, correlation_id: int, deadline: int) -> None:
         """Set a timer, or its new deadline."""
@@ -68,15 +113,26 @@ class PriorityHeapTimerService:
         """Remove a timer; False when there is none, which is no fault."""
         return self._deadlines.pop(correlation_id, None) is not None
 
-    def on_replay_timer_event(self, correlation_id: int) -> None:
-        """The log shows that a timer expired; one that is not set yet is remembered to (C-270)."""
-        if not self.cancel(correlation_id):
-            self._early_expiries[correlation_id] = self._early_expiries.get(correlation_id, 0) + 1
+    # ---- what the log shows
 
-    def poll(self, now: int, on_expiry: Callable[[int], bool], limit: int = POLL_LIMIT) -> int:
+    def on_replay_timer_event(self, correlation_id: int, timestamp: int, log_position: int) -> None:
+        """The log, read on a member that does not lead, shows at ``log_position`` that a timer expired."""
+        known = self._deadlines.get(correlation_id)
+        if known is not None and known[0] <= timestamp:
+            self.cancel(correlation_id)
+        self._remember(correlation_id, timestamp, log_position)
+
+    def _remember(self, correlation_id: int, timestamp: int, log_position: int) -> None:
+        self._events.append((log_position, timestamp, correlation_id))
+        self._last_events[correlation_id] = (log_position, timestamp)
+
+    # ---- the leader
+
+    def poll(self, now: int, on_expiry: Callable[[int], int], limit: int = POLL_LIMIT) -> int:
         """Expire timers whose deadline is not after ``now``; return how many.
 
-        ``on_expiry`` refuses with False: the timer stays, and the poll ends.
+        ``on_expiry`` writes the event and returns where it ends in the log. It refuses with a position that
+        is not above 0: the timer stays, and the poll ends.
         """
         count = 0
         while count < limit:
@@ -84,9 +140,36 @@ class PriorityHeapTimerService:
             if deadline is None or deadline > now:
                 break
             correlation_id = self._heap[0][2]
-            if not on_expiry(correlation_id):
+            log_position = on_expiry(correlation_id)
+            if log_position <= 0:
                 break
             heappop(self._heap)
             del self._deadlines[correlation_id]
+            self._remember(correlation_id, now, log_position)
+            self._uncommitted.append((log_position, correlation_id))
+            self._expired[correlation_id] = (log_position, deadline)
             count += 1
         return count
+
+    @property
+    def uncommitted_count(self) -> int:
+        """Events that this leader wrote and has not seen committed."""
+        return len(self._uncommitted)
+
+    def sweep(self, commit_position: int) -> None:
+        """Forget what can not be undone any more (§3.7)."""
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0][0] <= commit_position:
+            log_position, correlation_id = uncommitted.popleft()
+            if self._expired.get(correlation_id, (0, 0))[0] == log_position:
+                del self._expired[correlation_id]
+
+    def restore_uncommitted(self, commit_position: int) -> None:
+        """Leadership is lost: events behind the commit position were none (§3.8)."""
+        self.sweep(commit_position)
+        for correlation_id, (_, deadline) in self._expired.items():
+            self.schedule(correlation_id, deadline)  # overdue: it fires at once wherever it may
+        self._expired.clear()
+        self._uncommitted.clear()
+        self._events = deque(event for event in self._events if event[0] <= commit_position)
+        self._last_events = {id_: (position, timestamp) for position, timestamp, id_ in self._events}

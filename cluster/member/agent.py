@@ -27,7 +27,7 @@ from cluster.consensus.authentication import AllowBackupAndStandby, Authenticato
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
-from cluster.consensus.module import ModuleState, UncommittedEntries
+from cluster.consensus.module import ModuleState
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager
 from cluster.consensus.timers import PriorityHeapTimerService
@@ -147,7 +147,6 @@ class ConsensusModuleAgent:
         self.requests = ClientRequests(self)
         self.sessions = SessionManager(context, self.requests, authenticator)
         self.timers = PriorityHeapTimerService()
-        self.uncommitted_timers: UncommittedEntries[tuple[int, int]] = UncommittedEntries()
         self.trackers = [
             PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)
         ]
@@ -399,8 +398,7 @@ class ConsensusModuleAgent:
             log_position, self.leadership_term_id, NULL_VALUE
         ):
             self.clients.close(connection_id, "this member does not lead any more")
-        for correlation_id, deadline in self.uncommitted_timers.take_uncommitted(log_position):
-            self.timers.schedule(correlation_id, deadline)  # overdue: it fires at once wherever it may
+        self.timers.restore_uncommitted(log_position)
         for tracker in self.trackers:
             tracker.restore_uncommitted(log_position)
         self.snapshots.restore_uncommitted()

@@ -103,7 +103,7 @@ class Leading:
         while adapter.position < commit_position:
             adapter.poll(self._publication, commit_position, is_applied=False)
         agent.set_commit_position(commit_position)
-        agent.uncommitted_timers.sweep(commit_position)
+        agent.timers.sweep(commit_position)
         agent.sessions.sweep(commit_position)
         if agent.sessions.has_pending_work:
             agent.hasten_slow_tick()
@@ -141,13 +141,10 @@ class Leading:
 
     # ---- into the log
 
-    def _on_timer_expiry(self, correlation_id: int) -> bool:
+    def _on_timer_expiry(self, correlation_id: int) -> int:
         agent = self._agent
         event = TimerEvent(agent.leadership_term_id, correlation_id, agent.cluster_time)
-        deadline = agent.timers.next_deadline
-        assert deadline is not None
-        agent.uncommitted_timers.add(self._publication.append(event.encode()), (correlation_id, deadline))
-        return True
+        return self._publication.append(event.encode())
 
     def _append_service_message(self, service_session_id: int, message: bytes) -> int:
         agent = self._agent

@@ -32,7 +32,7 @@ class LogEntries:
         match entry:
             case TimerEvent():
                 agent.cluster_time = max(agent.cluster_time, entry.timestamp)
-                agent.timers.on_replay_timer_event(entry.correlation_id)
+                agent.timers.on_replay_timer_event(entry.correlation_id, entry.timestamp, log_position)
             case SessionOpenEvent():
                 agent.cluster_time = max(agent.cluster_time, entry.timestamp)
                 agent.sessions.on_replay_session_open(entry, log_position)

@@ -166,6 +166,9 @@ class ServiceAdapter:
         work_count = 0
         for service_id in range(len(self._channels)):
             work_count += self._poll(service_id)
+        if self._agent.timers.has_events:
+            settled = (channel.settled_position for channel in self._channels)
+            self._agent.timers.on_services_at(min(settled, default=self._agent.commit_position))
         return work_count
 
     def _poll(self, service_id: int) -> int:
@@ -179,9 +182,10 @@ class ServiceAdapter:
             count += 1
             kind = _TEMPLATE_AND_SCHEMA.unpack_from(message)
             if kind == _SCHEDULE_TIMER:
-                agent.timers.on_schedule(*_TWO_LONGS.unpack_from(message, _SBE_HEADER_LENGTH))
+                correlation_id, deadline = _TWO_LONGS.unpack_from(message, _SBE_HEADER_LENGTH)
+                agent.timers.on_schedule(correlation_id, deadline, channel.polled_position)
             elif kind == _CANCEL_TIMER:
-                agent.timers.cancel(*_LONG.unpack_from(message, _SBE_HEADER_LENGTH))
+                agent.timers.on_cancel(*_LONG.unpack_from(message, _SBE_HEADER_LENGTH))
             elif kind == _SESSION_MESSAGE:
                 agent.trackers[service_id].enqueue(message)
             else:

@@ -164,6 +164,7 @@ class ClusteredServiceAgent:
                 work_count += self._adapter.poll(self._commit_position())
             finally:
                 self._flush_egress()
+                self._channel.log_position = self._adapter.position
             if self._adapter.is_done:
                 self._close_log()
                 work_count += 1
@@ -502,7 +503,7 @@ class ClusteredServiceAgent:
         """Queue an encoded message for the consensus module; False is back pressure."""
         if self._channel.is_closed:
             raise ClusterError("the consensus module is gone: its channel is closed")
-        return self._channel.offer_to_consensus_module(message)
+        return self._channel.offer_to_consensus_module(message, self.log_position)
 
     def offer_egress(self, batch: EgressBatch) -> None:
         """Hand over a batch of answers, behind those given one at a time."""

@@ -92,9 +92,11 @@ class ServiceChannel:
         # A module may put a function here that empties stream 105 (returning how many it took) while
         # a service idles in a callback: what another thread does in Aeron.
         self.on_idle: Callable[[], int] | None = None
+        self.log_position = 0  # up to where the service has processed the log; set in each of its turns
+        self.polled_position = 0  # the same, when the message polled last was offered
         self._capacity = capacity
         self._to_service: deque[bytes | LogJoined | LogClosed] = deque()
-        self._to_consensus_module: deque[bytes] = deque()
+        self._to_consensus_module: deque[tuple[bytes, int]] = deque()
         self._bytes_to_consensus_module = 0
         self._egress: deque[EgressBatch] = deque()
         self._is_closed = False
@@ -119,9 +121,14 @@ class ServiceChannel:
         """Take the oldest message of stream 105, None when there is none."""
         if not self._to_consensus_module:
             return None
-        message = self._to_consensus_module.popleft()
+        message, self.polled_position = self._to_consensus_module.popleft()
         self._bytes_to_consensus_module -= len(message)
         return message
+
+    @property
+    def settled_position(self) -> int:
+        """Up to where the service has processed the log, and all that it offered on the way was polled."""
+        return self._to_consensus_module[0][1] if self._to_consensus_module else self.log_position
 
     def poll_egress(self) -> EgressBatch | None:
         """Take the oldest batch of answers, None when there is none; to be emptied in each turn."""
@@ -133,12 +140,12 @@ class ServiceChannel:
         """Take the oldest message of stream 104, None when there is none."""
         return self._to_service.popleft() if self._to_service else None
 
-    def offer_to_consensus_module(self, message: bytes) -> bool:
-        """Queue one encoded message of stream 105; False is back pressure."""
+    def offer_to_consensus_module(self, message: bytes, log_position: int = 0) -> bool:
+        """Queue one encoded message of stream 105, offered at this place in the log; False: back pressure."""
         if self._bytes_to_consensus_module + len(message) > self._capacity:
             return False
         self._bytes_to_consensus_module += len(message)
-        self._to_consensus_module.append(message)
+        self._to_consensus_module.append((message, log_position))
         return True
 
     def offer_egress(self, batch: EgressBatch) -> None:

@@ -91,45 +91,44 @@ def reads(state: State) -> bool:
 
 @pytest.mark.conformance("C-269")
 def test_a_timer_event_that_was_not_committed_fires_again_at_once():
-    timers, expired = expired_at_position(96)
+    timers = expired_at_position(96)
 
-    for correlation_id in expired.take_uncommitted(64):
-        timers.schedule(correlation_id, 0)
+    timers.restore_uncommitted(64)
 
-    assert fired(timers, now=0) == [7]
+    assert fired(timers, now=100) == [7]
 
 
 @pytest.mark.conformance("C-269")
 def test_or_is_cancelled_by_the_log_of_the_next_leader():
-    timers, expired = expired_at_position(96)
-    for correlation_id in expired.take_uncommitted(64):
-        timers.schedule(correlation_id, 0)
+    timers = expired_at_position(96)
+    timers.restore_uncommitted(64)
 
-    timers.on_replay_timer_event(7)
+    timers.on_replay_timer_event(7, timestamp=130, log_position=96)
 
     assert fired(timers, now=10_000) == []
-    timers.on_schedule(7, 500)
+    timers.on_schedule(7, 120, log_position=96)
     assert fired(timers, now=10_000) == [7], "the event was the timer's own: it suppresses nothing later"
 
 
 @pytest.mark.conformance("C-269")
 def test_one_that_was_committed_does_not_come_back():
-    _, expired = expired_at_position(96)
+    timers = expired_at_position(96)
 
-    assert expired.take_uncommitted(96) == []
+    timers.restore_uncommitted(96)
+
+    assert len(timers) == 0
 
 
-def expired_at_position(position: int) -> tuple[PriorityHeapTimerService, UncommittedEntries]:
-    timers, expired = PriorityHeapTimerService(), UncommittedEntries()
+def expired_at_position(position: int) -> PriorityHeapTimerService:
+    timers = PriorityHeapTimerService()
     timers.schedule(7, 100)
-    for correlation_id in fired(timers, now=100):
-        expired.add(position, correlation_id)
-    return timers, expired
+    assert timers.poll(100, lambda _: position) == 1
+    return timers
 
 
 def fired(timers: PriorityHeapTimerService, now: int) -> list[int]:
     events: list[int] = []
-    timers.poll(now, lambda id_: events.append(id_) or True)
+    timers.poll(now, lambda id_: events.append(id_) or 1_000)
     return events
 
 

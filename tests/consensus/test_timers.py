@@ -1,6 +1,7 @@
 """Timers as every member keeps them: one TimerEvent each, whatever comes first."""
 
 import random
+from collections import deque
 
 import pytest
 
@@ -109,24 +110,156 @@ def test_a_timer_whose_event_the_log_refuses_fires_in_a_later_cycle():
 @pytest.mark.conformance("C-270")
 def test_an_event_that_came_first_is_spent_on_exactly_one_request():
     timers, log = PriorityHeapTimerService(), Log()
-    timers.on_replay_timer_event(7)
+    timers.on_replay_timer_event(7, timestamp=150, log_position=320)
 
-    timers.on_schedule(7, 100)
+    timers.on_schedule(7, 100, log_position=160)
     assert timers.next_deadline is None
-    timers.on_schedule(7, 200)
-    assert timers.next_deadline == 200
+    timers.on_schedule(7, 120, log_position=320)
+    assert timers.next_deadline == 120
     timers.poll(200, log.expire, limit=20)
     assert log.events == [7]
 
 
 def test_cancelling_an_unknown_id_does_not_touch_an_early_expiry():
     timers = PriorityHeapTimerService()
-    timers.on_replay_timer_event(7)
+    timers.on_replay_timer_event(7, timestamp=150, log_position=320)
 
-    timers.cancel(7)
-    timers.on_schedule(7, 100)
+    timers.on_cancel(7)
+    timers.on_schedule(7, 100, log_position=160)
 
     assert len(timers) == 0
+
+
+def test_a_timer_that_was_moved_before_it_expired_leaves_nothing_on_whoever_reads_the_event_first():
+    timers = PriorityHeapTimerService()
+    timers.on_replay_timer_event(7, timestamp=150, log_position=320)
+
+    timers.on_schedule(7, 100, log_position=160)
+    timers.on_schedule(7, 150, log_position=192)
+
+    assert len(timers) == 0
+
+
+@pytest.mark.parametrize("order", ["moved first", "expired first", "expired before anything was asked for"])
+def test_a_timer_that_is_moved_while_it_expires_expires_at_its_new_deadline_too(order):
+    """It expired at 100 on the leader, which had not heard yet that it is to be 900 now."""
+    timers = PriorityHeapTimerService()
+    if order == "expired before anything was asked for":
+        timers.on_replay_timer_event(7, timestamp=100, log_position=320)
+    timers.on_schedule(7, 100, log_position=160)
+    if order == "expired first":
+        timers.on_replay_timer_event(7, timestamp=100, log_position=320)
+    timers.on_schedule(7, 900, log_position=192)
+    if order == "moved first":
+        timers.on_replay_timer_event(7, timestamp=100, log_position=320)
+
+    assert dict(timers) == {7: 900}
+    timers.on_replay_timer_event(7, timestamp=900, log_position=640)
+    timers.on_schedule(7, 1_700, log_position=640)
+    assert dict(timers) == {7: 1_700}, "the next one is not taken for one that expired"
+
+
+def test_a_timer_that_was_moved_after_its_lost_event_keeps_the_new_deadline():
+    timers = timers_of(t7=100, t8=100, t9=100)
+    ends = iter((320, 352, 384))
+    timers.poll(100, lambda _: next(ends))
+
+    timers.on_schedule(7, 900, log_position=160)
+    timers.on_schedule(8, 90, log_position=192)
+    timers.on_cancel(9)
+    assert dict(timers) == {7: 900}
+    timers.restore_uncommitted(commit_position=256)
+
+    assert dict(timers) == {7: 900, 8: 90}
+
+
+class Module:
+    """A leader's timers, its log, and a service that hears of both late."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.timers = PriorityHeapTimerService()
+        self.now = 0
+        self.position = 0
+        self.log: list[tuple[int, int | None]] = []  # (end, id that expired, None for a client's message)
+        self.events: list[tuple[int, int, int]] = []  # id, time, position
+        self.requests: list[tuple[int, int | None, int]] = []  # id, deadline (None: cancelled), position
+        self.commit_position = 0
+        self.processed = 0  # by the service, entries of the log
+        self.under_way: deque[tuple[int, int | None, int]] = deque()
+
+    def append(self, correlation_id: int | None) -> int:
+        self.position += 32
+        self.log.append((self.position, correlation_id))
+        if correlation_id is not None:
+            self.events.append((correlation_id, self.now, self.position))
+        return self.position
+
+    def turn(self) -> None:
+        chance = self.chance
+        self.now += chance.choice([0, 1, 5])
+        for _ in range(chance.randrange(3)):
+            self.append(None)
+        if chance.random() < 0.5:
+            self.commit_position = chance.randrange(self.commit_position, self.position + 1, 32)
+        self.timers.sweep(self.commit_position)
+        while self.processed < len(self.log) and self.log[self.processed][0] <= self.commit_position:
+            self.process()
+        while self.under_way and chance.random() < 0.6:
+            ask(self.timers, self.under_way.popleft())
+        self.timers.on_services_at(self.under_way[0][2] if self.under_way else self.service_position)
+        self.timers.poll(self.now, self.append, limit=chance.choice([1, 20]))
+
+    def process(self) -> None:
+        position, expired = self.log[self.processed]
+        self.processed += 1
+        for _ in range(self.chance.randrange(3)):
+            id_ = self.chance.randrange(3) if expired is None else expired
+            deadline = None if self.chance.random() < 0.2 else self.now + self.chance.randrange(-10, 20)
+            self.requests.append((id_, deadline, position))
+            self.under_way.append(self.requests[-1])
+
+    @property
+    def service_position(self) -> int:
+        return self.log[self.processed - 1][0] if self.processed else 0
+
+
+def ask(timers: PriorityHeapTimerService, request: tuple[int, int | None, int]) -> None:
+    id_, deadline, position = request
+    if deadline is None:
+        timers.on_cancel(id_)
+    else:
+        timers.on_schedule(id_, deadline, position)
+
+
+def a_follower(module: Module, events: list[tuple[int, int, int]]) -> PriorityHeapTimerService:
+    """Reads the events, and hears what its service, which is never ahead, asks for: in any order else."""
+    timers, requests = PriorityHeapTimerService(), deque(module.requests)
+    pending = deque(events)
+    bias = module.chance.random()
+    while pending or requests:
+        if pending and (not requests or pending[0][2] <= requests[0][2] or module.chance.random() < bias):
+            timers.on_replay_timer_event(*pending.popleft())
+        else:
+            timers.on_services_at(requests[0][2])
+            ask(timers, requests.popleft())
+    return timers
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_in_whatever_order_they_hear_of_requests_and_events_all_members_keep_the_same_timers(seed):
+    module = Module(seed)
+    for _ in range(module.chance.randrange(1, 120)):
+        module.turn()
+    while module.under_way:
+        ask(module.timers, module.under_way.popleft())
+    committed = [event for event in module.events if event[2] <= module.commit_position]
+    module.timers.restore_uncommitted(module.commit_position)
+
+    for _ in range(5):
+        assert sorted(a_follower(module, committed)) == sorted(module.timers)
+    module.timers.on_services_at(module.commit_position)
+    assert not module.timers.has_events
 
 
 def test_a_snapshot_sees_each_timer_once_however_often_it_was_moved():

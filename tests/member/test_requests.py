@@ -407,7 +407,7 @@ def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once()
     for follower in cluster.followers:
         cluster.network.block(leader.member_id, follower.member_id)
     cluster.run(200 * MS)
-    assert len(leader.agent.uncommitted_timers) == 1
+    assert leader.agent.timers.uncommitted_count == 1
     leader.kill()
     cluster.network.heal()
     cluster.await_leader()
@@ -417,6 +417,24 @@ def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once()
 
     for member in cluster.members:
         assert member.service.timers == [1]
+
+
+def test_a_member_that_replays_timers_that_were_moved_and_expired_keeps_none_of_them():
+    """Its module reads the events ahead of its service, which asks for each timer several times."""
+    cluster, client = a_cluster()
+    for wait in (20, 35, 100):
+        for number in range(10):
+            client.send(b"timer %d" % number)
+        cluster.run(wait * MS)
+    follower = cluster.followers[0]
+    follower.kill()
+    follower.start()
+    cluster.run(100 * MS)
+    cluster.await_level()
+    cluster.run(100 * MS)
+
+    assert sorted(follower.service.timers) == list(range(10))
+    assert [dict(member.agent.timers) for member in cluster.members] == [{}, {}, {}]
 
 
 @pytest.mark.conformance("C-248", "C-249", "C-250", "C-254", "C-255", "C-256", "C-260")

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import ClusterError
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.protocol.enums import Role
@@ -16,7 +17,8 @@ class Services:
 
     def __init__(self, count=2):
         self.channels = [ServiceChannel() for _ in range(count)]
-        agent = SimpleNamespace(context=SimpleNamespace(member_id=0, log_channel=""))
+        context = SimpleNamespace(member_id=0, log_channel="")
+        agent = SimpleNamespace(context=context, timers=PriorityHeapTimerService())
         self.adapter = ServiceAdapter(agent, tuple(self.channels))
         self.acked = []
 

@@ -2,7 +2,7 @@
 
 What a client asks is in the first byte of its message:
 
-    .  nothing          e  echo            t  a timer, some time later     x  a timer, and its cancellation
+    .  nothing          e  echo            t  a timer, maybe one moved     x  a timer, and its cancellation
     m  a message of the service to its own cluster                         c  close my session
 """
 
@@ -76,6 +76,8 @@ class ChainService(ClusteredService):
                 session.offer(payload)
                 self.echoed += 1
             case b"t":
+                if position // 32 % 2:
+                    assert cluster.schedule_timer(position, timestamp)
                 assert cluster.schedule_timer(position, timestamp + timer_delay_ms(position))
             case b"x":
                 assert cluster.schedule_timer(position, timestamp + timer_delay_ms(position))
