@@ -17,6 +17,7 @@ from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus import cluster_member, election, established
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.member.agent import ConsensusModuleAgent
@@ -167,6 +168,26 @@ def service_messages_forgotten(patch: Patch) -> None:
     patch(PendingServiceMessageTracker, "sweep_follower", lambda self, service_session_id: None)
 
 
+def one_timer_request_for_each_event(patch: Patch) -> None:
+    """An event that is read ahead of the service swallows one request, though the timer may have been moved."""
+    early: dict[tuple[int, int], int] = {}
+
+    def on_event(self: Any, correlation_id: int, timestamp: int, log_position: int) -> None:
+        if not self.cancel(correlation_id):
+            key = id(self), correlation_id
+            early[key] = early.get(key, 0) + 1
+
+    def on_schedule(self: Any, correlation_id: int, deadline: int, log_position: int) -> None:
+        key = id(self), correlation_id
+        if early.get(key, 0) > 0:
+            early[key] -= 1
+        else:
+            self.schedule(correlation_id, deadline)
+
+    patch(PriorityHeapTimerService, "on_replay_timer_event", on_event)
+    patch(PriorityHeapTimerService, "on_schedule", on_schedule)
+
+
 def snapshot_recorded_before_the_sync(patch: Patch) -> None:
     """recording.log has the entries, and the cache alone the recordings."""
     complete = SnapshotArchive.complete
@@ -270,6 +291,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     acknowledged_before_the_sync: Sought(("I3",)),
     readable_is_safe: Sought(("I3",), 9, POWER_GOES),
     service_messages_forgotten: Sought(("I3",), 3),
+    one_timer_request_for_each_event: Sought(("I6", "I8")),
     snapshot_recorded_before_the_sync: Sought(("I3",)),
     snapshot_before_the_service_is_there: Sought(("I6",)),
     log_purged_beyond_the_snapshot: Sought(("I12", "I14"), 14),
