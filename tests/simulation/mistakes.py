@@ -169,7 +169,7 @@ def service_messages_forgotten(patch: Patch) -> None:
 
 
 def one_timer_request_for_each_event(patch: Patch) -> None:
-    """An event that is read ahead of the service swallows one request, though the timer may have been moved."""
+    """An event that is read ahead of the service swallows one request, however often the timer was moved."""
     early: dict[tuple[int, int], int] = {}
 
     def on_event(self: Any, correlation_id: int, timestamp: int, log_position: int) -> None:
