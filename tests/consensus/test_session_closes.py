@@ -1,0 +1,51 @@
+"""Closes of sessions that were not committed when their leader lost its office (group I)."""
+
+import pytest
+
+from cluster.consensus.cluster_session import SessionState
+from cluster.consensus.context import SECOND
+from cluster.log import session_table
+from cluster.protocol.enums import CloseReason
+from tests.consensus.test_sessions import LEADER, TERM, Sessions
+
+
+@pytest.mark.conformance("C-233")
+def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_leads_again():
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+    commit_position = sessions.outside.position
+    sessions.is_committing = False
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+    assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
+
+    sessions.outside.log.clear()
+    sessions.manager.prepare_for_new_term(0, is_startup=False)
+    sessions.tick()
+    assert sessions.outside.log == [("close", session_id, CloseReason.CLIENT_ACTION)]
+
+
+@pytest.mark.parametrize("has_spoken", [True, False])
+def test_a_session_that_has_spoken_to_another_leader_is_not_closed_for_its_silence_before(has_spoken):
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+    commit_position = sessions.outside.position
+    sessions.is_committing = False
+    sessions.tick(at=11 * SECOND)
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.TIMEOUT)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+    slots, slot = sessions.manager.table.slots, sessions.manager.table.slot_of(session_id)
+
+    sessions.now_ns += 60 * SECOND
+    if has_spoken:  # as the log tells
+        slots["last_activity"][slot] = sessions.cluster_time - 1
+    sessions.outside.log.clear()
+    sessions.manager.prepare_for_new_term(sessions.cluster_time, is_startup=False)
+    sessions.tick()
+
+    if has_spoken:
+        assert sessions.outside.log == []
+        assert sessions.manager.sessions[session_id].state is SessionState.OPEN
+        assert slots["state"][slot] == session_table.OPEN
+    else:
+        assert sessions.outside.log == [("close", session_id, CloseReason.TIMEOUT)]
