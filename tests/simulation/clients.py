@@ -55,6 +55,8 @@ class ClientObserver:
 
     def on_session(self, client: Client, session_id: int) -> None: ...
 
+    def on_left(self, client: Client, session_id: int, leadership_term_id: int) -> None: ...
+
     def on_acknowledged(self, client: Client, session_id: int, messages: int, position: int) -> None: ...
 
     def on_egress(self, client: Client, session_id: int, payload: bytes) -> None: ...
@@ -76,6 +78,7 @@ class Client(Process):
         self.number = number
         self.poller = SimulatedPoller(network, self)
         self.is_sending = True
+        self.is_leaving = False  # closes its session
         self.rate = random.choice([0.02, 0.1, 0.3])  # chance of a burst in a turn
         self.burst = random.choice([1, 2, 8])
         self.client: ClusterClient | None = None
@@ -86,6 +89,9 @@ class Client(Process):
         self._observer = observer
         self._attempt: AsyncConnect | None = None
         self._ends_after = 0  # messages of this session
+        self._endings = world.random(f"endings of client {number}")
+        self._ends_by_service = False  # asks for it with its last message
+        self._has_asked = False
         self._told_acknowledged = 0
         self._rests_until_ns = 0
 
@@ -127,6 +133,8 @@ class Client(Process):
                 self.sessions += 1
                 self._told_acknowledged = 0
                 self._ends_after = self._random.choice([5, 50, 1_000_000])
+                self._ends_by_service = self._endings.random() < 0.4
+                self._has_asked = False
                 session_id = self.client.cluster_session_id
                 self.tell(f"has session {session_id}")
                 self._observer.on_session(self, session_id)
@@ -139,19 +147,29 @@ class Client(Process):
             self.tell(f"session {client.cluster_session_id} ended: {client.why_closed}")
             self._forget()
             return
-        if self.is_sending and self._random.random() < self.rate:
+        if self.is_leaving:
+            self._leave(client)
+            return
+        if self.is_sending and not self._has_asked and self._random.random() < self.rate:
             for _ in range(self._random.randint(1, self.burst)):
                 if client.offer(self._payload(client)) <= 0:
                     break
             self._tell_acknowledged(client)
         if client.offered >= self._ends_after and client.acknowledged == client.offered:
-            client.close()
-            self.tell(f"closes session {client.cluster_session_id}")
-            self._forget()
+            if not self._ends_by_service:
+                self._leave(client)
+            elif not self._has_asked:
+                self._has_asked = client.offer(self._payload(client, "c")) > 0
 
-    def _payload(self, client: ClusterClient) -> bytes:
+    def _leave(self, client: ClusterClient) -> None:
+        self._observer.on_left(self, client.cluster_session_id, client.leadership_term_id)
+        client.close()
+        self.tell(f"closes session {client.cluster_session_id}")
+        self._forget()
+
+    def _payload(self, client: ClusterClient, kind: str = "") -> bytes:
         random = self._random
-        kind = random.choice(KINDS)
+        kind = kind or random.choice(KINDS)
         head = f"{kind}{self.number}.{client.cluster_session_id}.{client.offered + 1}|".encode()
         return head + b"~" * random.choice(LENGTHS)
 

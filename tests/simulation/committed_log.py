@@ -37,20 +37,26 @@ def require(holds: bool, invariant: str, what: str) -> None:
 class LoggedSession:
     """What the log says of one session."""
 
-    __slots__ = ("closed_at", "ends", "messages")
+    __slots__ = ("close_reason", "closed_at", "ends", "is_ended", "is_left", "last_activity", "messages")
 
-    def __init__(self) -> None:
+    def __init__(self, timestamp: int) -> None:
         self.messages = 0
         self.ends: list[int] = []  # positions behind each message
+        self.last_activity = timestamp  # cluster time; keep-alives are not in the log
+        self.is_ended = False  # a message of it asked the service to close it
+        self.is_left = False  # its client has closed it
         self.closed_at: int | None = None
+        self.close_reason: CloseReason | int | None = None
 
 
 class CommittedLog:
     """Bytes and meaning; ``end`` is what is committed by anyone, ``read_to`` what is taken apart."""
 
-    def __init__(self, base_position: int = 0) -> None:
+    def __init__(self, session_timeout: int) -> None:
         self.bytes = bytearray()
         self.sessions: dict[int, LoggedSession] = {}
+        self.startup_terms: set[int] = set()  # whose leaders had just started: they close all sessions
+        self._session_timeout = session_timeout  # in cluster time
         self.timers: dict[int, int] = {}  # correlation id: deadline, of those that may still fire
         self.cancelled: set[int] = set()
         self.fired: set[int] = set()
@@ -111,9 +117,9 @@ class CommittedLog:
                     "I7",
                     f"session {entry.cluster_session_id} is opened twice, at {position}",
                 )
-                self.sessions[entry.cluster_session_id] = LoggedSession()
+                self.sessions[entry.cluster_session_id] = LoggedSession(timestamp)
             case SessionCloseEvent():
-                self._on_close(entry.cluster_session_id, entry.close_reason, position)
+                self._on_close(entry.cluster_session_id, entry.close_reason, timestamp, position)
             case TimerEvent():
                 self._on_timer(entry.correlation_id, timestamp, position)
             case NewLeadershipTermEvent():
@@ -151,6 +157,7 @@ class CommittedLog:
         )
         session.messages += 1
         session.ends.append(end)
+        session.last_activity = timestamp
         match payload[:1]:
             case b"t":
                 self.timers[end] = timestamp + timer_delay_ms(end)
@@ -159,6 +166,8 @@ class CommittedLog:
                 self.cancelled.add(end)
             case b"m":
                 self.awaited_service_messages[SERVICE_MARK + payload] = end
+            case b"c":
+                session.is_ended = True
 
     def _on_service_message(self, payload: bytes, position: int) -> None:
         require(
@@ -169,7 +178,7 @@ class CommittedLog:
         self.service_messages.add(payload)
         del self.awaited_service_messages[payload]
 
-    def _on_close(self, session_id: int, reason: CloseReason | int, position: int) -> None:
+    def _on_close(self, session_id: int, reason: CloseReason | int, timestamp: int, position: int) -> None:
         session = self.sessions.get(session_id)
         require(
             session is not None and session.closed_at is None,
@@ -177,7 +186,19 @@ class CommittedLog:
             f"session {session_id}, which is not open, is closed at {position}",
         )
         assert session is not None
-        session.closed_at = position
+        session.closed_at, session.close_reason = position, reason
+        why = CloseReason(reason)
+        is_right = {
+            CloseReason.SERVICE_ACTION: session.is_ended,
+            CloseReason.CLIENT_ACTION: session.is_left,
+            CloseReason.TIMEOUT: timestamp - session.last_activity >= self._session_timeout
+            or self.leadership_term_id in self.startup_terms,
+        }
+        require(
+            is_right[why],
+            "I7",
+            f"session {session_id} is closed at {position} with {why.name}, for which there was no reason",
+        )
 
     def _on_timer(self, correlation_id: int, timestamp: int, position: int) -> None:
         deadline = self.timers.get(correlation_id)
@@ -185,6 +206,11 @@ class CommittedLog:
             deadline is not None and correlation_id not in self.fired,
             "I8",
             f"timer {correlation_id} fires at {position}: it was not set, or fired before",
+        )
+        require(
+            correlation_id not in self.cancelled,
+            "I8",
+            f"timer {correlation_id} fires at {position}, it was cancelled as soon as it was set",
         )
         assert deadline is not None
         require(
@@ -194,10 +220,19 @@ class CommittedLog:
         )
         self.fired.add(correlation_id)
 
-    def overdue_timers(self, cluster_time: int) -> list[int]:
-        """Timers that should have fired by then."""
-        return sorted(
-            timer
-            for timer, deadline in self.timers.items()
-            if deadline <= cluster_time and timer not in self.fired and timer not in self.cancelled
-        )
+    def unfinished(self, *, is_time_passing: bool) -> str:
+        """What is still to come when nobody sends any more: "" for nothing.
+
+        Where cluster time stands still, because the leader's clock is behind it, no time-out is to come.
+        """
+        timers = sorted(self.timers.keys() - self.fired - self.cancelled) if is_time_passing else []
+        if timers:
+            return f"I8: timers {timers[:5]} of {len(self.timers)} never fired"
+        if self.awaited_service_messages:
+            return f"I3: {len(self.awaited_service_messages)} messages of the service never came into the log"
+        endless = [
+            session_id
+            for session_id, session in self.sessions.items()
+            if session.closed_at is None and (session.is_ended or is_time_passing)
+        ]
+        return f"I14: sessions {endless[:5]} never ended" if endless else ""

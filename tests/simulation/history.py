@@ -167,7 +167,13 @@ class History:
         )
         self.network = Network(world, world.random("network"))
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
-        self.invariants = Invariants(self.settings.file_sync_level, self.disks, self.context.quorum_threshold)
+        self.quorum = member_count // 2 + 1  # not asked of production: it is judged
+        self.invariants = Invariants(
+            self.settings.file_sync_level,
+            self.disks,
+            self.quorum,
+            self.context.session_timeout_ns // MS,
+        )
         self.recorder = Recorder()
         self.coverage = _Coverage(self.invariants, self.recorder)
         self.is_calm = False
@@ -222,10 +228,6 @@ class History:
             agent = leader.agent
             if agent.module.state is ConsensusModuleState.SUSPENDED:
                 agent.counters.control_toggle.set(ClusterControlToggle.RESUME)
-
-    @property
-    def quorum(self) -> int:
-        return self.context.quorum_threshold
 
     # -- the run --
 
@@ -313,39 +315,51 @@ class History:
                 state = agent.election.state.name
             life = "" if member.is_alive else " (dead)"
             told.append(f"{member.name} {state} at {member.commit_position}{life}")
+        told += [f"{c.name} {'done' if c.is_done else 'waits'}" for c in self.clients]
         return ", ".join(told)
 
     def _come_to_rest(self) -> None:
-        """No more is sent: all that was is acknowledged, and all members are at the same end."""
+        """No more is sent: all that was is acknowledged, and all members are at the same end.
+
+        Then clients close their sessions, others run out, and the last timers fire.
+        """
         for client in self.clients:
             client.is_sending = False
         self.world.tell("history", "calm: clients send no more")
         deadline_ns = self.world.now_ns + self._start_bound_ns()
-        while not self._is_at_rest():
-            require(
-                self.world.now_ns < deadline_ns,
-                "I14",
-                f"calm: no rest within {self._start_bound_ns() / SECOND:.1f} s; {self._stand()}; "
-                + ", ".join(f"{c.name} {'done' if c.is_done else 'waits'}" for c in self.clients),
-            )
+        while not (all(client.is_done for client in self.clients) and self._are_level()):
+            require(self.world.now_ns < deadline_ns, "I14", f"calm: no rest in time; {self._stand()}")
             self._step()
-        leader = self.leader()
-        assert leader is not None
-        cluster_time = self.invariants.log.last_timestamp
-        self.invariants.check_converged(list(self.members.values()), cluster_time)
+        for client in self.clients:
+            client.is_leaving = True
+        self.world.tell("history", "calm: clients close their sessions")
+        deadline_ns = self.world.now_ns + self._start_bound_ns() + self.context.session_timeout_ns
+        while (left := self._unfinished()) or not self._are_level():
+            if self.world.now_ns >= deadline_ns:
+                raise Violation(*(left or f"I14: no rest in time; {self._stand()}").split(": ", 1))
+            self._step()
+        self.invariants.check_converged(list(self.members.values()))
 
-    def _is_at_rest(self) -> bool:
-        if not all(client.is_done for client in self.clients) or self.leader() is None:
-            return False
+    def _unfinished(self) -> str:
+        """What the log still lacks, "" for nothing."""
+        leader = self.leader()
+        if leader is None or leader.agent is None:
+            return "I14: nobody leads"
+        is_time_passing = leader.agent.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
+        return self.invariants.log.unfinished(is_time_passing=is_time_passing)
+
+    def _are_level(self) -> bool:
         log = self.invariants.log
-        if log.awaited_service_messages:
-            return False
-        return all(
-            member.is_alive
-            and member.agent is not None
-            and member.agent.commit_position == log.end
-            and member.agent.recording is not None
-            and member.agent.recording.append_position == log.end
-            and member.service.chain == self.invariants.chains[max(self.invariants.chains)]
-            for member in self.members.values()
-        ) and len(self.members) == len(self.context.member_ids)
+        return (
+            self.leader() is not None
+            and all(
+                member.is_alive
+                and member.agent is not None
+                and member.agent.commit_position == log.end
+                and member.agent.recording is not None
+                and member.agent.recording.append_position == log.end
+                and member.service.chain == self.invariants.chains[max(self.invariants.chains)]
+                for member in self.members.values()
+            )
+            and len(self.members) == len(self.context.member_ids)
+        )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cluster.archive.files import Buffer
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, RequestVote, Vote
+from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
@@ -40,14 +41,17 @@ class _Watched:
         self.snapshots = 0
         self.recorded_terms: set[int] = set()
         self.led_terms: set[int] = set()
+        self.has_followed = False
 
 
 class Invariants(Observer, ClientObserver):
     """One for a run. Raises Violation as soon as one does not hold."""
 
-    def __init__(self, file_sync_level: int, disks: dict[int, Disk], quorum: int) -> None:
-        self.log = CommittedLog()
-        self.wiped: set[int] = set()  # ever: what they acknowledged before is not on their disks any more
+    def __init__(
+        self, file_sync_level: int, disks: dict[int, Disk], quorum: int, session_timeout_ms: int
+    ) -> None:
+        self.log = CommittedLog(session_timeout_ms)
+        self.wiped: dict[int, int] = {}  # ever: how far they may have had the log that they do not have now
         self.damaged: set[int] = set()  # now: what their disks hold is not what they had written
         self.ever_damaged: set[int] = set()  # what lies before their snapshots may still be rotten
         self._disks = disks
@@ -60,8 +64,10 @@ class Invariants(Observer, ClientObserver):
         self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
         self.egress: dict[int, int] = {}  # session: last number that was answered
+        self.left: dict[int, int] = {}  # session that was closed in peace: under the leader of which term
         self._sync_level = file_sync_level
         self._watched: dict[tuple[int, int], _Watched] = {}
+        self._spoken: dict[int, int] = {}  # member: the most log that it has ever reported or led
 
     def _of(self, member: Member) -> _Watched:
         return self._watched.setdefault((member.member_id, member.incarnation), _Watched())
@@ -127,10 +133,11 @@ class Invariants(Observer, ClientObserver):
             )
 
     def _on_append_position(self, member: Member, message: AppendPosition) -> None:
+        term_id, position = message.leadership_term_id, message.log_position
+        self._spoken[member.member_id] = max(position, self._spoken.get(member.member_id, 0))
         if self._sync_level == 0:
             return
         watched = self._of(member)
-        term_id, position = message.leadership_term_id, message.log_position
         base = self.bases.get(term_id)
         if base is not None and position >= base and term_id not in watched.recorded_terms:
             inode = member.disk.inode(f"{member.directory}/cluster/recording.log")
@@ -180,8 +187,12 @@ class Invariants(Observer, ClientObserver):
             )
 
     def on_wiped(self, member_id: int) -> None:
-        """A member's disk is empty: it has forgotten its votes, and must not vote until it may."""
-        self.wiped.add(member_id)
+        """A member's disk is empty: it has forgotten its votes as well."""
+        self.wiped[member_id] = self._spoken.get(member_id, 0)
+        self.on_votes_lost(member_id)
+
+    def on_votes_lost(self, member_id: int) -> None:
+        """What a member has voted is not on its disk any more; it must not vote until it may."""
         for key in [key for key in self.votes if key[0] == member_id]:
             del self.votes[key]
 
@@ -200,8 +211,11 @@ class Invariants(Observer, ClientObserver):
             self._on_snapshot(member)
         leading = agent.leading
         if leading is not None and leading.leader.leadership_term_id not in watched.led_terms:
+            if not watched.led_terms and not watched.has_followed:
+                self.log.startup_terms.add(leading.leader.leadership_term_id)
             watched.led_terms.add(leading.leader.leadership_term_id)
             self._on_leadership(member, leading.leader.leadership_term_id)
+        watched.has_followed = watched.has_followed or agent.following is not None
 
     def _on_snapshot(self, member: Member) -> None:
         """What members take at one place in the log is the same, module and services, byte by byte."""
@@ -241,6 +255,7 @@ class Invariants(Observer, ClientObserver):
             f"the commit position of {member.name} falls from {before} to {commit_position}",
         )
         watched.commit_position = commit_position
+        self._spoken[member.member_id] = max(commit_position, self._spoken.get(member.member_id, 0))
         agent = member.agent
         assert agent is not None and agent.recording is not None
         require(
@@ -270,7 +285,7 @@ class Invariants(Observer, ClientObserver):
         holders = {
             member_id
             for member_id, disk in self._disks.items()
-            if member_id in self.wiped
+            if self.wiped.get(member_id, 0) > begin
             or member_id in self.damaged
             or (
                 self._holds(disk, member_id, agent.recording, begin, data)
@@ -382,6 +397,15 @@ class Invariants(Observer, ClientObserver):
         )
         self.acknowledged += 1
 
+    def on_left(self, client: Client, session_id: int, leadership_term_id: int) -> None:
+        """``leadership_term_id``: of the leader that is asked to close the session; -1 for none."""
+        session = self.log.sessions.get(session_id)
+        require(session is not None, "I3", f"session {session_id} was told to be open, and is not committed")
+        assert session is not None
+        session.is_left = True
+        if client.is_leaving:
+            self.left[session_id] = leadership_term_id
+
     def on_egress(self, client: Client, session_id: int, payload: bytes) -> None:
         number = int(payload[: payload.index(b"|")].split(b".")[2])
         last = self.egress.get(session_id, 0)
@@ -390,7 +414,7 @@ class Invariants(Observer, ClientObserver):
 
     # -- at the end --
 
-    def check_converged(self, members: list[Member], cluster_time: int) -> None:
+    def check_converged(self, members: list[Member]) -> None:
         """All members are there, and had time to come to rest."""
         end = self.log.end
         for member in members:
@@ -408,10 +432,14 @@ class Invariants(Observer, ClientObserver):
             )
             require(member.member_id not in self.damaged, "I12", f"{member.name} was not repaired")
             self._compare_all(member, end)
-        overdue = self.log.overdue_timers(cluster_time)
-        require(not overdue, "I8", f"timers {overdue[:5]} never fired")
-        missing = self.log.awaited_service_messages
-        require(not missing, "I3", f"{len(missing)} messages of the service never came into the log")
+        for session_id, leadership_term_id in self.left.items():
+            session = self.log.sessions[session_id]
+            require(
+                session.close_reason is not CloseReason.TIMEOUT
+                or leadership_term_id != self.log.leadership_term_id,
+                "I7",
+                f"session {session_id} was closed by its client, and came to an end by time-out",
+            )
 
 
 def find_segment(
