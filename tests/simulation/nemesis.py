@@ -36,6 +36,7 @@ class Nemesis:
         self._undo: list[tuple[int, int, str, Callable[[], None]]] = []
         self._sequence = 0
         self.is_storm = False  # faults may begin
+        self._network = network = NetworkFaults(self)
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
         if only:
@@ -50,8 +51,16 @@ class Nemesis:
         for name in of_many:
             if name in only or (not only and self.damage.is_of_many):
                 self._weights[name] = 2
-        self._faults_by_name = faults | rot | of_many
+        self._faults_by_name = faults | rot | of_many | {"depose the leader": network.depose}
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
+        # Drawn apart, as above: of some seeds it is the main thing, with little else that stirs things up.
+        how_much = network.deposing.random()
+        if (how_much < 0.5 and not only) or "depose the leader" in only:
+            if how_much < 0.25 and not only:
+                kept = network.deposing.sample(sorted(self._weights), min(2, len(self._weights)))
+                self._weights = {name: 1 for name in kept}
+                self._pause_ns = 2_500 * MS
+            self._weights["depose the leader"] = 3
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
 
@@ -73,10 +82,10 @@ class Nemesis:
             "slow service": self._slow_service,
             "client vanishes": self._client_vanishes,
             "client hangs": self._client_hangs,
-            "suspend": self._suspend,
+            "suspend": self.suspend,
             "terminate": self._terminate,
         }
-        faults |= NetworkFaults(self).by_name()
+        faults |= self._network.by_name()
         if self.history.settings.file_sync_level > 0:
             faults["power cut"] = self._power_cut
             faults["power cut in a turn"] = self._power_cut_in_turn
@@ -111,7 +120,7 @@ class Nemesis:
         """Somebody wants a snapshot, or, now and then, the end of the whole cluster behind one."""
         name = self._operator.choices(["snapshot", "shutdown"], [12, 1])[0]
         toggle = ClusterControlToggle.SNAPSHOT if name == "snapshot" else ClusterControlToggle.SHUTDOWN
-        leader = self._toggle(toggle)
+        leader = self.toggle(toggle)
         if leader is not None:
             self.counts[name] = self.counts.get(name, 0) + 1
             self.tell(f"{name}: by member {leader.member_id}")
@@ -466,15 +475,15 @@ class Nemesis:
         self.later(duration_ns, f"{client.name} goes on", client.resume)
         return f"{client.name} for {duration_ns / SECOND:.3f} s"
 
-    def _toggle(self, toggle: ClusterControlToggle) -> Member | None:
+    def toggle(self, toggle: ClusterControlToggle) -> Member | None:
         leader = self.history.leader()
         if leader is None or leader.agent is None:
             return None
         leader.agent.counters.control_toggle.set(toggle)
         return leader
 
-    def _suspend(self) -> str | None:
-        leader = self._toggle(ClusterControlToggle.SUSPEND)
+    def suspend(self) -> str | None:
+        leader = self.toggle(ClusterControlToggle.SUSPEND)
         if leader is None:
             return None
         self.history.is_suspended = True
@@ -482,5 +491,5 @@ class Nemesis:
         return f"by member {leader.member_id}"
 
     def _terminate(self) -> str | None:
-        leader = self._toggle(ClusterControlToggle.ABORT)
+        leader = self.toggle(ClusterControlToggle.ABORT)
         return None if leader is None else f"by member {leader.member_id}"

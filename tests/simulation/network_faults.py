@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cluster.protocol.enums import ClusterControlToggle
 from tests.simulation.member import host_of
 from tests.simulation.world import MS, SECOND
 
@@ -23,6 +24,7 @@ class NetworkFaults:
         self._nemesis = nemesis
         self._history = nemesis.history
         self._random = nemesis.random
+        self.deposing = nemesis.history.world.random("depose")
 
     def by_name(self) -> dict[str, Callable[[], str | None]]:
         return {
@@ -82,6 +84,46 @@ class NetworkFaults:
         duration_ns = self._nemesis.duration_ns()
         self._block(both_ways([leader.host], others), duration_ns, "the leader is isolated no more")
         return f"{leader.host} for {duration_ns / SECOND:.3f} s"
+
+    def depose(self) -> str | None:
+        """The leader loses its majority and not its clients until others lead: what it wrote is cut (F29).
+
+        Meanwhile it may be asked for something that comes to nothing. Then, maybe, it is the next's turn.
+        """
+        return self._depose(self.deposing.choice([1, 1, 2, 3]))
+
+    def _depose(self, left: int) -> str | None:
+        leader, random, history = self._history.leader(), self.deposing, self._history
+        hosts = self._hosts()
+        if left == 0 or leader is None or len(hosts) < 2:
+            return None
+        others = [host for host in hosts if host != leader.host]
+        random.shuffle(others)
+        lost = others[random.randint(0, history.quorum - 2) :]  # the rest is too few to commit anything
+        duration_ns = history.context.leader_heartbeat_timeout_ns + random.randrange(3 * SECOND)
+        self._block(
+            both_ways([leader.host], lost), duration_ns, f"{leader.host} hears {' '.join(lost)} again"
+        )
+        now_ns = history.world.now_ns
+        what, ask = random.choice(self._vain())
+        history.world.at(now_ns + random.randrange(SECOND), lambda: self._nemesis.is_storm and ask())
+        pause_ns = random.choice([0, 500 * MS, 3 * SECOND])
+        history.world.at(now_ns + duration_ns + pause_ns, self._depose_next, left - 1)
+        return f"{leader.host} without {' '.join(lost)} for {duration_ns / SECOND:.3f} s, meanwhile {what}"
+
+    def _depose_next(self, left: int) -> None:
+        if self._nemesis.is_storm and (told := self._depose(left)) is not None:
+            self._nemesis.tell(f"depose the leader: {told}")
+
+    def _vain(self) -> list[tuple[str, Callable[[], object]]]:
+        nemesis = self._nemesis
+        return [
+            ("nothing", lambda: None),
+            ("a snapshot", lambda: nemesis.toggle(ClusterControlToggle.SNAPSHOT)),
+            ("a suspension", nemesis.suspend),
+            ("a client vanishes", lambda: self.deposing.choice(self._history.clients).vanish()),
+            ("all clients vanish", lambda: [client.vanish() for client in self._history.clients]),
+        ]
 
     def _bridge(self) -> str | None:
         """Two sides that only one member between them hears and reaches."""
