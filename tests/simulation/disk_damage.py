@@ -1,9 +1,9 @@
 """What rots: bits that flip, sectors that cannot be read, files that are lost, writes that land elsewhere.
 
-Only in the log, only below what its member has synced for sure, and so that somebody whole has all that any
-other has reported: a majority of the others at any time, or, when all stop at once, a member that is as good
-as any. What nobody has any more nobody can repair. A member counts as whole again when its disk holds again
-what it held, and it follows or leads.
+In the log only below what its member has synced for sure, in the files beside it so that it can be seen, and
+so that somebody whole has all that any other has reported: a majority of the others at any time, or, when all
+stop at once, a member that is as good as any. What nobody has any more nobody can repair. A member counts as
+whole again when its disk holds again what it held, and it follows or leads.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.archive.proof import decode_slots, proof_path
+from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
-from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
+from cluster.protocol.node_state import NODE_STATE_FILE_NAME
+from cluster.protocol.recording_log import (
+    RECORDING_LOG_FILE_NAME,
+    SNAPSHOT,
+    TERM,
+    decode_recording_log,
+)
 from tests.simulation.disk import SECTOR, Inode
 from tests.simulation.invariants import find_segment, log_bytes
 from tests.simulation.world import SECOND
@@ -58,6 +65,7 @@ class DiskDamage:
         if settings.checksum is not None:
             faults["bit flip"] = self._bit_flip
             faults["misdirected write"] = self._misdirected_write
+        faults["damaged file"] = self._damaged_file
         return faults
 
     def of_many(self) -> dict[str, Callable[[], str | None]]:
@@ -156,6 +164,37 @@ class DiskDamage:
         best = [i for i in best if i not in self._history.invariants.ever_damaged]
         return self._random_of_all.choice(best) if best else None
 
+    def _damaged_file(self) -> str | None:
+        """A file beside the log, of a member that does not run."""
+        member_id = self._choose_member()
+        if member_id is None:
+            return None
+        folder, name = self.random.choice(
+            [
+                ("cluster", NODE_STATE_FILE_NAME),
+                ("cluster", RECORDING_LOG_FILE_NAME),
+                ("archive", CATALOG_FILE_NAME),
+            ]
+        )
+        path = f"/member-{member_id}/{folder}/{name}"
+        member = self._history.members[member_id]
+        inode = member.disk.inode(path)
+        if inode is None or not self._has_begun(member_id):
+            return None
+        member.kill()
+        self._nemesis.bring_down(member)
+        how = self.random.choice(["lost", "unreadable", "overwritten"])
+        if how == "lost":
+            member.disk.change_names({path: None})
+        elif how == "unreadable":
+            inode.bad.append((0, SECTOR))
+        else:
+            inode.cache[:SECTOR] = self.random.randbytes(min(SECTOR, len(inode.cache)))
+        self._is_damaged(member_id)
+        if name == NODE_STATE_FILE_NAME:
+            self._history.invariants.on_votes_lost(member_id)
+        return f"{path} is {how}"
+
     def _misdirected_write(self) -> str | None:
         """Of a follower: its leader has shown what is committed before it does."""
         member_id = self._choose_member()
@@ -183,6 +222,13 @@ class DiskDamage:
     def _choose_member(self) -> int | None:
         ids = self._nemesis.expendable_ids()
         return self.random.choice(ids) if ids else None
+
+    def _has_begun(self, member_id: int) -> bool:
+        """Whether it has a log of its own: nobody misses the files of an empty one."""
+        inode = self._history.disks[member_id].inode(f"/member-{member_id}/cluster/{RECORDING_LOG_FILE_NAME}")
+        return inode is not None and any(
+            entry.is_valid and entry.entry_type is TERM for entry in decode_recording_log(bytes(inode.cache))
+        )
 
     def _choose_frame(self, member_id: int | None) -> _Frame | None:
         """One that the member has synced before its last sync, and needs after a restart."""
