@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cluster.consensus.actions import CompleteElection
+from cluster.consensus.context import NULL_POSITION
 from cluster.consensus.established import Follower
 from cluster.member.frames import AppendPositionFrame
 
@@ -24,11 +25,26 @@ class Following:
             candidate_term_id=agent.node_state.candidate_term_id,
             now_ns=agent.now_ns,
         )
+        self._seen_position = NULL_POSITION  # of the recording
+        self._seen_ns = agent.now_ns
 
     def on_commit_position(self, member_id: int, term_id: int, log_position: int) -> None:
         reason = self.follower.on_commit_position(term_id, log_position, member_id, self._agent.now_ns)
         if reason is not None:
             self._agent.enter_election(reason)
+
+    def is_log_missing(self) -> bool:
+        """Whether nothing has come for the heartbeat timeout of what the leader says is committed.
+
+        Whatever was lost on the way (its LogImage, our request): an election asks for all of it again.
+        """
+        agent = self._agent
+        recording = agent.recording
+        assert recording is not None
+        position = recording.append_position
+        if position != self._seen_position or self.follower.notified_commit_position <= position:
+            self._seen_position, self._seen_ns = position, agent.now_ns
+        return agent.now_ns - self._seen_ns >= agent.context.leader_heartbeat_timeout_ns
 
     def do_work(self) -> int:
         agent, follower = self._agent, self.follower

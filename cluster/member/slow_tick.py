@@ -79,12 +79,13 @@ class SlowTick:
         subscription = agent.subscription
         if subscription is not None and not subscription.is_requested:
             agent.messages.request_log()
-        if (
-            agent.module.reads_log
-            and not agent.termination.is_near
-            and following.follower.is_leader_silent(agent.now_ns)
-        ):
+        if not agent.module.reads_log or agent.termination.is_near:
+            return 0
+        if following.follower.is_leader_silent(agent.now_ns):
             agent.enter_election("leader heartbeat timeout")
+            return 1
+        if following.is_log_missing():
+            agent.enter_election("the leader is heard, but its log does not come")
             return 1
         return 0
 

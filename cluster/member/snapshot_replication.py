@@ -289,16 +289,20 @@ class SnapshotReplications:
                 self._on_log_not_available(member_id, message)
 
     def _on_log_not_available(self, member_id: int, error: LinkError) -> None:
-        """The leader's log begins behind the end of ours."""
-        subscription = self._agent.subscription
+        """The leader's log begins behind the end of ours. A follower that hears it so begins anew."""
+        agent = self._agent
+        subscription = agent.subscription
         if (
-            subscription is not None
-            and self._agent.election is not None
-            and subscription.leader_member_id == member_id
-            and subscription.correlation_id == error.correlation_id
+            subscription is None
+            or subscription.leader_member_id != member_id
+            or subscription.correlation_id != error.correlation_id
         ):
-            self._agent.tell(f"member {member_id}: {error.text}")
+            return
+        agent.tell(f"member {member_id}: {error.text}")
+        if agent.election is not None:
             self.begin(member_id, is_needed=True)
+        else:
+            agent.enter_election(f"leader {member_id} has no log to go on with")
 
 
 # ---- the other side

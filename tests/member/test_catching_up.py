@@ -142,3 +142,36 @@ def test_a_log_that_comes_before_its_request_is_known_to_be_sent_is_taken():
     with_turns_of(victim, 5 * MS)
     victim.start()
     cluster.run_until(lambda: victim.agent.following is not None, timeout_ns=SECOND)
+
+
+def test_a_follower_that_hears_of_commits_and_gets_no_log_asks_for_it_anew():
+    """Its link was full when the leader announced the log. Before, it followed without a byte for ever."""
+    cluster = SimulatedCluster(3, 1)
+    cluster.await_leader()
+    client = cluster.add_client()
+    cluster.await_settled()
+    leader, follower = cluster.leader, cluster.followers[0]
+    send = leader.links.send
+    refused = []
+
+    def refuse_the_announcement(member_id, *buffers):
+        frames = b"".join(bytes(buffer) for buffer in buffers)
+        is_one = frames[HEADER_LENGTH + 2 : HEADER_LENGTH + 4] == LogImage.TEMPLATE_ID.to_bytes(2, "little")
+        if is_one and not refused and frames[16:20] == streams.LINK.to_bytes(4, "little"):
+            refused.append(member_id)
+            return -2
+        return send(member_id, *buffers)
+
+    leader.links.send = refuse_the_announcement
+    cluster.network.reset(leader.member_id, follower.member_id)
+    cluster.run_until(lambda: refused)
+    for _ in range(20):
+        client.send(b"0:%d:" % len(client.sent))
+    cluster.await_settled()
+    elections = leader.agent.counters.election_count.get()
+
+    cluster.await_level()
+
+    assert cluster.leader is leader
+    assert leader.agent.counters.election_count.get() == elections
+    cluster.check_promises()

@@ -7,7 +7,7 @@ from cluster.archive.export_watermark import FILE_NAME, read_export_watermark, w
 from cluster.archive.files import OsFiles
 from cluster.errors import LogDamaged
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
-from tests.member.test_snapshots import entries_of, send, take_snapshot
+from tests.member.test_snapshots import entries_of, send, take_snapshot, toggle
 
 SEGMENT = 64 * 1024
 
@@ -152,6 +152,31 @@ def test_a_wiped_member_and_one_that_was_away_for_long_come_back_to_a_purged_clu
     wiped.start()
     cluster.await_level()
     assert len({member.service.chain for member in cluster.members}) == 1
+    send(cluster, 10)
+    cluster.check_promises()
+
+
+def test_a_follower_whose_link_was_down_for_seconds_only_comes_back_to_a_log_that_was_purged():
+    """It hears its leader as before, and would follow it for ever without a byte of log."""
+    cluster = a_cluster(retained=1)
+    send(cluster, 10)
+    leader, away = cluster.leader, cluster.followers[0]
+    client = cluster.clients[0]
+    cluster.network.block(leader.member_id, away.member_id)
+    cluster.network.block(away.member_id, leader.member_id)
+    cluster.network.reset(leader.member_id, away.member_id)
+    for _ in range(700):
+        client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.await_settled()
+    toggle(cluster)
+    cluster.run_until(lambda: start_of(leader) > away.agent.recording.append_position)
+    assert away.agent.following is not None
+    cluster.network.heal()
+
+    cluster.await_level()
+
+    assert len({member.service.chain for member in cluster.members}) == 1
+    assert cluster.leader is leader
     send(cluster, 10)
     cluster.check_promises()
 
