@@ -34,15 +34,20 @@ class Following:
             self._agent.enter_election(reason)
 
     def is_log_missing(self) -> bool:
-        """Whether nothing has come for the heartbeat timeout of what the leader says is committed.
+        """Whether for the heartbeat timeout no log was announced, or none came of what is committed.
 
-        Whatever was lost on the way (its LogImage, our request): an election asks for all of it again.
+        Whatever was lost on the way (our request, the LogImage): an election asks for all of it again.
         """
         agent = self._agent
-        recording = agent.recording
+        recording, subscription = agent.recording, agent.subscription
         assert recording is not None
         position = recording.append_position
-        if position != self._seen_position or self.follower.notified_commit_position <= position:
+        is_level = (
+            subscription is not None
+            and subscription.has_image
+            and self.follower.notified_commit_position <= position
+        )
+        if is_level or position != self._seen_position:
             self._seen_position, self._seen_ns = position, agent.now_ns
         return agent.now_ns - self._seen_ns >= agent.context.leader_heartbeat_timeout_ns
 

@@ -144,13 +144,16 @@ def test_a_log_that_comes_before_its_request_is_known_to_be_sent_is_taken():
     cluster.run_until(lambda: victim.agent.following is not None, timeout_ns=SECOND)
 
 
-def test_a_follower_that_hears_of_commits_and_gets_no_log_asks_for_it_anew():
-    """Its link was full when the leader announced the log. Before, it followed without a byte for ever."""
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_a_follower_that_hears_its_leader_and_gets_no_log_asks_for_it_anew(is_needed):
+    """Its link was full when the leader announced the log. Without it nothing may be committed at all."""
     cluster = SimulatedCluster(3, 1)
     cluster.await_leader()
     client = cluster.add_client()
     cluster.await_settled()
-    leader, follower = cluster.leader, cluster.followers[0]
+    leader, (follower, other) = cluster.leader, cluster.followers
+    if is_needed:
+        other.kill()
     send = leader.links.send
     refused = []
 
