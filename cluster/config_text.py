@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.errors import StorageError
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -26,10 +28,21 @@ def to_toml(value: Any) -> str:
 
 
 def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write the given keys as a file that ``config.load`` takes; its folder is made when missing."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    lines = [f"{key} = {to_toml(value)}\n" for key, value in values.items()]
-    Path(path).write_text("".join(lines))
+    """Write the given keys as a file that ``config.load`` takes; its folder is made when missing.
+
+    The file is there whole, as it was before or as it shall be. Raises StorageError.
+    """
+    path = Path(path)
+    text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
+    new = path.with_name(f"{path.name}.new")
+    try:
+        if path.exists() and path.read_text() == text:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(text)
+        new.replace(path)
+    except OSError as error:
+        raise StorageError(path, error.errno, "cannot be written") from None
 
 
 def documentation(model: type[BaseModel]) -> str:

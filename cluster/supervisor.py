@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster.config import NodeConfig
+from cluster.errors import StorageError
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -194,6 +195,8 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
             os._exit(1)  # it died before we asked to be told
         _redirect(config.path / "output.log")
         status = entry(config, link)
+    except StorageError as error:
+        tell(link, event="failed", error=str(error))
     except BaseException as error:
         import traceback
 
@@ -207,11 +210,14 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
 
 def _redirect(path: Path) -> None:
     """What a library or the interpreter prints goes to a file: standard output is the supervisor's."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise StorageError(path, error.errno, "cannot be opened") from None
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.errors import ClusterError, StorageError
+
 if TYPE_CHECKING:
     from cluster.config import NodeConfig
     from cluster.supervisor import Member, Supervisor
@@ -62,12 +64,19 @@ def up(
 
     configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
     member_process.warm_up(configs[0])
-    for loaded, keys_of_member in zip(configs, keys, strict=True):
-        config_text.write(loaded.path / "node.toml", keys_of_member)
+    for loaded in configs:
+        _make_directory(loaded.path)
     supervisor = Supervisor(configs, member_process.run)
     if not _await_leader(supervisor):
         is_orderly = supervisor.stop()
         raise typer.Exit(0 if is_orderly and supervisor.is_asked_to_stop else 1)
+    try:
+        # Only now are the directories ours: another cluster's may have been meant by mistake.
+        for loaded, keys_of_member in zip(configs, keys, strict=True):
+            config_text.write(loaded.path / "node.toml", keys_of_member)
+    except ClusterError:
+        supervisor.stop()
+        raise
     print(json.dumps(describe(supervisor)) if as_json else f"endpoints: {endpoints(configs)}", flush=True)
     while supervisor.running and not supervisor.is_asked_to_stop:
         _report(supervisor, supervisor.poll(60.0))
@@ -95,6 +104,13 @@ def plan_members(count: int, directory: Path, services: list[str], base_port: in
         {"member_id": i, "members": members, "dir": str(directory / f"member-{i}"), "services": services}
         for i in range(count)
     ]
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(path, error.errno, "the directory cannot be made") from None
 
 
 def endpoints(configs: list[NodeConfig]) -> str:

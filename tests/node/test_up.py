@@ -204,6 +204,27 @@ def test_a_second_process_on_the_same_directory_is_refused(tmp_path):
         assert up.stop() == (0, "", "")
 
 
+def test_a_cluster_that_is_refused_its_directory_changes_nothing_in_it(tmp_path):
+    with Up(tmp_path / "c", members=1) as up:
+        before = (up.member_dir(0) / "node.toml").read_text()
+        other = run("up", "--members", "1", "--dir", str(up.directory), "--base-port", str(free_base_port()))
+        assert other.returncode == 1
+        assert (up.member_dir(0) / "node.toml").read_text() == before
+        assert up.stop() == (0, "", "")
+
+
+def test_a_directory_that_cannot_be_made_or_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    made = run("up", "--members", "1", "--dir", str(tmp_path / "file"))
+    assert (made.returncode, made.stdout) == (1, "")
+    assert f"{tmp_path}/file/member-0: the directory cannot be made" in one_line(made.stderr)
+
+    (tmp_path / "c" / "member-0" / "output.log").mkdir(parents=True)
+    written = run("up", "--members", "1", "--dir", str(tmp_path / "c"))
+    assert (written.returncode, written.stdout) == (1, "")
+    assert f"{tmp_path}/c/member-0/output.log: cannot be opened: Is a directory" in one_line(written.stderr)
+
+
 def dump_of_running(up: Up) -> str:
     return run("log", "dump", "--dir", str(up.member_dir(0)), "--json").stdout
 
