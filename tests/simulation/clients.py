@@ -92,6 +92,7 @@ class Client(Process):
         self._endings = world.random(f"endings of client {number}")
         self._ends_by_service = False  # asks for it with its last message
         self._has_asked = False
+        self._urged = ""
         self._told_acknowledged = 0
         self._rests_until_ns = 0
 
@@ -147,7 +148,11 @@ class Client(Process):
             self.tell(f"session {client.cluster_session_id} ended: {client.why_closed}")
             self._forget()
             return
-        if self.is_leaving:
+        if self._urged and self.is_sending and not self._has_asked:
+            is_sent = client.offer(self._payload(client, self._urged)) > 0
+            self._has_asked = is_sent and self._urged == "c"
+            self._urged = ""
+        if self.is_leaving and not self._has_asked:
             self._leave(client)
             return
         if self.is_sending and not self._has_asked and self._random.random() < self.rate:
@@ -158,14 +163,19 @@ class Client(Process):
         if client.offered >= self._ends_after and client.acknowledged == client.offered:
             if not self._ends_by_service:
                 self._leave(client)
-            elif not self._has_asked:
-                self._has_asked = client.offer(self._payload(client, "c")) > 0
+            else:
+                self._urged = "c"
 
     def _leave(self, client: ClusterClient) -> None:
         self._observer.on_left(self, client.cluster_session_id, client.leadership_term_id)
         client.close()
         self.tell(f"closes session {client.cluster_session_id}")
         self._forget()
+
+    def urge(self, kind: str) -> None:
+        """Something is about to happen: send a message of this kind at once."""
+        self._urged = kind
+        self.wake(self.world.now_ns)
 
     def _payload(self, client: ClusterClient, kind: str = "") -> bytes:
         random = self._random

@@ -61,6 +61,7 @@ class Nemesis:
                 self._weights = {name: 1 for name in kept}
                 self._pause_ns = 2_500 * MS
             self._weights["depose the leader"] = 3
+        self._urging = history.world.random("urging")
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
 
@@ -120,14 +121,43 @@ class Nemesis:
         """Somebody wants a snapshot, or, now and then, the end of the whole cluster behind one."""
         name = self._operator.choices(["snapshot", "shutdown"], [12, 1])[0]
         toggle = ClusterControlToggle.SNAPSHOT if name == "snapshot" else ClusterControlToggle.SHUTDOWN
+        self._urge_clients()
         leader = self.toggle(toggle)
         if leader is not None:
             self.counts[name] = self.counts.get(name, 0) + 1
             self.tell(f"{name}: by member {leader.member_id}")
+            if self._urging.random() < 0.1:
+                self._kill_at_snapshot(self._snapshot_counts(), self.world.now_ns + SECOND)
+
+    def _snapshot_counts(self) -> dict[tuple[int, int], int]:
+        """How many each life of a member has taken."""
+        return {
+            (member.member_id, member.incarnation): member.agent.counters.snapshot_count.get()
+            for member in self.history.alive()
+            if member.agent is not None
+        }
+
+    def _kill_at_snapshot(self, before: dict[tuple[int, int], int], until_ns: int) -> None:
+        """Kill all as soon as one of them has the snapshot: the log may end there."""
+        if not self.is_storm or self.world.now_ns >= until_ns:
+            return
+        counts = self._snapshot_counts()
+        if any(count > before.get(life, count) for life, count in counts.items()):
+            self.tell(f"kill all behind the snapshot: {self._kill_all()}")
+            return
+        self.world.at(self.world.now_ns + 50_000, self._kill_at_snapshot, before, until_ns)
+
+    def _urge_clients(self) -> None:
+        """Let something be under way when the fault comes; it may come a little earlier or later."""
+        if self._urging.random() < 0.3:
+            for client in self.history.clients:
+                client.urge(self._urging.choice("mmctx"))
+            self.world.run_until(self.world.now_ns + self._urging.randrange(3 * MS))
 
     def _strike(self) -> None:
         names = list(self._weights)
         name = self.random.choices(names, [self._weights[n] for n in names])[0]
+        self._urge_clients()
         told = self._faults_by_name[name]()
         if told is not None:
             self.counts[name] = self.counts.get(name, 0) + 1
