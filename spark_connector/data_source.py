@@ -51,7 +51,10 @@ class ClusterDataSource(DataSource):
     def streamReader(self, schema: StructType) -> ClusterStreamReader:
         from spark_connector.source import ClusterStreamReader
 
-        return ClusterStreamReader(SourceOptions.parse(self.options), wanted_columns(schema))
+        options = SourceOptions.parse(self.options)
+        if options.ending_offsets is not None:
+            raise ConfigurationError("option endingOffsets is for a batch; a stream goes on as the log does")
+        return ClusterStreamReader(options, wanted_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter:
         from spark_connector.sink import ClusterBatchWriter

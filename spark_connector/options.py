@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
+from cluster.transport.endpoint import parse_endpoints
 
 EARLIEST = -2  # the numbers are Kafka's, and accepted in {"position": n}
 LATEST = -1
@@ -50,6 +51,13 @@ def parse_text(name: str, value: str) -> str:
     if not value.strip():
         raise wrong_value(name, value, "a text that is not empty")
     return value.strip()
+
+
+def parse_endpoint_list(name: str, value: str) -> str:
+    """Members' endpoints, as a client takes them; what is wrong with them is named before dialling."""
+    text = parse_text(name, value)
+    parse_endpoints(text)
+    return text
 
 
 def parse_flag(name: str, value: str) -> bool:
@@ -139,7 +147,7 @@ class SourceOptions(_Options):
     """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
 
     endpoints: str | None = _option(
-        "endpoints", parse_text, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
+        "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
     )
     cluster_dir: str | None = _option(
         "clusterDir", parse_text, "a member's directory on this host, instead of `endpoints`"
@@ -156,7 +164,7 @@ class SourceOptions(_Options):
     ending_offsets: int | None = _option(
         "endingOffsets",
         parse_offsets,
-        'where a batch read ends, excluded: `latest` or `{"position": n}`',
+        'where a batch read ends, excluded: `latest` or `{"position": n}`; a stream has no end',
         shown="`latest`",
     )
     max_entries_per_trigger: int | None = _option(
@@ -220,7 +228,7 @@ class SinkOptions(_Options):
     """The options of a write, as a stream or as a batch."""
 
     endpoints: str = _option(
-        "endpoints", parse_text, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`", ""
+        "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`", ""
     )
     commit_timeout_ms: int = _option(
         "commitTimeoutMs",

@@ -4,8 +4,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError
+from spark_connector.data_source import ClusterDataSource
 from spark_connector.options import EARLIEST, ENTRY_TYPES, LATEST, SinkOptions, SourceOptions, check_names
 
 
@@ -133,6 +135,27 @@ def test_a_path_is_answered_with_the_option_to_use():
 )
 def test_options_that_do_not_go_together_are_refused(options, says):
     assert says in refusal(SourceOptions.parse, options)
+
+
+@pytest.mark.parametrize("kind", [SourceOptions, SinkOptions])
+@pytest.mark.parametrize(
+    "endpoints, says",
+    [
+        ("localhost:9000", "'localhost:9000' is not memberId=endpoint"),
+        ("0=localhost", "endpoint 'localhost': expected host:port"),
+        ("0=a:9000,0=b:9000", "member 0 stands twice"),
+        (" ", "option endpoints is ' '"),
+    ],
+)
+def test_endpoints_that_cannot_be_meant_are_refused_before_anybody_is_dialled(kind, endpoints, says):
+    assert says in refusal(kind.parse, {"endpoints": endpoints})
+
+
+def test_a_stream_is_given_no_end():
+    source = ClusterDataSource({"clusterDir": "/members/0", "endingOffsets": "latest"})
+
+    with pytest.raises(ConfigurationError, match="endingOffsets is for a batch"):
+        source.streamReader(StructType())
 
 
 def test_the_sink_needs_endpoints_and_takes_what_spark_adds():
