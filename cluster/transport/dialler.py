@@ -34,7 +34,8 @@ class Dialler:
             # Loading gRPC takes longer than a short-lived client over a socket lives.
             from cluster.transport.grpc_client import open_session
 
-            return Connection(open_session(endpoint), self._poller, self._receive_buffer)
+            stream = open_session(endpoint)
+            return Connection(stream.sock, self._poller, self._receive_buffer, explain=stream.explain)
         return dial(endpoint, self._poller, self._receive_buffer)
 
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:

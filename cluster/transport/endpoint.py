@@ -92,12 +92,18 @@ def parse_endpoint(text: str) -> Endpoint:
     if text.startswith("tcp:"):
         medium, rest = Medium.TCP, text[len("tcp:") :]
     host, colon, port_text = rest.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if is_bracketed:
         host = host[1:-1]
-    elif ":" in host:
+    elif host.count(":") > 1:
         raise ConfigurationError(f"endpoint {text!r}: an IPv6 address stands in brackets, as in [::1]:9000")
-    if not colon or not host or not (port_text.isascii() and port_text.isdigit()):
+    is_host = bool(host) and (is_bracketed or ":" not in host)
+    if not colon or not is_host or not (port_text.isascii() and port_text.isdigit()):
         raise ConfigurationError(f"endpoint {text!r}: expected host:port, tcp:host:port or ipc:/path")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ConfigurationError(f"endpoint {text!r}: {host!r} is no host name") from None
     port = int(port_text)
     if port > PORT_MAX:
         raise ConfigurationError(f"endpoint {text!r}: port {port} is above {PORT_MAX}")

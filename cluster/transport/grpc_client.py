@@ -22,16 +22,32 @@ from cluster.transport.grpc_service import CHANNEL_OPTIONS, MESSAGE_BYTES_MAX, S
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES
 
 
-def open_session(endpoint: Endpoint) -> socket.socket:
+class SessionStream:
+    """One Session stream; ``sock`` is the caller's end of it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.failure = ""  # why gRPC ended it, known before the end-of-file is
+
+    def explain(self) -> str:
+        """Why the stream ended, empty when it ended well or goes on."""
+        return self.failure
+
+
+def open_session(endpoint: Endpoint) -> SessionStream:
     """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file."""
     ours, theirs = socket.socketpair()
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     channel = grpc.insecure_channel(endpoint.target, options=CHANNEL_OPTIONS)
     call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
+    stream = SessionStream(ours)
     threading.Thread(
-        target=_pump_responses, args=(channel, call, theirs), name=f"grpc-session-{endpoint}", daemon=True
+        target=_pump_responses,
+        args=(channel, call, theirs, stream),
+        name=f"grpc-session-{endpoint}",
+        daemon=True,
     ).start()
-    return ours
+    return stream
 
 
 def _requests(sock: socket.socket) -> Iterator[bytes]:
@@ -42,15 +58,27 @@ def _requests(sock: socket.socket) -> Iterator[bytes]:
                 yield frames
 
 
-def _pump_responses(channel: grpc.Channel, call: Iterator[bytes], sock: socket.socket) -> None:
+def _pump_responses(
+    channel: grpc.Channel, call: Iterator[bytes], sock: socket.socket, stream: SessionStream
+) -> None:
     # The call ends with RpcError when the gateway is not there or went away; a broken pair says that
     # our own side closed. Either way both ends learn of it by end-of-file.
     try:
-        with contextlib.suppress(grpc.RpcError, OSError):
+        with contextlib.suppress(OSError):
             for data in call:
                 sock.sendall(data)
+    except grpc.RpcError as error:
+        stream.failure = _describe(error)
     finally:
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
         channel.close()
         sock.close()
+
+
+def _describe(error: grpc.RpcError) -> str:
+    """The last of the reasons that gRPC strings together, in one line."""
+    if not isinstance(error, grpc.Call):
+        return str(error)
+    details = (error.details() or "").rpartition("last error: ")[2]
+    return f"{error.code().name}: {' '.join(details.split())}"

@@ -15,6 +15,7 @@ for callers whose bytes stay where they are until sent: it never queues.
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -74,6 +75,7 @@ class Connection:
         "_carry",
         "_check_header",
         "_events",
+        "_explain",
         "_frame_length_max",
         "_is_connecting",
         "_is_log_allowed",
@@ -110,8 +112,12 @@ class Connection:
         frame_length_max: int = FRAME_LENGTH_MAX,
         queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         check_header: Callable[[np.ndarray, int], None] | None = None,
+        explain: Callable[[], str] = str,
     ) -> None:
-        """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet."""
+        """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet.
+
+        ``explain`` may know better than the socket why the peer ended: empty, it does not.
+        """
         sock.setblocking(False)
         if sock.family == socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
@@ -127,6 +133,7 @@ class Connection:
         self._queue: deque[memoryview] = deque()
         self._queue_bytes_max = queue_bytes_max
         self._check_header = check_header
+        self._explain = explain
         self._is_paused = False
         self._events = WRITABLE if is_connecting else READABLE
         self._carry: np.ndarray | None = None  # what the last release left over, or a buffer of our own
@@ -178,7 +185,7 @@ class Connection:
     def _finish_connect(self) -> None:
         error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            self._fail(OSError(error, errno.errorcode.get(error, str(error))))
+            self._fail(OSError(error, os.strerror(error)))
             return
         self._is_connecting = False
         self._watch()
@@ -214,7 +221,7 @@ class Connection:
             self._fail(error)
             return False
         if received == 0:
-            self.close("the peer closed the connection")
+            self.close(self._explain() or "the peer closed the connection")
             return False
         limit = kept + received
         end, follows = whole_frames(buffer, 0, limit, self._frame_length_max, self._is_log_allowed)
@@ -393,7 +400,7 @@ class Connection:
 
     def _fail(self, error: OSError) -> None:
         self.error_number = error.errno or 0
-        self.close(error.strerror or str(error))
+        self.close(self._explain() or error.strerror or str(error))
 
     def close(self, why: str = "closed by this side") -> None:
         """Close at once; what is queued is lost. Safe to call twice."""
@@ -443,12 +450,13 @@ def dial(
     sock.setblocking(False)
     try:
         error = sock.connect_ex(endpoint.address if address is None else address)
+        why = os.strerror(error)
     except OSError as failure:  # a host name that does not resolve
-        error = failure.errno or errno.EHOSTUNREACH
+        error, why = failure.errno or errno.EHOSTUNREACH, failure.strerror or str(failure)
     is_connecting = error in _IN_PROGRESS
     if sock.family == socket.AF_UNIX and error == errno.EAGAIN:
         is_connecting = False  # its backlog is full: a Unix socket does not connect later by itself
     connection = Connection(sock, poller, receive_buffer, is_connecting=is_connecting, **options)  # type: ignore[arg-type]
     if error and not is_connecting:
-        connection._fail(OSError(error, errno.errorcode.get(error, str(error))))
+        connection._fail(OSError(error, why))
     return connection

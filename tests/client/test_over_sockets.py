@@ -87,7 +87,13 @@ def test_a_cluster_that_is_gone_is_noticed_at_once_and_given_up_in_time(leader, 
 
 
 def test_nobody_there_is_told_with_every_reason(tmp_path):
-    with pytest.raises(
-        TimedOut, match=r"member 0 at ipc:.*ENOENT; member 1 at tcp:127.0.0.1:1: ECONNREFUSED"
+    there = f"0=ipc:{tmp_path}/none.sock,1=tcp:127.0.0.1:1,2=127.0.0.1:1"
+    with pytest.raises(TimedOut) as raised:
+        ClusterClient.connect(there, message_timeout_s=1)
+    for told in (
+        "none.sock: No such file or directory",
+        "member 1 at tcp:127.0.0.1:1: Connection refused",
+        "member 2 at 127.0.0.1:1: UNAVAILABLE: ",
+        "Failed to connect to remote host: Connection refused",
     ):
-        ClusterClient.connect(f"0=ipc:{tmp_path}/none.sock,1=tcp:127.0.0.1:1", message_timeout_s=0.3)
+        assert told in str(raised.value)

@@ -28,10 +28,19 @@ def test_an_endpoint_reads_as_it_is_written(text, endpoint):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":9000", "host:port", "host:-1", "host:70000", "tcp:", "ipc:", "::1:9000"]
+    ("text", "told"),
+    [
+        *((text, "expected host:port") for text in ("", "host", "host:", ":9000", "host:port", "host:-1")),
+        *((text, "expected host:port") for text in ("tcp:", "udp:host:9000")),
+        ("ipc:", "expected ipc:/path"),
+        ("host:70000", "port 70000 is above 65535"),
+        ("::1:9000", "stands in brackets"),
+        ("a..b:9000", "'a..b' is no host name"),
+        (f"tcp:{'ü' * 70}:9000", "is no host name"),
+    ],
 )
-def test_what_is_no_endpoint_is_named_in_the_error(text):
-    with pytest.raises(ConfigurationError, match="endpoint '"):
+def test_what_is_no_endpoint_is_named_in_the_error(text, told):
+    with pytest.raises(ConfigurationError, match=f"endpoint '.*{told}"):
         parse_endpoint(text)
 
 
