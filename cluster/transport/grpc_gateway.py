@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -113,11 +114,10 @@ class GrpcGateway:
         server = grpc.aio.server(options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((_Handlers(self),))
         await _add_standard_services(server)
+        _check_free(self._listen)
         try:
             self.port = server.add_insecure_port(self._listen.target)
         except RuntimeError as error:
-            if _is_taken(self._listen):
-                raise PortInUse(f"{self._listen}: the address is in use by another process") from None
             raise ConfigurationError(f"{self._listen}: cannot listen there: {error}") from None
         await server.start()
         self._server = server
@@ -232,11 +232,14 @@ async def _add_standard_services(server: grpc.aio.Server) -> None:
     reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
 
 
-def _is_taken(endpoint: Endpoint) -> bool:
+def _check_free(endpoint: Endpoint) -> None:
+    """Raise what the address does not allow, before gRPC writes its own words about it to standard error."""
     with socket.socket(endpoint.family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(endpoint.address)
-        except OSError:
-            return True
-        return False
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(f"{endpoint}: the address is in use by another process") from None
+            reason = error.strerror or str(error)
+            raise ConfigurationError(f"{endpoint}: cannot listen there: {reason}") from None

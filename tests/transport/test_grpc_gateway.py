@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from cluster.errors import DataLoss, PortInUse
+from cluster.errors import ConfigurationError, DataLoss, PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
@@ -363,8 +363,14 @@ def test_status_health_and_reflection(channel):
     assert SERVICE in [service.name for service in listed.list_services_response.service]
 
 
-def test_a_port_in_use_is_named(gateway, log):
-    second = GrpcGateway(gateway.endpoint, gateway.member.endpoint, log, MESSAGE_LENGTH_MAX)
-    with pytest.raises(PortInUse, match=f"{gateway.endpoint}: the address is in use"):
-        second.start()
-    second.stop()
+def test_an_address_that_cannot_be_listened_on_is_named_and_grpc_says_nothing_besides(gateway, log, capfd):
+    for endpoint, error, told in (
+        (gateway.endpoint, PortInUse, "the address is in use"),
+        (Endpoint(Medium.GRPC, "192.0.2.1", 9000), ConfigurationError, "Cannot assign requested address"),
+        (Endpoint(Medium.GRPC, "nowhere.invalid", 9000), ConfigurationError, "not known|name resolution"),
+    ):
+        other = GrpcGateway(endpoint, gateway.member.endpoint, log, MESSAGE_LENGTH_MAX)
+        with pytest.raises(error, match=f"{endpoint}: .*({told})"):
+            other.start()
+        other.stop()
+    assert capfd.readouterr().err == ""
