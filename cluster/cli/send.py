@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import struct
@@ -81,6 +82,8 @@ def send(
 def _open(file: str) -> int:
     path = Path(file)
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return os.open(path, os.O_RDONLY)
     except OSError as error:
         raise ClusterError(f"{file}: {error.strerror}") from None

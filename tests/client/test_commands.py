@@ -159,10 +159,12 @@ def test_wrong_usage_ends_with_2_and_what_cannot_be_reached_with_1(capfdbinary, 
     assert main(["send", "--endpoints", "0=a:1", "--linger", "-1", path]) == 2
     assert main(["send", "--endpoints", "0=tcp:127.0.0.1:1", "--timeout", "0.2", path]) == 1
     assert main(["send", "--endpoints", "0=tcp:127.0.0.1:1", str(tmp_path / "missing")]) == 1
+    assert main(["send", "--endpoints", "0=tcp:127.0.0.1:1", str(tmp_path)]) == 1
     errors = capfdbinary.readouterr().err.decode().splitlines()
-    assert len(errors) == 5
+    assert len(errors) == 6
     assert "'127.0.0.1:9000' is not memberId=endpoint" in errors[1]
     assert "missing: No such file" in errors[4]
+    assert errors[5] == f"{tmp_path}: Is a directory"
 
 
 # -- bench --
