@@ -258,6 +258,7 @@ class Election:
         self._time_of_last_commit_ns: int | None = None
         self._nomination_deadline_ns = 0
         self._refused_ballots = 0  # since INIT
+        self._time_of_last_following_ns = 0  # that a majority was seen to follow
         self._term_base = NULL_POSITION  # of leadership_term_id, once it is led or followed
         self._previous_term_id = NULL_VALUE  # of the log that is led: what most others hold, too
         self._last_quorum_position = 0
@@ -563,6 +564,7 @@ class Election:
             member.clear_report()
         self._last_quorum_position = 0
         self._time_of_last_commit_ns = None
+        self._time_of_last_following_ns = now_ns
         self._record_term(self.leadership_term_id, self._term_base)
         self._do(SetRole(Role.LEADER))
         self._do(CreateLogPublication(self.leadership_term_id, self._term_base, self.log_session_id))
@@ -1221,11 +1223,17 @@ class Election:
         not hear would keep their canvass waiting for ever by what it sends (Aeron leaves it there).
         """
         self._this.report(self.leadership_term_id, self.append_position, now_ns)
+        members, quorum_threshold = self._members.values(), self._context.quorum_threshold
         timeout_ns = self._context.leader_heartbeat_timeout_ns
         if self._is_past(timeout_ns, now_ns) and not has_active_quorum(
-            self._members.values(), now_ns, timeout_ns, self._context.quorum_threshold
+            members, now_ns, timeout_ns, quorum_threshold
         ):
             self._restart(now_ns, "no majority is heard")
+            return False
+        if has_quorum_at(members, self.leadership_term_id, 0, now_ns, timeout_ns, quorum_threshold):
+            self._time_of_last_following_ns = now_ns
+        elif now_ns - self._time_of_last_following_ns >= 2 * timeout_ns:
+            self._restart(now_ns, "a majority is heard, but does not follow")
             return False
         interval_ns = self._context.leader_heartbeat_interval_ns
         position = self._quorum_position(now_ns)

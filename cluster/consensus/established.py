@@ -53,6 +53,7 @@ class Leader:
         self._all = list(members.values())
         self._terms = terms
         self._append_position = NULL_POSITION
+        self._time_of_last_following_ns = now_ns  # that a majority was seen to follow
         self._time_of_last_update_ns = now_ns - context.leader_heartbeat_interval_ns
         self._regression_told_at = NULL_POSITION
         self.regression: str | None = None  # set once per commit position, for the error log
@@ -110,9 +111,18 @@ class Leader:
         return self._time_of_last_update_ns + self._context.leader_heartbeat_interval_ns
 
     def has_active_quorum(self, now_ns: int) -> bool:
-        """Whether a majority was heard within the heartbeat timeout; always for a single member (C-20)."""
-        return len(self._all) == 1 or has_active_quorum(
-            self._all, now_ns, self._context.leader_heartbeat_timeout_ns, self._context.quorum_threshold
+        """Whether a majority was heard within the heartbeat timeout; always for a single member (C-20).
+
+        Who canvasses is heard (C-19), but maybe cannot hear us, and so never follows. A leader that no
+        majority has followed for twice the time makes room: those that do follow it vote for nobody else.
+        """
+        timeout_ns = self._context.leader_heartbeat_timeout_ns
+        if len(self._all) == 1:
+            return True
+        if self.is_followed_since(now_ns - timeout_ns, now_ns):
+            self._time_of_last_following_ns = now_ns
+        return now_ns - self._time_of_last_following_ns < 2 * timeout_ns and has_active_quorum(
+            self._all, now_ns, timeout_ns, self._context.quorum_threshold
         )
 
     def is_followed_since(self, time_ns: int, now_ns: int) -> bool:

@@ -208,9 +208,25 @@ def test_one_follower_that_reported_lately_is_enough_of_three():
 @pytest.mark.conformance("C-19")
 def test_so_is_one_that_canvasses():
     led = a_leader()
-    led.turn(after=20 * SECOND)
+    led.turn(after=15 * SECOND)
     led.leader.on_canvass_position(canvass(2, 1, 1000), 1000, CLUSTER_TIME, led.now_ns)
 
+    assert led.leader.has_active_quorum(led.now_ns)
+
+
+def test_but_not_for_ever_if_it_does_not_come_to_follow():
+    """Maybe it does not hear us; those that do follow us must be free to elect another."""
+    led = a_leader()
+    led.reports(2, 1000)
+    assert led.leader.has_active_quorum(led.now_ns)
+    for _ in range(5):
+        led.turn(after=4 * SECOND - 1)
+        led.leader.on_canvass_position(canvass(2, 1, 1000), 1000, CLUSTER_TIME, led.now_ns)
+        assert led.leader.has_active_quorum(led.now_ns)
+
+    led.turn(after=5)
+    assert not led.leader.has_active_quorum(led.now_ns)
+    led.reports(2, 1000)
     assert led.leader.has_active_quorum(led.now_ns)
 
 

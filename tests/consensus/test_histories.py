@@ -7,6 +7,7 @@ every history is checked against all that any member has processed before (``Clu
 import pytest
 
 from cluster.consensus.context import NULL_VALUE, SECOND
+from cluster.consensus.election import LEADER_STATES
 from tests.consensus.connected import Cluster, Disk
 
 SHORT = {"startup_canvass_timeout_ns": 4 * SECOND, "leader_heartbeat_timeout_ns": 2 * SECOND}
@@ -264,6 +265,29 @@ def test_a_leader_that_is_heard_but_cannot_hear_steps_down():
     cluster.heal()
     cluster.write(cluster.await_leader(), "b")
     cluster.await_processed("b")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("is_established", [True, False])
+def test_a_leader_that_some_hear_and_others_only_speak_to_makes_room(seed, is_established):
+    """It hears a majority: one that follows it, and two that canvass, since they do not hear it."""
+    cluster = a_cluster(seed=seed, members=5)
+    leader = cluster.leader
+    if not is_established:
+        leader.enter_election("test")
+        cluster.run_until(lambda: leader.election is None or leader.election.state in LEADER_STATES)
+        leader = next(member for member in cluster.running.values() if member.led_term is not None)
+    one, two, three, four = (id_ for id_ in cluster.ids if id_ != leader.id)
+    cluster.kill(four)
+    cluster.drop(leader.id, one)
+    cluster.drop(leader.id, two)
+    for unheard in (one, two):
+        cluster.running[unheard].enter_election("test")
+
+    other = cluster.await_leader(leader.id)
+    cluster.write(other, "b")
+
+    cluster.await_processed("b", one, two, three)
 
 
 # ---- a leader that sleeps (cowsql/raft 99): what it finds buffered when it wakes up loses nothing
