@@ -40,6 +40,7 @@ DELTA_JARS: Final = (
 _INCUBATOR: Final = "WARNING: Using incubator modules: "
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _DAEMON_FRAME: Final = re.compile(r'^  File ".*/pyspark/daemon\.py", line \d+, in ')
+_SOURCE_LINE: Final = "    "  # beneath a frame, where pyspark lies unpacked
 _HUNG_UP: Final = "BrokenPipeError: "
 
 
@@ -226,7 +227,7 @@ class WantedLines:
         if line.startswith(_TRACEBACK):
             self._held.append(line)
             return []
-        if _DAEMON_FRAME.match(line) or (self._is_noise and line.startswith(_HUNG_UP)):
+        if _DAEMON_FRAME.match(line) or (self._is_noise and line.startswith((_SOURCE_LINE, _HUNG_UP))):
             self._held.clear()
             self._is_noise = True
             return []

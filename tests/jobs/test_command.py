@@ -110,10 +110,15 @@ Traceback (most recent call last):
 BrokenPipeError: [Errno 32] Broken pipe
   File "/venv/pyspark.zip/pyspark/daemon.py", line 262, in manager
 BrokenPipeError: [Errno 32] Broken pipe
+Traceback (most recent call last):
+  File "/venv/site-packages/pyspark/daemon.py", line 95, in worker
+    outfile.flush()
+BrokenPipeError: [Errno 32] Broken pipe
 """
 NEWS = """12:00:00 ERROR SparkContext: no more disk
 Traceback (most recent call last):
   File "job.py", line 3, in f
+    out.flush()
 BrokenPipeError: [Errno 32] Broken pipe
 """
 
