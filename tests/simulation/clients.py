@@ -92,7 +92,7 @@ class Client(Process):
         self._endings = world.random(f"endings of client {number}")
         self._ends_by_service = False  # asks for it with its last message
         self._has_asked = False
-        self._urged = ""
+        self._urged: str | None = None
         self._told_acknowledged = 0
         self._rests_until_ns = 0
 
@@ -148,11 +148,11 @@ class Client(Process):
             self.tell(f"session {client.cluster_session_id} ended: {client.why_closed}")
             self._forget()
             return
-        if self._urged and self.is_sending and not self._has_asked:
-            is_sent = client.offer(self._payload(client, self._urged)) > 0
-            self._has_asked = is_sent and self._urged == "c"
-            self._urged = ""
-        if self.is_leaving and not self._has_asked:
+        urged, self._urged = self._urged, None
+        if urged and self.is_sending and not self._has_asked:
+            is_sent = client.offer(self._payload(client, urged)) > 0
+            self._has_asked = is_sent and urged == "c"
+        if (self.is_leaving or urged == "") and not self._has_asked:
             self._leave(client)
             return
         if self.is_sending and not self._has_asked and self._random.random() < self.rate:
@@ -173,7 +173,7 @@ class Client(Process):
         self._forget()
 
     def urge(self, kind: str) -> None:
-        """Something is about to happen: send a message of this kind at once."""
+        """Something is about to happen: send a message of this kind at once; "": close the session."""
         self._urged = kind
         self.wake(self.world.now_ns)
 

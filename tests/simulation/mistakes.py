@@ -9,22 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from cluster.archive import damage, recording, recovery
+from cluster.archive import damage, node_state, recording, recovery
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus import cluster_member, election, established
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.consensus.sessions import SessionManager
+from cluster.consensus.snapshot import ModuleSnapshot
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
 from cluster.log.scan import scan
+from cluster.log.session_table import SessionTable
 from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.client_requests import ClientRequests
 from cluster.member.election_actions import ElectionActions
 from cluster.member.repair import Repair
 from cluster.member.retention import Retention
+from cluster.protocol.enums import CloseReason
 from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.bounded_log_adapter import BoundedLogAdapter
 
 Patch = Callable[[Any, str, Any], None]
 
@@ -265,6 +272,82 @@ def damage_forgotten(patch: Patch) -> None:
     patch(Repair, "held", property(lambda self: election.EMPTY_LOG))
 
 
+def close_request_dropped(patch: Patch) -> None:
+    """What a client closes ends by time-out."""
+    close_session = ClientRequests.close_session
+
+    def lazy(self: Any, session_id: int, reason: CloseReason) -> None:
+        if reason is not CloseReason.CLIENT_ACTION:
+            close_session(self, session_id, reason)
+
+    patch(ClientRequests, "close_session", lazy)
+
+
+def service_close_forgotten(patch: Patch) -> None:
+    """A member that does not lead takes no note of sessions that its service closes."""
+    close = ClientRequests.on_service_close_session
+
+    def forgetful(self: Any, session_id: int) -> None:
+        if self._agent.active_publication is not None:
+            close(self, session_id)
+
+    patch(ClientRequests, "on_service_close_session", forgetful)
+
+
+def sessions_never_time_out(patch: Patch) -> None:
+    patch(SessionTable, "inactive_since", lambda self, cluster_time: [])
+
+
+def sessions_time_out_with_their_leader(patch: Patch) -> None:
+    """A new leader closes those that it has not heard itself."""
+    prepare_for_new_term = SessionManager.prepare_for_new_term
+
+    def hasty(self: Any, cluster_time: int, *, is_startup: bool) -> None:
+        prepare_for_new_term(self, cluster_time, is_startup=is_startup)
+        self.table.slots["last_activity"] = 0
+
+    patch(SessionManager, "prepare_for_new_term", hasty)
+
+
+def cancelled_timers_fire(patch: Patch) -> None:
+    patch(PriorityHeapTimerService, "on_cancel", lambda self, correlation_id: None)
+
+
+def snapshot_without_timers(patch: Patch) -> None:
+    """They are written, and not loaded."""
+    load = ModuleSnapshot.load
+
+    def partial(self: Any, *arguments: Any) -> None:
+        self._timers = []
+        load(self, *arguments)
+
+    patch(ModuleSnapshot, "load", partial)
+
+
+def service_reads_all_that_is_there(patch: Patch) -> None:
+    poll = BoundedLogAdapter.poll
+    patch(BoundedLogAdapter, "poll", lambda self, commit_position: poll(self, 1 << 62))
+
+
+def majority_of_five_is_two(patch: Patch) -> None:
+    right = ConsensusModuleContext.quorum_threshold.fget  # type: ignore[attr-defined]
+
+    def wrong(self: Any) -> int:
+        return 2 if len(self.member_ids) == 5 else right(self)
+
+    patch(ConsensusModuleContext, "quorum_threshold", property(wrong))
+
+
+def term_on_no_other_disk(patch: Patch) -> None:
+    """A leader processes its log before a majority holds it, and the term."""
+    patch(Election, "_has_quorum", lambda self, now_ns: True)
+
+
+def bad_sector_ends_the_member(patch: Patch) -> None:
+    """What cannot be read of the files beside the log is no damage, but a failure of the disk."""
+    patch(node_state, "read_at_rest", lambda file, length: file.pread(length, 0))
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -280,23 +363,33 @@ POWER_GOES = ("kill", "kill in a turn", "power cut in a turn", "power cut of all
 MISTAKES: dict[Callable[[Patch], None], Sought] = {
     vote_not_synced: Sought(("I9",)),
     vote_not_persisted: Sought(("I9",)),
-    second_vote_in_a_term: Sought(("I9",), 4),
-    vote_for_a_worse_log: Sought(("I3",), 2),
+    second_vote_in_a_term: Sought(("I9",)),
+    vote_for_a_worse_log: Sought(("I3",), 15),
     quorum_one_too_small: Sought(("I3",)),
-    quorum_counts_a_stale_term: Sought(("I3",), 28, MEMBERS_DIE),
-    replay_beyond_commit: Sought(("I3",), 10),
+    quorum_counts_a_stale_term: Sought(("I3",), 24, MEMBERS_DIE),
+    replay_beyond_commit: Sought(("I3",), 7),
     truncation_skipped: Sought(("I2/I4", "I3", "I5"), 3, LEADERS_GO),
     term_not_recorded: Sought(("rule 1.2",)),
-    commit_of_an_older_term: Sought(("I3",), 23, MEMBERS_DIE),
+    commit_of_an_older_term: Sought(("I3",), 36, MEMBERS_DIE),
     acknowledged_before_the_sync: Sought(("I3",)),
-    readable_is_safe: Sought(("I3",), 9, POWER_GOES),
+    readable_is_safe: Sought(("I3",), 3, POWER_GOES),
     service_messages_forgotten: Sought(("I3",), 3),
     one_timer_request_for_each_event: Sought(("I6", "I8")),
     snapshot_recorded_before_the_sync: Sought(("I3",)),
     snapshot_before_the_service_is_there: Sought(("I6",)),
-    log_purged_beyond_the_snapshot: Sought(("I12", "I14"), 14),
+    log_purged_beyond_the_snapshot: Sought(("I12", "I14"), 2),
     clock_goes_back: Sought(("rule 1.6",)),
     failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
+    bad_sector_ends_the_member: Sought(("OSError", "I14"), 1, ("damaged file", "kill")),
+    close_request_dropped: Sought(("I7",)),
+    service_close_forgotten: Sought(("I6", "I14"), 12),
+    sessions_never_time_out: Sought(("I14",), 9),
+    sessions_time_out_with_their_leader: Sought(("I7",), 2),
+    cancelled_timers_fire: Sought(("I8",)),
+    snapshot_without_timers: Sought(("I6", "I8"), 2),
+    service_reads_all_that_is_there: Sought(("I10",)),
+    majority_of_five_is_two: Sought(("I3",)),
+    term_on_no_other_disk: Sought(("I3",), 2),
 }

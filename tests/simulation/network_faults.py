@@ -122,6 +122,7 @@ class NetworkFaults:
             ("a snapshot", lambda: nemesis.toggle(ClusterControlToggle.SNAPSHOT)),
             ("a suspension", nemesis.suspend),
             ("a client vanishes", lambda: self.deposing.choice(self._history.clients).vanish()),
+            ("the clients leave", lambda: [client.urge("") for client in self._history.clients]),
             ("all clients vanish", lambda: [client.vanish() for client in self._history.clients]),
         ]
 
