@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.verbs import Verbs
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cluster.protocol.catalog import CatalogEntry
     from cluster.protocol.mark_file import ArchiveMarkFileHeader
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 Directory = Annotated[
     Path, typer.Option("--dir", help="An archive directory, or the member's that holds it.")
@@ -36,7 +37,7 @@ def _example(*commands: str, more: str = "") -> str:
     return f"\b\nExample:\n{lines}" + (f"\n{more}\n" if more else "")
 
 
-@app.callback()
+@app.callback(epilog="\b\nExample:\n  cluster archive verify --dir cluster-data/member-0")
 def _archive() -> None:
     """Describe, dump or verify a member's archive, as Aeron's ArchiveTool does."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.verbs import Verbs
 from cluster.errors import LogDamaged, StorageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from cluster.reader import LogReader
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 NAMES = """An entry has the columns position, endPosition, leadershipTermId, entryType, timestamp,
 clusterTime, and by its type clusterSessionId, correlationId, payload, responseStreamId, responseChannel,
@@ -91,7 +92,7 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object an entry.")]
 
 
-@app.callback()
+@app.callback(epilog="\b\nExample:\n  cluster log tail --follow --dir cluster-data/member-0")
 def _log() -> None:
     """Dump, follow or export the committed log."""
 

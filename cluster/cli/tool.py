@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.verbs import Verbs
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, NotLeader
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
 ArchiveDirectory = Annotated[
@@ -30,7 +31,7 @@ def _example(command: str, more: str = "") -> str:
     return f"\b\nExample:\n  cluster tool {command}\n" + (f"\n{more}\n" if more else "")
 
 
-@app.callback()
+@app.callback(epilog="\b\nExample:\n  cluster tool describe --dir cluster-data/member-0")
 def _tool() -> None:
     """Describe a member's cluster directory, as Aeron's ClusterTool does."""
 

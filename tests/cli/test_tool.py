@@ -276,6 +276,14 @@ def test_help_has_an_example(run, command):
     assert (status, f"cluster tool {command} --dir" in out) == (0, True)
 
 
+def test_help_of_the_group_says_whole_sentences_of_its_verbs_and_has_an_example(run):
+    status, out, _ = run("--help")
+    assert status == 0
+    assert "Ask the running member who leads and who its members are." in " ".join(out.split())
+    assert "..." not in out.replace("[ARGS]...", "")
+    assert "cluster tool describe --dir" in out
+
+
 def test_the_export_watermark_is_told_and_shown(run, tmp_path):
     copy = a_copy(tmp_path)
     assert run("export-watermark", "--dir", copy) == (0, "none\n", "")

@@ -1,0 +1,22 @@
+"""How ``cluster log``, ``tool`` and ``archive`` list their verbs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+SENTENCE_LENGTH_MAX = 200  # click's own limit cuts most sentences off
+
+
+class Verbs(TyperGroup):
+    """A group whose help says of each verb the whole first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            assert command is not None
+            rows.append((name, command.get_short_help_str(limit=SENTENCE_LENGTH_MAX)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
