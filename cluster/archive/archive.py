@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import checksum_named, record_checksum
 from cluster.archive.damage import (
@@ -27,12 +29,14 @@ from cluster.archive.damage import (
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.mark_files import ArchiveMarkFile
+from cluster.archive.mending import Mender
 from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop, held_position
 from cluster.archive.segments import PAGE
+from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
-from cluster.log.checksum import Checksum
+from cluster.log.checksum import Checksum, verify_checksums
 from cluster.protocol.catalog import (
     CATALOG_FILE_NAME,
     NULL_POSITION,
@@ -256,6 +260,39 @@ class Archive:
             if entry.descriptor.stop_position == NULL_POSITION:
                 self._find_end(entry.descriptor, is_after_failure=False, may_be_damaged=True)
         return True
+
+    def mender(self, damage: Damage) -> Mender | None:
+        """What puts the damaged part of a recording back; None where it is not known where it ended."""
+        if damage.held_position is None or damage.recording_id in self._damage:
+            return None
+        descriptor = self._catalog.descriptor(damage.recording_id)
+        segments = open_segments(self.files, self.directory, descriptor)
+        return Mender(segments, descriptor, self.checksum, damage.position)
+
+    def forget_files(self, recording_id: int) -> None:
+        """A stopped recording has got new files: the old ones are not read any more."""
+        recording = self._recordings.pop(recording_id, None)
+        if recording is not None:
+            recording.close_readers()
+
+    def whole_frames(self, recording_id: int, position: int, end: int, max_length: int) -> np.ndarray:
+        """Frames from ``position`` on as they are stored, at least one if it is whole; empty if not."""
+        descriptor = self.recording(recording_id).descriptor
+        segments = open_segments(self.files, self.directory, descriptor)
+        end = min(end, segments.base_of(position) + segments.segment_length)
+        found = np.zeros(0, np.uint8)
+        for length in (max_length, PAGE):  # the second time for what is before a bad sector
+            walk = FrameWalk(segments, log_params(descriptor), position, end, chunk_length=length)
+            try:
+                _, found = next(iter(walk), (position, found))
+                break
+            except (LogDamaged, OSError):
+                continue
+        segments.close()
+        whole = len(found)
+        if self.checksum is not None:
+            whole = verify_checksums(self.checksum, found, 0, whole)
+        return found[:whole]
 
     def cut_damage(self, damage: Damage) -> None:
         """Let a recording end at its first damage; what followed is set aside, for ``drop_set_aside``.

@@ -67,7 +67,7 @@ def first_damage(
             break
         if segments.file(base).size() < min(end - base, segments.segment_length):
             begin = min(begin, max(base, start))  # what it still has is walked like all the rest
-    if begin < end and (found := _bad_frame(segments, descriptor, begin, end, checksum)) is not None:
+    if begin < end and (found := bad_frame(segments, descriptor, begin, end, checksum)) is not None:
         return found
     return None if missing is None else Damage(descriptor.recording_id, end, missing)
 
@@ -95,7 +95,7 @@ def damage_behind(
     raise error  # it can be read after all
 
 
-def _bad_frame(
+def bad_frame(
     segments: Segments, descriptor: RecordingDescriptor, begin: int, end: int, checksum: Checksum | None
 ) -> Damage | None:
     """The first frame in [begin, end) that is not what its place calls for, or cannot be read."""

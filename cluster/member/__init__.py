@@ -12,6 +12,7 @@ Read ``agent.py`` first: the duty cycle in the order of the seed. The rest by wh
     service_adapter.py     messages of the services, and the acks that joins wait for
     election_actions.py    what an election asks for, done
     recovery.py            what a start finds on the disk
+    repair.py, mending.py  what is done about a damaged log
     counters.py            what is shown to other processes
 
 Like the core it reads no clock, sleeps nowhere, and takes its sources in a fixed order: the same calls have

@@ -178,10 +178,18 @@ class ConsensusModuleAgent:
     def on_start(self, now_ns: int, cluster_time: int) -> None:
         """Recover from the disk and let the services start; the first election follows their acks.
 
-        Raises LogDamaged, DataLoss, StorageError.
+        A damaged log is mended first, if others can, in the turns to come. Raises LogDamaged, DataLoss,
+        StorageError, as ``do_work`` may then.
         """
         self.now_ns, self.cluster_time = now_ns, cluster_time
+        self._tracker.update(now_ns)
+        self._slow_tick_ns = now_ns
+        self.presence.start(now_ns)
         self.repair.begin()
+        if self.repair.mending is None:
+            self._recover()
+
+    def _recover(self) -> None:
         recovered = recover(
             self.archive,
             self.recording_log,
@@ -206,9 +214,6 @@ class ConsensusModuleAgent:
         if recovered.snapshot is not None:
             recovery_state = self.snapshots.load(recovered.snapshot)
         self.services.start(recovery_state, self._on_services_started)
-        self._tracker.update(now_ns)
-        self._slow_tick_ns = now_ns
-        self.presence.start(now_ns)
 
     def _on_services_started(self, acks: Sequence[object]) -> None:
         for ack in acks:
@@ -226,7 +231,7 @@ class ConsensusModuleAgent:
         gap_ns = self._tracker.measure_and_update(now_ns)
         if self.is_closed:
             return 0
-        if gap_ns >= self.context.lease_ns:
+        if gap_ns >= self.context.lease_ns and self.repair.mending is None:
             self.waking.on_gap(gap_ns)
         work_count = 0
         if now_ns >= self._slow_tick_ns:
@@ -234,6 +239,10 @@ class ConsensusModuleAgent:
             self._slow_tick_ns = now_ns + (1 if done else self.context.slow_tick_interval_ns)
             work_count += done
         heard = self.links.poll(self._consensus_adapter)
+        if self.repair.mending is not None:
+            if self.repair.mend():
+                self._recover()
+            return work_count + heard
         work_count += heard + self.publish_egress() + self.replications.server.do_work()
         if self.waking.is_looking_around:
             self.waking.on_polled(heard)
@@ -560,6 +569,8 @@ class ConsensusModuleAgent:
         """A hint: what came over the link proves nothing any more, and its streams are cut."""
         self.streams.stop(member_id)
         self.members[member_id].clear_report()
+        if self.repair.mending is not None:
+            self.repair.mending.on_link_down(member_id)
         subscription = self.subscription
         if subscription is not None and subscription.leader_member_id == member_id:
             subscription.has_image = subscription.is_requested = False

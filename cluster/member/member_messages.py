@@ -8,6 +8,7 @@ from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member import leading
 from cluster.member.frames import link_frame
+from cluster.member.mending import serve_range
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -27,6 +28,7 @@ from cluster.protocol.link import (
     LogEnd,
     LogGeometry,
     LogImage,
+    LogRangeRequest,
     RecordingBlock,
     RecordingFetch,
     ReplicationRequest,
@@ -70,6 +72,10 @@ class MemberMessages:
                 self._on_replication_request(member_id, message)
             case CatchupPosition():
                 self._on_catchup_position(message)
+            case LogRangeRequest():
+                serve_range(self._agent, member_id, message)
+            case RecordingBlock() | LinkError() if (mending := self._agent.repair.mending) is not None:
+                mending.on_answer(member_id, message)
             case SnapshotRequest() | RecordingFetch() | SnapshotOffer() | RecordingBlock() | LinkError():
                 self._on_replication(member_id, message)
             case TerminationPosition():

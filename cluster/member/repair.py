@@ -1,6 +1,8 @@
 """A damaged member: what is not whole any more is fetched again from the others (I12).
 
-    damage found ──▶ noted, durably ──▶ cut off, set aside ──▶ follows a leader, which fills it up ──▶ whole
+    damage found ──▶ mended from what others have, and whole (mending.py); or, when nobody gives it:
+
+                     noted, durably ──▶ cut off, set aside ──▶ follows a leader, which fills it up ──▶ whole
                      repair-needed      damaged/               does not stand until then
 
 A member whose log has lost what it had acknowledged must not speak as if it had never had that: others would
@@ -22,6 +24,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LogDamaged, StorageError
+from cluster.member.mending import Mending
 from cluster.protocol import streams
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
@@ -198,11 +201,15 @@ def _check_log_is_known(files: MemberFiles) -> None:
 
 
 class Repair:
-    """What an agent does about its log's damage: ``begin`` at its start, ``finish`` when it follows."""
+    """What an agent does about its log's damage: ``begin`` at its start, ``finish`` when it follows.
+
+    While there is a ``mending`` the agent does nothing but ``mend``.
+    """
 
     def __init__(self, agent: "ConsensusModuleAgent", distrusts_log: bool) -> None:
         self._agent = agent
         self._distrusts_log = distrusts_log
+        self.mending: Mending | None = None
         directory = agent.recording_log.path.rpartition("/")[0]
         self._note = RepairNote(agent.archive.files, directory)
 
@@ -217,23 +224,48 @@ class Repair:
         return self._note.read()[1] if self._note.is_there else None
 
     def begin(self) -> None:
-        """Cut the log where it is damaged or falls short of its own terms; the rest is for others to give.
+        """Look for damage, and begin to mend it, or else cut the log there.
 
         Frames before the newest snapshot are looked at only if damage was met in an earlier life. Raises
         LogDamaged for a member that is alone.
         """
         agent = self._agent
-        recording_log = agent.recording_log
-        term = recording_log.find_last_term()
-        if term is None:
-            return
-        damage = self._find_damage(term)
-        if damage is None:
+        term = agent.recording_log.find_last_term()
+        damage = None if term is None else self._find_damage(term)
+        if term is None or damage is None:
             return
         if not agent.other_ids:
             raise damage.error
+        mender = agent.archive.mender(damage)
+        if mender is None:
+            self._cut(term, damage)
+            return
+        agent.tell(f"damaged: {damage.error}; asks the others for what is missing")
+        self.mending = Mending(agent, damage.recording_id, mender)
+
+    def mend(self) -> bool:
+        """Go on with the mending; whether it is over, with the log mended or cut."""
+        agent = self._agent
+        assert self.mending is not None
+        self.mending.do_work()
+        if not self.mending.is_over:
+            return False
+        self.mending = None
+        term = agent.recording_log.find_last_term()
+        assert term is not None
+        agent.archive.forget_files(term.recording_id)
+        damage = self._find_damage(term)
+        if damage is not None:
+            self._cut(term, damage)
+        return True
+
+    def _cut(self, term: RecordingLogEntry, damage: Damage) -> None:
+        """Cut the log where it is damaged or falls short of its own terms; the rest is for others to give."""
+        agent = self._agent
+        recording_log = agent.recording_log
         position = damage.position
         self._note.write(f"log from position {position} on: {damage.error}", _held(term, damage))
+        last: RecordingLogEntry | None
         while (last := recording_log.find_last_term()) is not None and last.term_base_log_position > position:
             recording_log.remove(last)
         if last is not None and not 0 <= last.log_position <= position:

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.sbe import Ascii, Blob, Composite, Message, Schema, Version, i32, i64
+from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
 LINK_PROTOCOL_VERSION: Final = 0 << 16 | 1 << 8  # 0.1.0; the majors of both ends must be equal
@@ -227,6 +227,21 @@ class RecordingBlock(Message, template_id=31, schema=LINK_SCHEMA):
     correlation_id: i64
     position: i64
     frames: Blob = b""
+
+
+class LogRangeRequest(Message, template_id=34, schema=LINK_SCHEMA):
+    """From a member whose log is damaged: send frames that it misses, as they are stored.
+
+    Of a term with this base, up to ``to_position`` (excluded) at most; less is a beginning. They are stored
+    alike where both keep checksums, or neither does.
+    """
+
+    correlation_id: i64
+    leadership_term_id: i64
+    term_base_log_position: i64
+    from_position: i64
+    to_position: i64
+    has_checksums: Bool32
 
 
 class SnapshotRequest(Message, template_id=32, schema=LINK_SCHEMA):

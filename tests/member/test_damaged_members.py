@@ -1,12 +1,15 @@
-"""Members whose logs are damaged, each at another place: who has it whole leads, and fills the others up."""
+"""Members whose logs are damaged, each at another place: they mend each other, or are cut and filled up."""
 
 from copy import deepcopy
 
 import pytest
 
+from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.consensus.cluster_member import LogEnd
+from cluster.member.mending import frames_for
 from cluster.member.repair import RepairNote
+from cluster.protocol.link import LogRangeRequest
 from tests.member.in_memory.cluster import SECOND
 from tests.member.in_memory.member import log_bytes
 from tests.member.test_snapshots import a_busy_cluster, send, take_snapshot
@@ -30,6 +33,12 @@ def stop_all(cluster, *, last):
     last.stop()
 
 
+@pytest.fixture
+def without_mending(monkeypatch):
+    """As if nobody gave what is missing: logs are cut."""
+    monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+
+
 def check_equal(cluster):
     cluster.await_level()
     ends = {member.agent.recording.append_position for member in cluster.members}
@@ -44,10 +53,97 @@ def check_equal(cluster):
         )
 
 
+# ---- mended
+
+
+@pytest.mark.parametrize("segments", [(1, 2, 3), (0, 3, 1), (3, 1, 0)])
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_three_of_three_that_are_damaged_at_different_places_mend_each_other(segments, has_snapshot):
+    cluster = a_busy_cluster(messages=500)
+    if has_snapshot:
+        take_snapshot(cluster)
+    send(cluster, 400)
+    stop_all(cluster, last=cluster.members[0])
+    for member, segment in zip(cluster.members, segments, strict=True):
+        lose_segment(member, segment)
+        member.start()
+    cluster.run_until(lambda: all(member.agent.repair.mending is None for member in cluster.members))
+
+    assert not any(note_of(member).is_there for member in cluster.members), "no vote was ever in question"
+    cluster.await_leader(timeout_ns=20 * SECOND)
+    client = cluster.add_client()
+    for number in range(10):
+        client.send(b"1:%d" % number)
+    cluster.await_settled()
+    check_equal(cluster)
+    assert len(cluster.leader.service.applied) == 910
+    told = "\n".join(cluster.world.events)
+    assert told.count("asks the others for what is missing") == 3
+    assert told.count("log mended: ") == 3
+
+
+def test_a_damaged_member_is_mended_by_a_working_cluster_with_what_it_misses_and_no_more():
+    cluster = a_busy_cluster(messages=900)
+    member = cluster.followers[0]
+    member.stop()
+    lose_segment(member, 1)
+    send(cluster, 20)
+    member.start()
+    check_equal(cluster)
+    assert "log mended: 65536 bytes have come from others" in "\n".join(cluster.world.events)
+
+
+def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
+    cluster = a_busy_cluster(messages=900)
+    stop_all(cluster, last=cluster.members[0])
+    first, second, third = cluster.members
+    for member in (second, third):
+        lose_segment(member, 2)
+    second.start()
+    cluster.run(59 * SECOND)
+    assert second.agent.repair.mending is not None, "nobody is there, and nothing is lost by waiting"
+    cluster.run(2 * SECOND)
+    assert second.agent.recording.append_position == 2 * SEGMENT
+    third.start()
+    cluster.run(1 * SECOND)
+    assert third.agent.repair.mending is not None, "the first may have it"
+    second.kill()
+    third.stop()
+    assert third.death == ""
+    for member in (third, second):
+        member.start()
+    lose_segment(first, 2)
+    first.start()
+    cluster.run(1 * SECOND)
+    assert {member.agent.recording.append_position for member in cluster.members} == {2 * SEGMENT}
+    cluster.run(100 * SECOND)
+    assert cluster.leader is None, "what was acknowledged is in no log any more"
+
+
+def test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place():
+    cluster = a_busy_cluster(messages=10)
+    leader, other = cluster.leader, cluster.followers[0]
+    entry = leader.agent.recording_log.find_last_term()
+    end = leader.agent.recording.append_position
+    asked = LogRangeRequest(7, entry.leadership_term_id, entry.term_base_log_position, 96, end, False)
+    for wrong in (
+        {"leadership_term_id": entry.leadership_term_id + 1},
+        {"term_base_log_position": entry.term_base_log_position + 32},
+        {"from_position": end},
+        {"from_position": 64},
+        {"has_checksums": True},
+    ):
+        assert not len(frames_for(leader.agent, asked.replace(**wrong)))
+    assert frames_for(leader.agent, asked).tobytes() == log_bytes(other, 96, end)
+
+
+# ---- cut
+
+
 @pytest.mark.parametrize("segments", [(1, 3), (3, 1), (0, 2), (2, 2)])
 @pytest.mark.parametrize("has_snapshot", [False, True])
 def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_are_whole_again(
-    segments, has_snapshot
+    segments, has_snapshot, without_mending
 ):
     cluster = a_busy_cluster(messages=500)
     if has_snapshot:
@@ -77,7 +173,7 @@ def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_
     assert f"damaged: member/archive/0-{segments[0] * SEGMENT}.rec: the segment file is missing" in told
 
 
-def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected():
+def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected(without_mending):
     cluster = a_busy_cluster(messages=500)
     behind, *damaged = cluster.members
     behind.stop()
@@ -105,7 +201,9 @@ def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected():
     assert len(behind.service.applied) == 501
 
 
-def test_the_note_says_what_was_held_through_restarts_and_more_damage_and_goes_when_the_member_is_whole():
+def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_member_is_whole(
+    without_mending,
+):
     cluster = a_busy_cluster(messages=900)
     member = cluster.followers[0]
     term, end = member.agent.leadership_term_id, member.agent.recording.append_position

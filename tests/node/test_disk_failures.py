@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from cluster import ClusterClient, ClusterNode, LogReader
+from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
 from cluster.node_log import NodeLog
 from tests.node.processes import await_that, free_base_port
@@ -197,9 +198,26 @@ def test_a_member_that_waits_for_its_disk_can_be_stopped(tmp_path, opened, disks
     assert failed.error is None
 
 
+def damage(node: ClusterNode, base: int, checksum: str) -> None:
+    """Of a member that does not run: flip a bit in a segment, or lose it where no checksum would tell."""
+    path = node.config.archive_path / f"0-{base}.rec"
+    if checksum == "none":
+        path.unlink()
+    else:
+        data = bytearray(path.read_bytes())
+        data[30_000] ^= 4
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("way", ["mended", "cut"])
 @pytest.mark.parametrize("checksum", ["crc32c", "none"])
-def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(tmp_path, opened, checksum):
-    cluster = Three(tmp_path, opened, archive_segment_file_length=64 * 1024, archive_record_checksum=checksum)
+def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(
+    tmp_path, opened, checksum, way, monkeypatch
+):
+    if way == "cut":
+        monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+    keys = {"archive_segment_file_length": 64 * 1024, "archive_record_checksum": checksum}
+    cluster = Three(tmp_path, opened, **keys)
     await_that(cluster.leader, "a leader")
     with ClusterClient.connect(cluster.endpoints) as client:
         send(client, 300, 1_000)
@@ -207,66 +225,65 @@ def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(tmp_pat
         damaged = next(node for node in cluster.nodes if node is not cluster.leader())
         check_level(cluster, 300)
         damaged.close()
-        if checksum == "none":
-            (damaged.config.archive_path / "0-65536.rec").unlink()
-        else:
-            path = damaged.config.archive_path / "0-65536.rec"
-            data = bytearray(path.read_bytes())
-            data[30_000] ^= 4
-            path.write_bytes(data)
+        damage(damaged, 65536, checksum)
         send(client, 50, 1_000)
         client.await_committed(20)
-        again = cluster.launch(
-            damaged.config.member_id,
-            log_term_length=64 * 1024,
-            archive_segment_file_length=64 * 1024,
-            archive_record_checksum=checksum,
-        )
+        again = cluster.launch(damaged.config.member_id, log_term_length=64 * 1024, **keys)
         cluster.nodes[damaged.config.member_id] = opened.enter_context(again)
         check_level(cluster, 350)
     what = "the segment file is missing" if checksum == "none" else "at offset 29"
     assert "0-65536.rec" in said(again)
     assert what in said(again)
-    assert "log cut at position " in said(again)
-    await_that(lambda: "whole again up to position " in said(again), "it says that it is whole again")
-    assert list((again.config.archive_path / "damaged").iterdir()) == []
+    if way == "mended":
+        assert "log mended: " in said(again)
+    else:
+        assert "log cut at position " in said(again)
+        await_that(lambda: "whole again up to position " in said(again), "it says that it is whole again")
+        assert list((again.config.archive_path / "damaged").iterdir()) == []
     assert not (again.config.cluster_path / "repair-needed").exists()
 
 
-def test_two_of_three_that_are_damaged_at_different_places_are_repaired_from_the_third(tmp_path, opened):
-    keys = {"archive_segment_file_length": 64 * 1024, "archive_record_checksum": "crc32c"}
+@pytest.mark.parametrize("checksum", ["crc32c", "none"])
+@pytest.mark.parametrize("way", ["two are cut", "three are mended"])
+def test_members_that_are_damaged_at_different_places_lose_nothing(
+    tmp_path, opened, checksum, way, monkeypatch
+):
+    keys = {"archive_segment_file_length": 64 * 1024, "archive_record_checksum": checksum}
     cluster = Three(tmp_path, opened, **keys)
     await_that(cluster.leader, "a leader")
     with ClusterClient.connect(cluster.endpoints) as client:
         send(client, 300, 1_000)
         client.await_committed(20)
     check_level(cluster, 300)
-    whole = await_that(cluster.leader, "a leader")
-    damaged = [node for node in cluster.nodes if node is not whole]
-    for node, base, offset in zip(damaged, (65536, 196608), (30_000, 20_000), strict=True):
+    best = await_that(cluster.leader, "a leader")
+    others = [node for node in cluster.nodes if node is not best]
+    for node in (*others, best):
         node.close()
-        path = node.config.archive_path / f"0-{base}.rec"
-        data = bytearray(path.read_bytes())
-        data[offset] ^= 4
-        path.write_bytes(data)
-    whole.close()
+    for node, base in zip(others, (65536, 196608), strict=True):
+        damage(node, base, checksum)
+    if way == "two are cut":
+        monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+    else:
+        damage(best, 131072, checksum)
 
     cluster.nodes = [
         opened.enter_context(cluster.launch(i, log_term_length=64 * 1024, **keys)) for i in range(3)
     ]
-
     leader = await_that(cluster.leader, "a leader")
-    assert leader.config.member_id == whole.config.member_id
     with ClusterClient.connect(cluster.endpoints) as client:
         send(client, 50, 1_000, first=300)
         client.await_committed(20)
     check_level(cluster, 350)
+
     for node in cluster.nodes:
-        if node is not leader:
-            assert "log cut at position " in said(node)
+        if way == "three are mended":
+            assert "log mended: " in said(node)
+        elif node is not leader:
             assert "; votes for logs to " in said(node)
             await_that(lambda node=node: "whole again up to position " in said(node), "it is whole again")
-            assert not (node.config.cluster_path / "repair-needed").exists()
+        assert not (node.config.cluster_path / "repair-needed").exists()
+    if way == "two are cut":
+        assert leader.config.member_id == best.config.member_id
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ whole again when its disk holds again what it held, and it follows or leads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.archive.proof import decode_slots, proof_path
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
 
 
+APART = 16 * 1024  # sectors, so that who cannot read near one can read near the other
+
+
 class _Frame(NamedTuple):
     """A data frame of the committed log, on the disk of one member."""
 
     member_id: int
+    position: int
     path: str
     inode: Inode
     offset: int  # in the file
@@ -53,6 +58,7 @@ class DiskDamage:
         self.random = nemesis.history.world.random("damage")
         self._random_of_all = nemesis.history.world.random("damage of all but one")
         self._held: dict[int, int] = {}  # damaged member: how far the log was committed then
+        self._to_come: set[int] = set()  # members whose next write goes astray
 
     def by_name(self) -> dict[str, Callable[[], str | None]]:
         settings = self._history.settings
@@ -79,6 +85,13 @@ class DiskDamage:
 
     def look_after(self) -> None:
         """Count as whole those that are."""
+        for member_id in sorted(self._to_come):
+            if self._history.disks[member_id].faults.misdirected_writes:
+                continue
+            self._to_come.discard(member_id)  # only now it is known up to where it may be damaged
+            agent = self._history.members[member_id].agent
+            if agent is not None and agent.recording is not None:
+                self._held[member_id] = max(self._held[member_id], agent.recording.append_position)
         for member_id in [i for i in self._held if self._is_intact(i)]:
             del self._held[member_id]
             self._nemesis.not_whole.discard(member_id)
@@ -150,6 +163,23 @@ class DiskDamage:
         told = [random.choice(kinds)(frame) for frame in found]
         return f"whole is member {whole_id}; " + ", ".join(told)
 
+    def of_all(self) -> str | None:
+        """Every member is damaged, each where others are whole, and all are there to mend each other."""
+        history, nemesis, random = self._history, self._nemesis, self._random_of_all
+        is_possible = self.by_name() and history.settings.is_mended and not nemesis.not_whole
+        if not is_possible or history.invariants.ever_damaged or random.random() < 0.3:
+            return None
+        frames = [self._choose_frame(i) for i in history.context.member_ids]
+        found = sorted((frame for frame in frames if frame is not None), key=lambda frame: frame.position)
+        apart = APART if history.settings.checksum is None else 1
+        is_apart = all(b.position - a.position >= apart for a, b in pairwise(found))
+        if len(found) < len(frames) or not is_apart:
+            return None
+        for member in history.alive():
+            member.kill()
+        kinds = [self._spoil_sector] if history.settings.checksum is None else [self._flip_bit]
+        return ", ".join(random.choice(kinds)(frame) for frame in found)
+
     def _choose_as_good_as_any(self) -> int | None:
         """A member that has synced all that any has, in the term that all of them know."""
         members = self._history.members.values()
@@ -208,6 +238,7 @@ class DiskDamage:
         member.disk.faults.misdirected_in = f"{member.directory}/archive/{recording_id}-"
         member.disk.faults.misdirected_writes = 1
         self._is_damaged(member_id)
+        self._to_come.add(member_id)
         return f"of member {member_id}, the next"
 
     # -- what can be damaged --
@@ -267,7 +298,7 @@ class DiskDamage:
         if segment is None or segment.cache[offset : offset + length] != log[position : position + length]:
             return None
         path = f"{directory}/{terms[-1].recording_id}-{base}.rec"
-        return _Frame(member_id, path, segment, offset, length)
+        return _Frame(member_id, position, path, segment, offset, length)
 
     def _is_intact(self, member_id: int) -> bool:
         """It holds again all that it held, as far as a restart needs it, and can read it."""
@@ -281,7 +312,7 @@ class DiskDamage:
         snapshot = member.recording_log.latest_snapshot()
         begin = max(recording.start_position, 0 if snapshot is None else snapshot.log_position)
         end = max(self._held[member_id], begin)
-        if recording.append_position < end:
+        if min(recording.append_position, history.invariants.log.end) < end:
             return False
         position = begin
         while position < end:

@@ -164,6 +164,7 @@ class History:
             segment_length=random.choice([64, 128, 256]) * 1024,
             tick_ns=random.choice([10, 20, 40]) * MS,
             checksum=world.random("checksum").choice([None, "crc32c", "crc32"]),
+            is_mended=world.random("mending").random() < 0.6,
         )
         self.network = Network(world, world.random("network"))
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
@@ -274,10 +275,10 @@ class History:
         self._come_to_rest()
 
     def _start_bound_ns(self) -> int:
-        """In what time a whole majority commits again, whatever was before."""
+        """In what time a whole majority commits again, whatever was before; logs may be mended first."""
         context = self.context
         return (
-            context.startup_canvass_timeout_ns
+            2 * context.startup_canvass_timeout_ns
             + 3 * context.leader_heartbeat_timeout_ns
             + 20 * context.election_timeout_ns
             + 5 * SECOND

@@ -47,6 +47,7 @@ class Settings:
     file_sync_level: int = 1
     segment_length: int = 128 * 1024
     checksum: str | None = None
+    is_mended: bool = True  # damaged logs are; else they are cut, as if nobody gave what is missing
     tick_ns: int = 10_000_000
 
 
@@ -160,6 +161,8 @@ class Member(Process):
             epoch_ms=epoch_ms,
             tell=self.tell,
         )
+        if not settings.is_mended:
+            self.archive.mender = lambda damage: None  # type: ignore[method-assign]
         self._opened = [self.archive.abandon, self.recording_log.close, self.node_state.close]
         for found in self.archive.recovered:
             self.tell(f"recovered recording {found.recording_id} to {found.stop_position}: {found.witness}")
