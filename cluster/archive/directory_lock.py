@@ -52,7 +52,8 @@ class DirectoryLock:
         """Lock what the mark file marks: a directory, or a service's part of one.
 
         Raises DirectoryInUse when another process holds the lock, or when the mark file was refreshed
-        less than 10 s ago by a process that never took it. ``now_ms`` is epoch time.
+        less than 10 s ago by a process that never took it; LogDamaged for a mark file that is none, where no
+        process of ours was before. ``now_ms`` is epoch time.
         """
         path = f"{directory}/{mark_file_name.removesuffix('.dat')}.lock"
         lock = files.lock(path)
@@ -62,8 +63,8 @@ class DirectoryLock:
         try:
             mark_path = f"{directory}/{mark_file_name}"
             owners = [files.process_id()]
-            if files.exists(mark_path):
-                header = read_mark_header(files, mark_path)
+            header = _mark_header(files, mark_path, path) if files.exists(mark_path) else None
+            if header is not None:
                 owners.append(header.pid)  # it stays in the mark file if this start fails before writing it
                 if is_active(header, now_ms) and header.pid not in _last_owners(files, path):
                     raise DirectoryInUse(
@@ -83,6 +84,22 @@ class DirectoryLock:
 
     def release(self) -> None:
         self._lock.release()
+
+
+def _mark_header(files: Files, mark_path: str, lock_path: str) -> MarkFileHeader | None:
+    """The header; None when it is damaged, and a process of ours had it before.
+
+    Nothing in it is missed then: the lock tells who lives. A real component takes no lock, and may be of a
+    version that we do not know: that raises LogDamaged.
+    """
+    try:
+        return read_mark_header(files, mark_path)
+    except LogDamaged as damage:
+        if _last_owners(files, lock_path):
+            return None
+        raise LogDamaged(
+            damage.path, damage.offset, f"{damage.what}; no member runs here? then delete the file"
+        ) from None
 
 
 def _last_owners(files: Files, path: str) -> list[int]:

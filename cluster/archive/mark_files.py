@@ -9,7 +9,7 @@ cluster/protocol/mark_file.py.
 import struct
 from datetime import UTC, datetime
 
-from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.directory_lock import DirectoryLock, read_mark_header
 from cluster.archive.files import File, Files
 from cluster.errors import LogDamaged, StorageError
 from cluster.protocol.enums import ClusterComponentType
@@ -88,6 +88,11 @@ class MarkFile:
         self._file.pwrite(after[begin + 4 : max(end, begin + 4)], MARK_FILE_HEADER_LENGTH + begin + 4)
         self._file.pwrite(after[begin : begin + 4], MARK_FILE_HEADER_LENGTH + begin)
 
+    def tell_damage(self, damage: LogDamaged | None, now_ms: int) -> None:
+        """Note as an error that the file which stood here could not be read."""
+        if damage is not None:
+            self.record_error(f"{damage}: written anew", now_ms)
+
     def errors(self) -> list[ErrorLogEntry]:
         """The distinct errors of this run."""
         return list(decode_error_log(self._file.pread(ERROR_BUFFER_LENGTH, MARK_FILE_HEADER_LENGTH)))
@@ -133,8 +138,8 @@ class ClusterMarkFile(MarkFile):
     ) -> "ClusterMarkFile":
         """Own the directory, or with a ``service_id`` its service's part, until ``close``.
 
-        ``aeron_directory`` is the folder that holds cnc.dat. Raises DirectoryInUse, LogDamaged (an
-        existing mark file that is none), StorageError.
+        ``aeron_directory`` is the folder that holds cnc.dat. Raises DirectoryInUse, LogDamaged (a
+        mark file that is none, and not ours), StorageError.
         """
         is_service = component_type is ClusterComponentType.CONTAINER
         name = service_mark_file_name(service_id) if is_service else CLUSTER_MARK_FILE_NAME
@@ -177,8 +182,11 @@ class ClusterMarkFile(MarkFile):
             files.make_directory(directory)
             lock = DirectoryLock.take(files, directory, name, now_ms)
             try:
+                damage = _damage(files, f"{directory}/{name}")
                 path = cls._write(files, directory, name, kind, header, now_ms)
-                return cls(files, path, header, lock)
+                file = cls(files, path, header, lock)
+                file.tell_damage(damage, now_ms)
+                return file
             except BaseException:
                 lock.release()
                 raise
@@ -226,8 +234,11 @@ class ArchiveMarkFile(MarkFile):
             aeron_directory=aeron_directory,
         )
         try:
+            damage = _damage(files, f"{directory}/{ARCHIVE_MARK_FILE_NAME}")
             path = cls._write(files, directory, ARCHIVE_MARK_FILE_NAME, "archive", header, now_ms)
-            return cls(files, path, header, None)
+            file = cls(files, path, header, None)
+            file.tell_damage(damage, now_ms)
+            return file
         except OSError as error:
             raise StorageError(
                 error.filename or directory, error.errno, f"writing {ARCHIVE_MARK_FILE_NAME} failed"
@@ -246,6 +257,16 @@ def error_log_text(entries: list[ErrorLogEntry]) -> str:
             f"\n{entry.observation_count} observations from {times[0]} to {times[1]} for:\n{entry.text}\n"
         )
     return "".join(blocks)
+
+
+def _damage(files: Files, path: str) -> LogDamaged | None:
+    """Why the mark file that stands there cannot be read, if so."""
+    if files.exists(path):
+        try:
+            read_mark_header(files, path)
+        except LogDamaged as damage:
+            return damage
+    return None
 
 
 def _keep_errors(files: Files, directory: str, path: str, kind: str, now_ms: int) -> None:

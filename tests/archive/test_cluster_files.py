@@ -455,6 +455,25 @@ def test_a_real_component_s_mark_file_keeps_us_out_for_ten_seconds(tmp_path, age
             mark(tmp_path, T0 + age_ms)
 
 
+@pytest.mark.parametrize("damage", [b"\x55" * 4096, b"", bytes(100)], ids=["noise", "empty", "too short"])
+def test_a_damaged_mark_file_of_ours_is_written_anew_and_told(tmp_path, damage):
+    mark(tmp_path).close()
+    (tmp_path / "cluster-mark.dat").write_bytes(damage)
+    file = mark(tmp_path)
+    if damage[:1] == b"\x55":
+        (entry,) = file.errors()
+        assert f"{tmp_path}/cluster-mark.dat" in entry.text
+    file.close()
+    assert read_mark_header(OsFiles(), str(tmp_path / "cluster-mark.dat")).member_id == 2
+
+
+def test_a_mark_file_that_is_none_of_ours_is_not_written_over(tmp_path):
+    (tmp_path / "cluster-mark.dat").write_bytes(b"\x55" * 4096)
+    with pytest.raises(LogDamaged, match="no member runs here"):
+        mark(tmp_path)
+    assert (tmp_path / "cluster-mark.dat").read_bytes() == b"\x55" * 4096
+
+
 def test_a_start_that_never_finished_keeps_us_out(tmp_path):
     _leave_mark_of_another_process(tmp_path, ACTIVATING)
     with pytest.raises(DirectoryInUse):
