@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
-    from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+    from spark_connector.source import ClusterBatchReader, ClusterStreamReader, RefusedStreamReader
 
 
 class ClusterDataSource(DataSource):
@@ -48,13 +48,18 @@ class ClusterDataSource(DataSource):
 
         return ClusterBatchReader(SourceOptions.parse(self.options), wanted_columns(schema))
 
-    def streamReader(self, schema: StructType) -> ClusterStreamReader:
-        from spark_connector.source import ClusterStreamReader
+    def streamReader(self, schema: StructType) -> ClusterStreamReader | RefusedStreamReader:
+        from spark_connector.source import ClusterStreamReader, RefusedStreamReader
 
-        options = SourceOptions.parse(self.options)
-        if options.ending_offsets is not None:
-            raise ConfigurationError("option endingOffsets is for a batch; a stream goes on as the log does")
-        return ClusterStreamReader(options, wanted_columns(schema))
+        try:
+            options = SourceOptions.parse(self.options)
+            if options.ending_offsets is not None:
+                raise ConfigurationError(
+                    "option endingOffsets is for a batch; a stream goes on as the log does"
+                )
+            return ClusterStreamReader(options, wanted_columns(schema))
+        except ConfigurationError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter:
         from spark_connector.sink import ClusterBatchWriter

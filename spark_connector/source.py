@@ -136,6 +136,28 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tip if self._available_now is None else min(tip, self._available_now)
 
 
+class RefusedStreamReader(DataSourceStreamReader):
+    """Answers the first question of a stream that cannot be with the reason.
+
+    PySpark 4.2 buries what ``streamReader()`` itself raises: it then stops a reader that it does not have.
+    """
+
+    def __init__(self, error: ConfigurationError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
+
+
 def _ranges(options: SourceOptions, cluster: str | None, start: int, end: int) -> list[InputPartition]:
     ranges = plan(
         start,

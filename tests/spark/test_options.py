@@ -151,11 +151,23 @@ def test_endpoints_that_cannot_be_meant_are_refused_before_anybody_is_dialled(ki
     assert says in refusal(kind.parse, {"endpoints": endpoints})
 
 
-def test_a_stream_is_given_no_end():
-    source = ClusterDataSource({"clusterDir": "/members/0", "endingOffsets": "latest"})
+@pytest.mark.parametrize(
+    "options, column, says",
+    [
+        ({"endingOffsets": "latest"}, "position", "endingOffsets is for a batch"),
+        ({"minPartitions": "0"}, "position", "option minPartitions is '0'"),
+        ({}, "payloads", "did you mean payload"),
+    ],
+)
+@pytest.mark.parametrize("question", [("initialOffset",), ("latestOffset", {}, None), ("partitions", {}, {})])
+def test_a_stream_that_cannot_be_says_so_when_it_is_first_asked(options, column, says, question):
+    """PySpark would tell of a variable of its own if streamReader itself raised."""
+    source = ClusterDataSource({"clusterDir": "/members/0", **options})
+    reader = source.streamReader(StructType().add(column, "long"))
 
-    with pytest.raises(ConfigurationError, match="endingOffsets is for a batch"):
-        source.streamReader(StructType())
+    method, *arguments = question
+    with pytest.raises(ConfigurationError, match=says):
+        getattr(reader, method)(*arguments)
 
 
 def test_the_sink_needs_endpoints_and_takes_what_spark_adds():
