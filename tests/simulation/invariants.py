@@ -60,6 +60,7 @@ class Invariants(Observer, ClientObserver):
         self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
         self.bases: dict[int, int] = {}  # term: its base
         self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
+        self.are_votes_lost = False  # of some member, ever
         self.chains: dict[int, int] = {}  # position: chain of the services there
         self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
@@ -193,6 +194,7 @@ class Invariants(Observer, ClientObserver):
 
     def on_votes_lost(self, member_id: int) -> None:
         """What a member has voted is not on its disk any more; it must not vote until it may."""
+        self.are_votes_lost = True
         for key in [key for key in self.votes if key[0] == member_id]:
             del self.votes[key]
 

@@ -7,6 +7,7 @@ or this one, has had (reliability.md's table of bugs found elsewhere, and the ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cluster.archive import damage, node_state, recording, recovery
@@ -24,6 +25,8 @@ from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.log.session_table import SessionTable
+from cluster.member import agent
+from cluster.member import recovery as member_recovery
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.client_requests import ClientRequests
 from cluster.member.election_actions import ElectionActions
@@ -348,6 +351,16 @@ def bad_sector_ends_the_member(patch: Patch) -> None:
     patch(node_state, "read_at_rest", lambda file, length: file.pread(length, 0))
 
 
+def wiped_member_votes(patch: Patch) -> None:
+    """An empty disk is as good as one that never had anything (rule 1.5)."""
+    right = member_recovery.recover
+
+    def careless(*arguments: Any, **options: Any) -> Any:
+        return replace(right(*arguments, **options), is_wiped=False)
+
+    patch(agent, "recover", careless)
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -383,6 +396,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
     bad_sector_ends_the_member: Sought(("OSError", "I14"), 1, ("damaged file", "kill")),
+    wiped_member_votes: Sought(("I3",), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
     service_close_forgotten: Sought(("I6", "I14"), 12),
     sessions_never_time_out: Sought(("I14",), 9),

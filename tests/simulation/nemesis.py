@@ -47,6 +47,11 @@ class Nemesis:
         for name in rot:
             if name in only or (not only and self.damage.random.random() < 0.2):
                 self._weights[name] = 2
+        self._witnesses = history.world.random("witnesses")
+        if "wipe" in faults:
+            faults["wipe a witness"] = self._wipe_witness
+            if (self._witnesses.random() < 0.2 and not only) or "wipe a witness" in only:
+                self._weights["wipe a witness"] = 1
         of_many = self.damage.of_many()
         for name in of_many:
             if name in only or (not only and self.damage.is_of_many):
@@ -210,10 +215,6 @@ class Nemesis:
         self.tell("everything is healed")
         for member_id in self.damage.damaged_ids:  # damage that nobody has met is found by a restart
             self.history.members[member_id].kill()
-        told = self.damage.of_all()
-        if told is not None:
-            self.counts["all damaged"] = 1
-            self.tell(f"all damaged: {told}")
         self._heal(list(self.history.context.member_ids))
 
     def _heal(self, core: list[int]) -> None:
@@ -416,6 +417,10 @@ class Nemesis:
         member_id = self.random.choice(ids)
         if not history.invariants.log.end:
             return None
+        return self._wipe_member(member_id)
+
+    def _wipe_member(self, member_id: int) -> str:
+        history = self.history
         member = history.members[member_id]
         member.kill()
         history.disks[member_id].wipe()
@@ -423,6 +428,29 @@ class Nemesis:
         self.not_whole.add(member_id)
         self._bring_down(member, self._down_ns())
         return f"member {member_id}"
+
+    def _wipe_witness(self) -> str | None:
+        """What the leader and just enough others have is committed; one of these is wiped, and it dies."""
+        leader, random = self.history.leader(), self._witnesses
+        if leader is None or not self.expendable_ids():
+            return None
+        others = [i for i in self.history.context.member_ids if i != leader.member_id]
+        random.shuffle(others)
+        late = others[self.history.quorum - 1 :]
+        witness_id = others[0]
+        duration_ns = random.randrange(100 * MS, SECOND)
+        self._network.block(
+            [leader.host], [host_of(i) for i in late], duration_ns + 10 * MS, "those who were late hear again"
+        )
+        for client in self.history.clients:
+            client.urge(".")
+        self.world.at(self.world.now_ns + duration_ns, self._wipe_now, leader, witness_id)
+        return f"member {witness_id}, and members {late} are late"
+
+    def _wipe_now(self, leader: Member, witness_id: int) -> None:
+        if self.is_storm and leader.is_leading and witness_id in self.expendable_ids():
+            self.tell(f"wipe a witness: member {witness_id} is wiped, leader {self._kill(leader)}")
+            self._wipe_member(witness_id)
 
     # -- clocks --
 

@@ -55,6 +55,10 @@ class NetworkFaults:
 
         self._nemesis.later(duration_ns, told, undo)
 
+    def block(self, ones: list[str], others: list[str], duration_ns: int, told: str) -> None:
+        """Let two groups of hosts not hear each other for some time."""
+        self._block(both_ways(ones, others), duration_ns, told)
+
     def _hosts(self) -> list[str]:
         return [host_of(i) for i in self._history.context.member_ids]
 
@@ -270,9 +274,9 @@ class NetworkFaults:
         return f"{chance:.0%} of reads and writes"
 
     def _old_messages(self) -> str | None:
-        """What a member sent long ago comes once more. Of a life before a wipe it could not."""
+        """What a member sent long ago comes once more. Not of a life that it has forgotten."""
         member = self._nemesis.any_member()
-        if member is None or self._nemesis.not_whole or self._nemesis.counts.get("wipe"):
+        if member is None or self._nemesis.not_whole or self._history.invariants.are_votes_lost:
             return None
         return f"{self._history.recorder.replay(member, self._random)} of member {member.member_id}"
 
