@@ -215,6 +215,10 @@ class Nemesis:
         self.tell("everything is healed")
         for member_id in self.damage.damaged_ids:  # damage that nobody has met is found by a restart
             self.history.members[member_id].kill()
+        told = self.damage.of_all()
+        if told is not None:
+            self.counts["all damaged"] = 1
+            self.tell(f"all damaged: {told}")
         self._heal(list(self.history.context.member_ids))
 
     def _heal(self, core: list[int]) -> None:
