@@ -50,6 +50,7 @@ class FrameWalk:
         self.fault = ""
         self.is_unwritten = False
         self._expected = ""
+        self._there = 0  # of the bytes read last, how many the file has
         self._segments = segments
         self._params = params
         self._end = end
@@ -60,6 +61,12 @@ class FrameWalk:
         while self.position < self._end:
             data = self._read(wanted)
             valid, fault = find_fault(data, 0, len(data), self.position, self._params, is_recording=True)
+            if valid > self._there:
+                valid = self._uncut(data, valid)
+                if valid == 0:
+                    self.fault = f"frame of {_frame_length(data, 0)} bytes"
+                    self._expected = f"but the file ends after {self._there} of them"
+                    return
             if valid > 0:
                 position, self.position = self.position, self.position + valid
                 wanted = self.chunk_length
@@ -111,8 +118,19 @@ class FrameWalk:
     def _read(self, wanted: int) -> np.ndarray:
         """Bytes from ``position`` on; where the file ends early, zeros, as in a sparse file."""
         data = np.zeros(min(wanted, self._rest()), np.uint8)
-        self._segments.read_into(self.position, data)
+        self._there = self._segments.read_into(self.position, data)
         return data
+
+    def _uncut(self, data: np.ndarray, end: int) -> int:
+        """The end of the frames before ``end`` that the file has whole: what it lacks was read as zeros."""
+        offset = 0
+        while offset < end:
+            length = _frame_length(data, offset)
+            kind = int.from_bytes(data[offset + 6 : offset + 8].tobytes(), "little")
+            if offset + (HEADER_LENGTH if kind == TYPE_PAD else length) > self._there:
+                break
+            offset += align(length)
+        return offset
 
 
 def _frame_length(data: np.ndarray, offset: int) -> int:

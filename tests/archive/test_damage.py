@@ -36,8 +36,8 @@ def recorded(directory, *, is_stopped=True, **options):
     archive.close() if is_stopped else archive.abandon()
 
 
-def damage_of(directory, from_position=None):
-    archive = opened(directory)
+def damage_of(directory, from_position=None, **options):
+    archive = opened(directory, **options)
     damage = archive.find_damage(0, from_position)
     archive.abandon()
     return damage
@@ -88,13 +88,21 @@ def test_a_missing_segment_is_damage_from_its_begin_on(tmp_path, is_stopped):
     assert (damage.position, damage.error.what) == (SEGMENT_LENGTH, "the segment file is missing")
 
 
-def test_a_short_segment_is_damage_from_the_frame_that_it_cuts(tmp_path):
-    recorded(tmp_path)
-    begin, _ = entry_at(3_000)
-    with (tmp_path / "0-0.rec").open("r+b") as file:
-        file.truncate(begin + 8)
+@pytest.mark.parametrize("is_stopped", [True, False])
+@pytest.mark.parametrize("checksum", ["crc32c", None])
+@pytest.mark.parametrize("left", [8, 40])
+def test_a_short_segment_is_damage_from_the_frame_that_it_cuts(tmp_path, left, checksum, is_stopped):
+    """Without checksums too, where the header of the frame is whole: what the file lacks reads as zeros."""
+    recorded(tmp_path, is_stopped=is_stopped, checksum=checksum)
+    for place in (3_000, SEGMENT_LENGTH + 5_000):
+        begin, _ = entry_at(place)
+        base = begin // SEGMENT_LENGTH * SEGMENT_LENGTH
+        path = tmp_path / f"0-{base}.rec"
+        whole = path.read_bytes()
+        path.write_bytes(whole[: begin - base + left])
 
-    assert damage_of(tmp_path, SEGMENT_LENGTH).position == begin
+        assert damage_of(tmp_path, checksum=checksum).position == begin
+        path.write_bytes(whole)
 
 
 def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, monkeypatch):
@@ -379,3 +387,28 @@ def test_a_sync_counts_unless_its_bytes_show_that_it_never_returned(tmp_path, mo
     expected = {"first": first, "no proof": None}.get(reached, second)
     assert archive.find_damage(0).held_position == expected
     archive.abandon()
+
+
+@pytest.mark.parametrize("slot_offset", [0, 4096])
+@pytest.mark.parametrize("checksum", ["crc32c", None])
+def test_a_damaged_slot_of_the_proof_takes_back_nothing_that_was_acknowledged(
+    tmp_path, slot_offset, checksum
+):
+    """The older slot proves less: taken for the newest, it cut off what the last sync had promised."""
+    recorded(tmp_path, is_stopped=False, checksum=checksum)
+    flip(tmp_path / "recording-0.proof", slot_offset + 20)
+
+    archive = opened(tmp_path, checksum=checksum)
+
+    assert archive.recordings()[0].stop_position == LOG.position
+    assert archive.find_damage(0) is None
+    archive.abandon()
+
+
+def test_with_a_damaged_slot_it_is_still_known_how_far_a_damaged_recording_reached(tmp_path):
+    recorded(tmp_path, is_stopped=False)
+    (tmp_path / f"0-{LOG.position // SEGMENT_LENGTH * SEGMENT_LENGTH}.rec").unlink()
+    for slot_offset in (0, 4096):
+        flip(tmp_path / "recording-0.proof", slot_offset + 20)
+        assert damage_of(tmp_path).held_position == LOG.position
+        flip(tmp_path / "recording-0.proof", slot_offset + 20)
