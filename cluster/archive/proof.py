@@ -15,7 +15,8 @@ where the sync before ended. The slot is handed to the device ahead of the segme
 both durable: 10-20 µs where a second sync costs 60-80. After an unclean stop the newest slot either
 holds, and the recording is whole up to ``to``, or the last sync never returned, nothing it covered was
 spoken of, and the recording ends at ``from``. Unless it is known to have returned, as after a SIGKILL, which
-leaves the cache: then bytes that were spoken of have changed, and that is damage.
+leaves the cache: then bytes that were spoken of have changed, and that is damage. The same mark tells where
+the newest slot itself is damaged: the older one would take back what the newest has promised.
 
 A slot speaks only for the session that wrote it: whoever else extends the recording, a real
 archive for one, does so under another session id. The file is removed by an orderly stop.
@@ -88,18 +89,38 @@ def decode_slots(data: bytes) -> list[Proof]:
     return [proof for proof in slots if proof is not None]
 
 
+def _newest_done(data: bytes) -> tuple[int, int]:
+    """Sequence and end of the last sync that is known to have returned; zeros when none is."""
+    newest = 0, 0
+    for offset in _SLOT_OFFSETS:
+        mark = data[offset + _DONE_OFFSET : offset + _DONE_OFFSET + _DONE.size]
+        if len(mark) < _DONE.size:
+            continue
+        magic, crc, *fields = _DONE.unpack(mark)
+        if magic == _MAGIC and zlib.crc32(_DONE.pack(_MAGIC, 0, *fields)) == crc:
+            newest = max(newest, (fields[0], fields[1]))
+    return newest
+
+
 def read_proof(files: Files, directory: str, recording_id: int, session_id: int) -> Proof | None:
-    """The newest slot of the session, or None: no file, none whole, or of another session."""
+    """The newest slot of the session, or None: no file, none whole, or of another session.
+
+    Where that slot is damaged and its sync has returned, the proof is of no bytes, at the end of that sync.
+    """
     path = proof_path(directory, recording_id)
     if not files.exists(path):
         return None
     file = files.open(path)
     try:
-        slots = decode_slots(file.pread(LENGTH, 0))
+        data = file.pread(LENGTH, 0)
     finally:
         file.close()
-    proofs = [proof for proof in slots if proof.session_id == session_id]
-    return max(proofs, key=lambda proof: proof.sequence, default=None)
+    proofs = [proof for proof in decode_slots(data) if proof.session_id == session_id]
+    newest = max(proofs, key=lambda proof: proof.sequence, default=None)
+    sequence, to_position = _newest_done(data)
+    if newest is not None and newest.sequence < sequence:
+        return Proof(sequence, to_position, to_position, session_id, zlib.crc32(b""), is_done=True)
+    return newest
 
 
 class ProofFile:
