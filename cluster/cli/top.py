@@ -32,6 +32,14 @@ there is one. Lag is how far a commit position is behind the greatest of all, in
 """
 
 
+HEADINGS = (
+    "member", "role", "election", "module",
+    "term", "commit", "append", "lag", "bytes/s", "sessions", "elections", "errors",
+)  # fmt: skip
+FIRST_NUMBER = HEADINGS.index("term")
+ROWS_WIDTH = 130  # columns that a row a member takes with positions of gigabytes
+
+
 @app.command(epilog=EPILOG)
 def top(
     directory: Annotated[
@@ -209,7 +217,7 @@ def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None
     from rich.console import Console
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    for table in _tables(members, counters, {}):
+    for table in _tables(members, counters, {}, console.width):
         console.print(table)
 
 
@@ -230,35 +238,56 @@ def _watch(source: _Directories | _Endpoints, interval: float, counters: bool) -
                         since, earlier = before[index]
                         rates[index] = (position - earlier) / max(now - since, 1e-3)
                     before[index] = (now, position)
-            live.update(Group(*_tables(members, counters, rates)), refresh=True)
+            live.update(Group(*_tables(members, counters, rates, live.console.width)), refresh=True)
             time.sleep(interval)
 
 
-def _tables(members: list[dict[str, Any]], counters: bool, rates: dict[int, float]) -> list[Table]:
+def _members_table(members: list[dict[str, Any]], rates: dict[int, float], in_rows: bool) -> Table:
+    """A row a member, or on a narrow screen a column."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("member")
-    for heading in ("role", "election", "module"):
-        table.add_column(heading)
-    for heading in ("term", "commit", "append", "lag", "bytes/s", "sessions", "elections", "errors"):
-        table.add_column(heading, justify="right")
+    lines = []
     for index, member in enumerate(members):
         if not member["isAlive"] and "error" in member:
-            table.add_row(str(member["memberId"]), member["error"])
+            lines.append([str(member["memberId"]), member["error"], *[""] * (len(HEADINGS) - 2)])
             continue
-        is_leader = member["role"] == "LEADER" and member["isAlive"]
         rate = rates.get(index)
-        cells = [
-            str(member["memberId"]),
-            str(member["role"]) if member["isAlive"] else "not running",
-            *(_cell(member.get(key)) for key in ("electionState", "moduleState", "leadershipTermId")),
-            *(_cell(member.get(key)) for key in ("commitPosition", "appendPosition", "lag")),
-            "" if rate is None else f"{rate:,.0f}",
-            *(_cell(member.get(key)) for key in ("sessions", "elections", "errors")),
-        ]
-        table.add_row(*cells, style="bold" if is_leader else "" if member["isAlive"] else "dim")
+        lines.append(
+            [
+                str(member["memberId"]),
+                str(member["role"]) if member["isAlive"] else "not running",
+                *(_cell(member.get(key)) for key in ("electionState", "moduleState", "leadershipTermId")),
+                *(_cell(member.get(key)) for key in ("commitPosition", "appendPosition", "lag")),
+                "" if rate is None else f"{rate:,.0f}",
+                *(_cell(member.get(key)) for key in ("sessions", "elections", "errors")),
+            ]
+        )
+    styles = [
+        "dim" if not member["isAlive"] else "bold" if member["role"] == "LEADER" else "" for member in members
+    ]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    if in_rows:
+        for index, heading in enumerate(HEADINGS):
+            table.add_column(heading, justify="left" if index < FIRST_NUMBER else "right")
+        for line, style in zip(lines, styles, strict=True):
+            table.add_row(*line, style=style)
+    else:
+        table.add_column(HEADINGS[0])
+        for line, style in zip(lines, styles, strict=True):
+            table.add_column(line[0], style=style, overflow="fold")
+        for index, heading in enumerate(HEADINGS[1:], start=1):
+            table.add_row(heading, *(line[index] for line in lines))
+    return table
+
+
+def _tables(
+    members: list[dict[str, Any]], counters: bool, rates: dict[int, float], width: int
+) -> list[Table]:
+    from rich import box
+    from rich.table import Table
+
+    table = _members_table(members, rates, in_rows=width >= ROWS_WIDTH)
     tables = [table]
     if counters:
         for member in members:
