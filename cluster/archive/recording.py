@@ -20,6 +20,7 @@ from cluster.archive.files import Buffer, Files
 from cluster.archive.first_frame import keep_first_frame, read_first_frame
 from cluster.archive.proof import ProofFile, remove_proof
 from cluster.archive.segments import SegmentFile, Segments, zero_tail
+from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import NO_SPACE, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, store_checksums, verify_checksums
 from cluster.log.scan import scan
@@ -493,6 +494,34 @@ class Recording:
             if bad < len(data):
                 raise checksum_mismatch(self._segments, position + bad, data[bad:], self._checksum)
         return data
+
+    def is_boundary(self, position: int) -> bool:
+        """Whether a frame begins at ``position``, or the recording ends there.
+
+        To be asked of what others name before it is read: they may be wrong, and a frame that is not where
+        they say is no damage. Where no header of that place stands, the frames before it are walked: either
+        they pass it over, or it is our own that is damaged. Raises LogDamaged.
+        """
+        is_inside = self.start_position <= position <= self.append_position
+        if not is_inside or position % FRAME_ALIGNMENT:
+            return False
+        if position == self.append_position:
+            return True
+        params = log_params(self.descriptor)
+        begin = max(position - position % self.term_length, self.start_position)
+        end = min(position - position % self.term_length + self.term_length, self.append_position)
+        try:
+            before, behind = position - HEADER_LENGTH, position + HEADER_LENGTH
+            if next_frame_after(self._segments, params, before, behind) == position:
+                return True
+            walk = FrameWalk(self._segments, params, begin, end)
+            for _ in walk:
+                if walk.position > position:
+                    return False
+        except OSError as error:
+            path = self._segments.path(self._segments.base_of(position))
+            raise StorageError(path, error.errno, "reading failed") from error
+        raise walk.damage()
 
     def _read_range(self, position: int, end: int, out: np.ndarray | None) -> np.ndarray:
         length = end - position

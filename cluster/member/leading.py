@@ -6,7 +6,7 @@ from cluster.consensus.actions import CompleteElection
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.consensus.election import Election
 from cluster.consensus.established import Leader
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.frames import CommitPositionFrame, consensus_frame, link_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
@@ -192,6 +192,8 @@ def on_replication_request(
     if request.from_position > recording.append_position:
         agent.tell(f"member {member_id} asks for the log from {request.from_position}, which is not here")
         return
+    if not _is_boundary(agent, member_id, request.from_position):
+        return
     agent.streams.start(member_id, request.correlation_id, request.from_position, request.to_position)
     _send_image(agent, member_id, request.correlation_id, request.from_position, log_session_id)
 
@@ -207,8 +209,20 @@ def on_catchup_position(agent: "ConsensusModuleAgent", message: CatchupPosition,
     if message.log_position < recording.start_position:
         _refuse(agent, member_id, message.log_position, message.log_position)
         return
+    if not _is_boundary(agent, member_id, message.log_position):
+        return
     agent.streams.start(member_id, message.log_position, message.log_position, is_catchup=True)
     _send_image(agent, member_id, message.log_position, message.log_position, log_session_id)
+
+
+def _is_boundary(agent: "ConsensusModuleAgent", member_id: int, position: int) -> bool:
+    """Whether a frame begins where a follower says that its log ends; its mistake is no damage of ours."""
+    if agent.log_recording().is_boundary(position):
+        return True
+    agent.on_error(
+        RemoteProtocolError(f"member {member_id} asks for the log from {position}, within a frame")
+    )
+    return False
 
 
 def _refuse(agent: "ConsensusModuleAgent", member_id: int, correlation_id: int, position: int) -> None:

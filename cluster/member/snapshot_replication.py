@@ -401,6 +401,10 @@ class SnapshotServer:
                 f"{recording.start_position} to {recording.append_position}",
             )
             return
+        if not (recording.is_boundary(begin) and recording.is_boundary(end)):
+            text = f"recording {fetch.recording_id} from {begin} to {end}: a frame crosses one of them"
+            self._refuse(member_id, fetch, text)
+            return
         self._served[member_id] = _Served(fetch.correlation_id, recording, begin, end)
 
     def _refuse(self, member_id: int, fetch: RecordingFetch, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from cluster.archive.recording import Recording
 from cluster.errors import ConfigurationError, DirectoryInUse, LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import scan
+from cluster.protocol.frame import align
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, LogWriter, a_log
 
 
@@ -337,3 +339,29 @@ def test_a_second_process_on_the_directory_is_told_who_has_it(tmp_path):
 def test_wrong_settings_are_named(tmp_path, options, what):
     with pytest.raises(ConfigurationError, match=what):
         open_archive(tmp_path, **options)
+
+
+def test_where_frames_begin_is_known_and_damage_is_told_from_a_wrong_question(tmp_path):
+    log = a_log(1000)
+    archive = open_archive(tmp_path)
+    recording = record(archive, log)
+    recording.append(0, log.frames())
+    recording.sync()
+    data, boundaries = log.frames(), [0]
+    while boundaries[-1] < log.position:
+        boundaries.append(boundaries[-1] + align(int(data[boundaries[-1] :][:4].view("<i4")[0])))
+
+    asked = [-32, *range(0, 5_000, 8), *range(SEGMENT_LENGTH - 500, SEGMENT_LENGTH + 500, 4)]
+    asked += range(log.position - 3_000, log.position + 64, 8)
+    assert [p for p in asked if recording.is_boundary(p)] == [p for p in asked if p in boundaries]
+
+    begin, end = next((begin, end) for begin, end in pairwise(boundaries) if end - begin > 64)
+    path = tmp_path / "0-0.rec"
+    damaged = bytearray(path.read_bytes())
+    damaged[begin + 8] ^= 1
+    path.write_bytes(damaged)
+    assert recording.is_boundary(end)
+    for position in (begin, begin + 32):
+        with pytest.raises(LogDamaged, match=rf"0-0\.rec at offset {begin}: term offset"):
+            recording.is_boundary(position)
+    archive.abandon()

@@ -13,7 +13,7 @@ from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CatchupPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
-from cluster.protocol.link import CommitAck, ReplicationRequest
+from cluster.protocol.link import CommitAck, RecordingFetch, ReplicationRequest
 from cluster.protocol.log import ClusterActionRequest, TimerEvent
 from cluster.protocol.session import (
     AdminRequest,
@@ -339,6 +339,27 @@ def test_a_position_at_which_no_frame_can_begin_is_sent_nothing(position):
 
     assert leader.counters.errors.get() == 2
     assert leader.streams.get(rude) is served
+
+
+def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leaders():
+    """Read from there the log looks damaged: the leader took its own for that, and began anew."""
+    cluster, client = a_cluster()
+    client.send(b"long" * 100)
+    cluster.await_settled()
+    cluster.await_level()
+    leader, rude = cluster.leader.agent, cluster.followers[0].member_id
+    term_id, end = leader.leadership_term_id, leader.recording.append_position
+    recording_id = leader.recording.recording_id
+
+    leader.messages.on_message(rude, CatchupPosition(term_id, end - 64, rude))
+    leader.messages.on_message(rude, ReplicationRequest(1, term_id, end - 64, -1))
+    assert leader.counters.errors.get() == 2
+    for begin, stop in ((0, end - 64), (end - 64, end), (20, end)):
+        leader.messages.on_message(rude, RecordingFetch(1, recording_id, begin, stop))
+    cluster.run(1 * SECOND)
+
+    assert cluster.leader.agent is leader
+    cluster.check()
 
 
 def test_a_member_that_speaks_for_another_is_not_listened_to():
