@@ -9,7 +9,7 @@ calm       everything is whole: all members and clients come to the same end
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -99,6 +99,7 @@ class _Coverage(Observer):
     def __init__(self, invariants: Invariants, recorder: Recorder) -> None:
         self.transitions: dict[str, int] = {}
         self.ends: dict[str, int] = {}
+        self.on_elected: Callable[[Member], None] = lambda member: None
         self._invariants = invariants
         self._recorder = recorder
         self.on_turn = invariants.on_turn  # type: ignore[method-assign]
@@ -112,6 +113,8 @@ class _Coverage(Observer):
     def on_event(self, member: Member, text: str) -> None:
         if text.startswith("election "):
             transition = text[len("election ") :].split(":")[0]
+            if transition.endswith("-> LEADER_LOG_REPLICATION"):
+                self.on_elected(member)
             self.transitions[transition] = self.transitions.get(transition, 0) + 1
             return
         for begin, name in _SEEN.items():
@@ -187,6 +190,7 @@ class History:
             for number in range(random.randint(1, 3))
         ]
         self.nemesis = Nemesis(self, only_faults)
+        self.coverage.on_elected = self.nemesis.on_elected
 
     # -- members --
 

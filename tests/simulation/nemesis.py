@@ -52,6 +52,11 @@ class Nemesis:
             faults["wipe a witness"] = self._wipe_witness
             if (self._witnesses.random() < 0.2 and not only) or "wipe a witness" in only:
                 self._weights["wipe a witness"] = 1
+        self._births = history.world.random("births")
+        self._births_left = 0  # leaders that die as soon as they are elected
+        faults["kill leaders at birth"] = self._kill_at_birth
+        if (self._births.random() < 0.25 and not only) or "kill leaders at birth" in only:
+            self._weights["kill leaders at birth"] = 1
         of_many = self.damage.of_many()
         for name in of_many:
             if name in only or (not only and self.damage.is_of_many):
@@ -354,6 +359,17 @@ class Nemesis:
                 self.tell(f"kill new leaders: {self._kill(member)}, {left} more")
                 break
         self.world.at(self.world.now_ns + 5 * MS, self._kill_next_leader, left, until_ns)
+
+    def _kill_at_birth(self) -> str:
+        """Their term is on their disks, and on few others, or none."""
+        self._births_left = self._births.randint(1, 3)
+        return f"the next {self._births_left}"
+
+    def on_elected(self, member: Member) -> None:
+        """A member has won a ballot, and has done nothing about it yet."""
+        if self.is_storm and self._births_left and member.dies_at_effect is None:
+            self._births_left -= 1
+            member.die_soon(self._births.randint(1, 12))
 
     def _kill_in_turn(self) -> str | None:
         member = self.any_member()
