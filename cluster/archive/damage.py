@@ -98,9 +98,13 @@ def damage_behind(
 def bad_frame(
     segments: Segments, descriptor: RecordingDescriptor, begin: int, end: int, checksum: Checksum | None
 ) -> Damage | None:
-    """The first frame in [begin, end) that is not what its place calls for, or cannot be read."""
+    """The first frame in [begin, end) that is not what its place calls for, or cannot be read.
+
+    Without checksums that is the frame before a place where there is none: no hole begins where a frame does.
+    """
     damage: LogDamaged
     walk = FrameWalk(segments, log_params(descriptor), begin, end)
+    last_run: tuple[int, np.ndarray] | None = None
     while True:
         try:
             for position, run in walk:
@@ -108,6 +112,7 @@ def bad_frame(
                 if good < len(run):
                     damage = checksum_mismatch(segments, position + good, run[good:], checksum)
                     return Damage(descriptor.recording_id, position + good, damage)
+                last_run = position, run
         except OSError as error:
             if walk.chunk_length > _FINE_CHUNK:  # once more from here, to come close to the bad sector
                 walk = FrameWalk(
@@ -118,7 +123,19 @@ def bad_frame(
             return Damage(descriptor.recording_id, walk.position, damage)
         if walk.position >= end:
             return None
-        return Damage(descriptor.recording_id, walk.position, walk.damage())
+        position = walk.position
+        if checksum is None and last_run is not None:
+            position = last_run[0] + _last_frame(last_run[1])
+        return Damage(descriptor.recording_id, position, walk.damage())
+
+
+def _last_frame(run: np.ndarray) -> int:
+    """Offset of the last frame of a run."""
+    offset = last = 0
+    while offset < len(run):
+        last = offset
+        offset += align(int.from_bytes(run[offset : offset + 4].tobytes(), "little"))
+    return last
 
 
 def unreadable(segments: Segments, position: int, error: OSError) -> LogDamaged:

@@ -48,6 +48,21 @@ def entry_at(position):
     return next((begin, end) for begin, end in LOG.entries if begin <= position < end)
 
 
+def frame_at(position):
+    """Where the frame begins that holds the position."""
+    frames = LOG.frames(0)
+    offset = 0
+    while True:
+        length = int.from_bytes(frames[offset : offset + 4].tobytes(), "little") + 31 & -32
+        if offset + length > position:
+            return offset
+        offset += length
+
+
+def frame_before(position):
+    return frame_at(position - 1)
+
+
 def flip(path, offset):
     data = bytearray(path.read_bytes())
     data[offset] ^= 0x10
@@ -101,8 +116,23 @@ def test_a_short_segment_is_damage_from_the_frame_that_it_cuts(tmp_path, left, c
         whole = path.read_bytes()
         path.write_bytes(whole[: begin - base + left])
 
-        assert damage_of(tmp_path, checksum=checksum).position == begin
+        damage = damage_of(tmp_path, checksum=checksum)
+        assert damage.position == (begin if checksum else frame_before(begin))
+        assert f"{path} at offset {begin - base}: " in str(damage.error)
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("hole", [40, 100])
+def test_a_hole_without_checksums_is_damage_from_the_frame_before_it(tmp_path, hole):
+    """The header of that frame tells nothing of its body: a live member went on to write behind a cut."""
+    recorded(tmp_path, checksum=None)
+    begin, end = entry_at(3_000)
+    path = tmp_path / "0-0.rec"
+    data = bytearray(path.read_bytes())
+    data[begin + hole : end + 2 * 4096] = bytes(end + 2 * 4096 - begin - hole)
+    path.write_bytes(data)
+
+    assert damage_of(tmp_path, checksum=None).position == frame_at(begin + hole)
 
 
 def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, monkeypatch):
