@@ -17,7 +17,7 @@ state is written once, in its handler ``on_*`` behind the states. Every change p
 
 Where this is stricter than the reference (each with the reason at its place):
 
-    - A member follows a leader only when its whole log is known to be the begin of the leader's (``_prove``).
+    - A member follows a leader only when its log is known to be the begin of the leader's (log_proof.py).
     - Before it says so it has recorded (term, base), and stands with that from then on.
     - Nothing beyond a member's own commit position is processed until a majority holds (term, base): a commit
       position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
@@ -70,6 +70,7 @@ from cluster.consensus.context import (
     ConsensusModuleContext,
 )
 from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.consensus.log_proof import Ask, Cut, LogProof, NotThere
 from cluster.errors import DataLoss
 from cluster.protocol.consensus import (
     AppendPosition,
@@ -173,24 +174,6 @@ class _Replication:
         self.deadline_ns = 0
 
 
-class _Proof:
-    """How far down our log has been compared with that of one leader in one term."""
-
-    __slots__ = ("is_done", "leader_member_id", "leadership_term_id", "term_in_question")
-
-    def __init__(self, message: NewLeadershipTerm, last_term_id: int) -> None:
-        self.leader_member_id = message.leader_member_id
-        self.leadership_term_id = message.leadership_term_id
-        self.term_in_question = last_term_id
-        self.is_done = last_term_id == NULL_VALUE
-
-    def is_about(self, message: NewLeadershipTerm) -> bool:
-        return (
-            self.leader_member_id == message.leader_member_id
-            and self.leadership_term_id == message.leadership_term_id
-        )
-
-
 class Election:
     """One election of one member, from INIT to CLOSED. Not to be used after CLOSED.
 
@@ -270,7 +253,7 @@ class Election:
         self._is_log_joined = False
         self._replay_stop_position = NULL_POSITION
         self._replication: _Replication | None = None
-        self._proof: _Proof | None = None
+        self._proof: LogProof | None = None
         self._offered_term: NewLeadershipTerm | None = None
         self._growth_ns = 0
 
@@ -952,7 +935,7 @@ class Election:
         """§2.7, once our log is known to be the begin of the leader's."""
         proof = self._proof
         if proof is None or not proof.is_about(message):
-            proof = self._proof = _Proof(message, self.terms.last_term_id)
+            proof = self._proof = LogProof(message, self.terms.last_term_id)
             self._offered_term = None
         if message.log_leadership_term_id == self.terms.last_term_id:
             self._offered_term = message
@@ -965,46 +948,18 @@ class Election:
             else:
                 self._ask(message.leader_member_id, self.terms.last_term_id)
 
-    def _prove(self, proof: _Proof, message: NewLeadershipTerm, now_ns: int) -> bool:
-        """Whether our log is known to be the begin of the leader's; else ask, or cut off what is not.
-
-        From our last term down: the leader is asked for the term after t-1, and its base of t is
-        compared with ours. Another base: nothing from the smaller one on is common. The same base, and
-        bytes of t in both logs: the logs are equal to the end of the shorter. The same base without
-        bytes: t proves nothing (it may have been filled in), go on below. (The reference compares only
-        ends of terms and keeps bytes of a term that the leader knows as an empty one.)
-        """
-        while not proof.is_done:
-            term_id = proof.term_in_question
-            own = self.terms.find(term_id)
-            if own is None:  # below the first term that is kept: a snapshot stands for it
-                proof.is_done = True
-                break
-            if message.log_leadership_term_id != term_id - 1:
-                self._ask(message.leader_member_id, term_id - 1)
-                return False
-            if message.next_leadership_term_id != term_id:
-                # It has no entry of our term: its log begins later, and a snapshot stands for what was.
+    def _prove(self, proof: LogProof, message: NewLeadershipTerm, now_ns: int) -> bool:
+        """Whether our log is known to be the begin of the leader's; else ask, or cut off what is not."""
+        match proof.take(message, self.terms, self.append_position):
+            case None:
+                return True
+            case Ask(log_term_id):
+                self._ask(message.leader_member_id, log_term_id)
+            case Cut(position, first_removed_term_id):
+                self._truncate(position, first_removed_term_id, now_ns)
+            case NotThere():
                 self._do(FetchSnapshot(message.leader_member_id))
-                return False
-            own_base, own_end = own.term_base_log_position, self.terms.end_of(own, self.append_position)
-            leader_base, leader_end = message.next_term_base_log_position, message.next_log_position
-            if leader_base != own_base:
-                self._truncate(min(own_base, leader_base), term_id, now_ns)
-                return False
-            if leader_end != NULL_POSITION and term_id < message.leadership_term_id and own_end > leader_end:
-                self._truncate(leader_end, term_id + 1, now_ns)
-                return False
-            have_both_bytes = own_end > own_base and (
-                leader_end == NULL_POSITION
-                or leader_end > leader_base
-                or term_id == message.leadership_term_id
-            )
-            if have_both_bytes:
-                proof.is_done = True
-            else:
-                proof.term_in_question -= 1
-        return True
+        return False
 
     def _truncate(self, log_position: int, first_removed_term_id: int, now_ns: int) -> None:
         """Cut off what the leader does not have, and begin again (§3.3)."""

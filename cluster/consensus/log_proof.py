@@ -1,0 +1,87 @@
+"""Whether a member's log is the begin of a leader's, found out before the leader is followed.
+
+From our last term down: the leader is asked for the term after t-1, and its base of t is compared with ours.
+
+    another base                            nothing from the smaller one on is common: cut, and begin again
+    the same base, bytes of t in both       one leader wrote both: equal to the end of the shorter. Done
+    the same base, no bytes of t in one     t proves nothing, it may have been filled in: on to t-1
+
+The reference compares only ends of terms (§3.3), and keeps bytes of a term that the leader knows as an empty
+one. Why the comparison is enough: ``LeadershipTerms``.
+"""
+
+from typing import NamedTuple
+
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.protocol.consensus import NewLeadershipTerm
+
+
+class Ask(NamedTuple):
+    """Canvass the leader with this log term: it tells of the one after."""
+
+    log_leadership_term_id: int
+
+
+class Cut(NamedTuple):
+    """From ``log_position`` on, with ``first_removed_term_id`` and later, our log is another one."""
+
+    log_position: int
+    first_removed_term_id: int
+
+
+class NotThere(NamedTuple):
+    """The leader has no entry of our term: its log begins later, and a snapshot stands for what was."""
+
+
+class LogProof:
+    """How far down our log has been compared with that of one leader in one term."""
+
+    __slots__ = ("is_done", "leader_member_id", "leadership_term_id", "term_in_question")
+
+    def __init__(self, message: NewLeadershipTerm, last_term_id: int) -> None:
+        self.leader_member_id = message.leader_member_id
+        self.leadership_term_id = message.leadership_term_id
+        self.term_in_question = last_term_id
+        self.is_done = last_term_id == NULL_VALUE
+
+    def is_about(self, message: NewLeadershipTerm) -> bool:
+        """Whether the message is of the same leader in the same term."""
+        return (
+            self.leader_member_id == message.leader_member_id
+            and self.leadership_term_id == message.leadership_term_id
+        )
+
+    def take(
+        self, message: NewLeadershipTerm, terms: LeadershipTerms, append_position: int
+    ) -> Ask | Cut | NotThere | None:
+        """Compare what the leader tells with our log, which ends at ``append_position``.
+
+        None when nothing more is to be compared: our log is the begin of the leader's.
+        """
+        while not self.is_done:
+            term_id = self.term_in_question
+            own = terms.find(term_id)
+            if own is None:  # below the first term that is kept: a snapshot stands for it
+                self.is_done = True
+                break
+            if message.log_leadership_term_id != term_id - 1:
+                return Ask(term_id - 1)
+            if message.next_leadership_term_id != term_id:
+                return NotThere()
+            own_base, own_end = own.term_base_log_position, terms.end_of(own, append_position)
+            leader_base, leader_end = message.next_term_base_log_position, message.next_log_position
+            if leader_base != own_base:
+                return Cut(min(own_base, leader_base), term_id)
+            if leader_end != NULL_POSITION and term_id < message.leadership_term_id and own_end > leader_end:
+                return Cut(leader_end, term_id + 1)
+            have_both_bytes = own_end > own_base and (
+                leader_end == NULL_POSITION
+                or leader_end > leader_base
+                or term_id == message.leadership_term_id
+            )
+            if have_both_bytes:
+                self.is_done = True
+            else:
+                self.term_in_question -= 1
+        return None
