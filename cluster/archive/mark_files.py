@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from cluster.archive.directory_lock import DirectoryLock, read_mark_header
 from cluster.archive.files import File, Files
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.error_log import ErrorLogEntry, decode_error_log, record_error
 from cluster.protocol.mark_file import (
@@ -31,6 +31,7 @@ from cluster.protocol.mark_file import (
     mark_file_length,
     service_mark_file_name,
 )
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
 from cluster.protocol.versions import ARCHIVE_VERSION, MARK_FILE_VERSION
 
 _I64 = struct.Struct("<q")
@@ -139,7 +140,7 @@ class ClusterMarkFile(MarkFile):
         """Own the directory, or with a ``service_id`` its service's part, until ``close``.
 
         ``aeron_directory`` is the folder that holds cnc.dat. Raises DirectoryInUse, LogDamaged (a
-        mark file that is none, and not ours), StorageError.
+        mark file that is none, and not ours), ConfigurationError (a log of another member), StorageError.
         """
         is_service = component_type is ClusterComponentType.CONTAINER
         name = service_mark_file_name(service_id) if is_service else CLUSTER_MARK_FILE_NAME
@@ -183,6 +184,8 @@ class ClusterMarkFile(MarkFile):
             lock = DirectoryLock.take(files, directory, name, now_ms)
             try:
                 damage = _damage(files, f"{directory}/{name}")
+                if damage is None and header.component_type == ClusterComponentType.CONSENSUS_MODULE:
+                    _check_owner(files, directory, f"{directory}/{name}", header)
                 path = cls._write(files, directory, name, kind, header, now_ms)
                 file = cls(files, path, header, lock)
                 file.tell_damage(damage, now_ms)
@@ -257,6 +260,25 @@ def error_log_text(entries: list[ErrorLogEntry]) -> str:
             f"\n{entry.observation_count} observations from {times[0]} to {times[1]} for:\n{entry.text}\n"
         )
     return "".join(blocks)
+
+
+def _check_owner(files: Files, directory: str, path: str, header: ClusterMarkFileHeader) -> None:
+    """Raise ConfigurationError when the log and the votes here are another member's than ``header``'s."""
+    log = f"{directory}/{RECORDING_LOG_FILE_NAME}"
+    if not files.exists(path) or not files.exists(log):
+        return
+    file = files.open(log)
+    try:
+        has_log = file.size() > 0
+    finally:
+        file.close()
+    owner = read_mark_header(files, path)
+    assert isinstance(owner, ClusterMarkFileHeader)
+    if has_log and (owner.cluster_id, owner.member_id) != (header.cluster_id, header.member_id):
+        raise ConfigurationError(
+            f"{directory}: holds the log of member {owner.member_id} of cluster {owner.cluster_id}, expected "
+            f"that of member {header.member_id} of cluster {header.cluster_id}, or an empty directory"
+        )
 
 
 def _damage(files: Files, path: str) -> LogDamaged | None:

@@ -115,6 +115,36 @@ def test_a_directory_that_is_in_use_and_a_port_that_is_taken_are_refused_and_not
     ClusterNode.launch(**{**keys, "dir": str(tmp_path / "other")}).close()
 
 
+def test_a_directory_with_the_log_of_another_member_or_cluster_is_refused(tmp_path):
+    """Two members over one log could vote twice, and speak for what they never had."""
+    keys = keys_of(tmp_path)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+    directory = str(node.config.path)
+    port = free_base_port(ports=10)
+    other = {**keys, "members": [f"5,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4], "dir": directory}
+    with pytest.raises(ConfigurationError, match=r"member 0 of cluster 0, expected that of member 5 of cl"):
+        ClusterNode.launch(**other, member_id=5)
+    with pytest.raises(ConfigurationError, match=f"^{directory}/cluster: .* expected .* 0 of cluster 7"):
+        ClusterNode.launch(**keys, cluster_id=7)
+    with ClusterNode.launch(**keys) as again:
+        await_that(lambda: again.is_leader, "its own member has it as before")
+
+
+def test_a_directory_without_a_log_may_become_another_members(tmp_path):
+    """A first start with the wrong number, that failed for its port, leaves no trap."""
+    keys = keys_of(tmp_path, dir=str(tmp_path / "m"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(keys["members"][0].rpartition(":")[2])))
+        taken.listen()
+        with pytest.raises(PortInUse):
+            ClusterNode.launch(**keys)
+    port = free_base_port(ports=10)
+    keys["members"] = [f"5,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4]
+    with ClusterNode.launch(**keys, member_id=5) as node:
+        await_that(lambda: node.is_leader, "it leads")
+
+
 @pytest.mark.conformance("S-171")
 def test_each_open_session_has_a_counter_that_goes_with_it(tmp_path):
     with ClusterNode.launch(**keys_of(tmp_path)) as node:
