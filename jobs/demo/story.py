@@ -54,7 +54,8 @@ def run(settings: Settings) -> bool:
             carriers = read_carriers(settings.flights)
         with screen.step("start three members, and Spark"):
             cluster = stack.enter_context(ClusterProcess(home / "cluster", SERVICE, settings.base_port))
-            spark = stack.enter_context(ending(spark_session("demo", log=home / "spark.log")))
+            within = {"spark.sql.warehouse.dir": str(home / "warehouse")}  # not where we were started
+            spark = stack.enter_context(ending(spark_session("demo", extra=within, log=home / "spark.log")))
         with screen.step("start Spark's two queries: the Log into Delta, statistics back into the Log"):
             queries = LiveQueries(spark, cluster.endpoints, home)
         with screen.step(f"open {len(carriers)} sessions, one a carrier"):

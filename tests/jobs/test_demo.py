@@ -17,10 +17,10 @@ pytestmark = pytest.mark.timeout(400)
 BEGIN_S = 240  # for members, Spark and the first flights, on a machine that may be busy
 
 
-def demo(home: Path, *arguments: str) -> subprocess.Popen[str]:
+def demo(home: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "jobs.demo", "--dir", str(home), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
     )  # fmt: skip
 
 
@@ -39,7 +39,9 @@ def processes_that_name(home: Path) -> list[str]:
 
 def test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else(tmp_path):
     home = tmp_path / "demo"
-    process = demo(home, "--flights", "3000", "--seconds", "5")
+    started_in = tmp_path / "elsewhere"
+    started_in.mkdir()
+    process = demo(home, "--flights", "3000", "--seconds", "5", cwd=started_in)
     said, errors = process.communicate(timeout=380)
     assert process.returncode == 0, said + errors
     assert errors == ""
@@ -50,6 +52,7 @@ def test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else(tmp_pat
     for table in ("log", "sessions", "timers", "leadership_terms"):
         assert (home / "delta" / table / "_delta_log").is_dir()
     assert processes_that_name(home) == []
+    assert list(started_in.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
