@@ -42,6 +42,7 @@ Name every member: a follower sends clients on to the leader, and of tcp and ipc
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
 With --binary messages are records instead, each behind its length as 4 bytes, little-endian; answers too.
 Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed.
+Messages survive a leader; answers that were on their way when one died do not: standard error says so then.
 """
 
 
@@ -77,6 +78,12 @@ def send(
         messages: _Messages = (_Records if binary else _Lines)(client.max_payload_length)
         with _Progress(client, source) as progress:
             _Sending(client, source, messages, answers, linger / 1000, timeout, progress).run()
+    if answers is not None and answers.has_new_leader:
+        sys.stdout.flush()
+        sys.stderr.write(
+            "the leader changed: answers that were on their way then may be missing; "
+            "every message is committed\n"
+        )
 
 
 def _open(file: str) -> int:
@@ -172,6 +179,7 @@ class _Answers:
         self._is_binary = binary
         self._out = sys.stdout.buffer
         self.count = 0
+        self.has_new_leader = False
 
     def on_messages(self, batch: EgressBatch) -> None:
         self.count += len(batch)
@@ -181,6 +189,9 @@ class _Answers:
         else:
             self._out.write(b"\n".join(payloads) + b"\n")
         self._out.flush()
+
+    def on_new_leader(self, *event: object) -> None:
+        self.has_new_leader = True
 
 
 class _Sending:

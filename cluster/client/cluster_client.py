@@ -7,7 +7,8 @@
 
 Aeron's client leaves what was in flight when a leader died to its application. This one keeps every message
 until the cluster says that it is committed, asks the new leader how many it holds, and sends the rest: each
-message is in the log once, in the order offered, as long as the session lives.
+message is in the log once, in the order offered, as long as the session lives. Egress is Aeron's: what a
+leader had not delivered when it died is not sent again by the next one.
 
 One thread uses a client. Nothing happens between its calls: keep-alives go out, and leaders are followed,
 in ``poll_egress`` and in the offers.

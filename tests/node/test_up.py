@@ -6,11 +6,23 @@ import json
 import os
 import signal
 import socket
+import subprocess
 
 import pytest
 
 from cluster import ClusterClient
-from tests.node.processes import Process, Up, await_that, dump, free_base_port, is_alive, run
+from tests.node.processes import (
+    COMMAND,
+    DEADLINE_S,
+    Process,
+    Up,
+    await_that,
+    dump,
+    environment,
+    free_base_port,
+    is_alive,
+    run,
+)
 
 
 def one_line(text: str) -> str:
@@ -133,6 +145,37 @@ def test_a_client_follows_when_its_leader_is_killed_and_each_message_is_in_the_l
         )
         assert again.stop()[0] == 0
     assert dump(up.directory / f"member-{killed}") == dump(up.directory / f"member-{(killed + 1) % 3}")
+
+
+def has_messages(up: Up) -> bool:
+    entries = dump(up.directory / f"member-{up.leader}")
+    return any(entry["entryType"] == "SESSION_MESSAGE" for entry in entries)
+
+
+@pytest.mark.faults
+def test_send_goes_on_when_the_leader_dies_and_says_that_answers_may_be_missing(tmp_path):
+    with Up(tmp_path / "c") as up:
+        send = subprocess.Popen(
+            [*COMMAND, "send", "--endpoints", up.endpoints],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+            text=True,
+            env=environment(),
+        )
+        assert send.stdin is not None
+        for number in range(3000):
+            if number == 1000:
+                await_that(lambda: has_messages(up), "some are in the log")
+                os.kill(up.pid(up.leader), signal.SIGKILL)
+            send.stdin.write(f"{number}\n")
+            send.stdin.flush()
+        out, err = send.communicate(timeout=DEADLINE_S)
+        assert send.returncode == 0
+        assert "the leader changed: answers that were on their way then may be missing" in one_line(err)
+        answers = [int(line) for line in out.splitlines()]
+        assert answers == sorted(set(answers)), "none twice, in the order sent"
+        survivor = up.directory / f"member-{(up.leader + 1) % 3}"
+        sent = [e["payload"] for e in dump(survivor) if e["entryType"] == "SESSION_MESSAGE"]
+        assert sent == [str(number) for number in range(3000)]
 
 
 @pytest.mark.faults
