@@ -79,12 +79,18 @@ class _Directories:
         if not directory.is_dir():
             raise NotAClusterDirectory(f"{directory}: no such directory")
         if not any(self._file(folder).exists() for folder in self._folders):
-            raise NotAClusterDirectory(f"{directory}: no member with driver/cnc.dat, and none in member-*")
+            raise NotAClusterDirectory(
+                f"{directory}: no counters file, neither driver/cnc.dat nor where a mark file says, "
+                "and none in member-*"
+            )
 
     @staticmethod
     def _file(folder: Path) -> Path:
         inside = folder / "driver" / "cnc.dat"
-        return inside if inside.exists() or not (folder / "cnc.dat").exists() else folder / "cnc.dat"
+        for path in (inside, folder / "cnc.dat"):
+            if path.exists():
+                return path
+        return _elsewhere(folder) or inside
 
     def look(self) -> list[dict[str, Any]]:
         members = [self._look_at(folder) for folder in self._folders]
@@ -140,6 +146,20 @@ class _Directories:
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()
+
+
+def _elsewhere(folder: Path) -> Path | None:
+    """The counters file that the member's mark file names: a real Aeron's lies with its media driver."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import counters_paths, find_member, read_cluster_mark
+
+    files = OsFiles()
+    try:
+        member = find_member(files, str(folder))
+        mark = read_cluster_mark(files, member.cluster) if member.cluster else None
+    except ClusterError:
+        return None
+    return next(map(Path, counters_paths(files, member, mark, None)), None)
 
 
 class _Endpoints:

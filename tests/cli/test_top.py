@@ -1,11 +1,15 @@
 """``cluster top`` on screens of different widths."""
 
 import io
+import shutil
 
 import pytest
 from rich.console import Console
 
-from cluster.cli.top import _tables
+from cluster.cli.top import _Directories, _tables
+from cluster.errors import NotAClusterDirectory
+from tests.archive.logs import a_log
+from tests.archive.members import live_counters, write_member
 
 MEMBERS = [
     {
@@ -42,3 +46,19 @@ def test_a_member_that_does_not_answer_is_shown_with_the_reason(width):
     text = shown([MEMBERS[0], silent], width)
 
     assert "127.0.0.1:9010: UNAVAILABLE" in text and "LEADER" in text
+
+
+def test_counters_are_found_where_the_mark_file_says_as_a_real_aeron_s_are(tmp_path):
+    write_member(tmp_path / "running", a_log(5))
+    shutil.copytree(tmp_path / "running", tmp_path / "member-4", ignore=shutil.ignore_patterns("driver"))
+    with live_counters(tmp_path / "running"):
+        source = _Directories(tmp_path / "member-4")
+        (member,) = source.look()
+        source.close()
+
+    assert (member["memberId"], member["isAlive"], member["role"]) == (4, True, "LEADER")
+
+
+def test_a_folder_without_any_counters_is_refused(tmp_path):
+    with pytest.raises(NotAClusterDirectory, match="no counters file"):
+        _Directories(tmp_path)
