@@ -76,7 +76,9 @@ class MemberMessages:
                 serve_range(self._agent, member_id, message)
             case RecordingBlock() | LinkError() if (mending := self._agent.repair.mending) is not None:
                 mending.on_answer(member_id, message)
-            case SnapshotRequest() | RecordingFetch() | SnapshotOffer() | RecordingBlock() | LinkError():
+            case RecordingFetch():  # what is wrong with our own recordings ends this life
+                self._agent.replications.server.on_fetch(member_id, message)
+            case SnapshotRequest() | SnapshotOffer() | RecordingBlock() | LinkError():
                 self._on_replication(member_id, message)
             case TerminationPosition():
                 self._agent.termination.on_termination_position(message)

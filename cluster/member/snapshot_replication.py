@@ -281,8 +281,6 @@ class SnapshotReplications:
         match message:
             case SnapshotRequest():
                 self.server.on_request(member_id, message)
-            case RecordingFetch():
-                self.server.on_fetch(member_id, message)
             case SnapshotOffer() | RecordingBlock() | LinkError() if self.current is not None:
                 self.current.on_message(member_id, message)
             case LinkError(code=LinkErrorCode.NOT_AVAILABLE):
@@ -384,7 +382,7 @@ class SnapshotServer:
         )
 
     def on_fetch(self, member_id: int, fetch: RecordingFetch) -> None:
-        """Begin to send, or refuse what is not here (any more)."""
+        """Begin to send, or refuse what is not here (any more). Raises LogDamaged, of the own recording."""
         agent = self._agent
         archive = agent.archive
         self.last_request_ns = agent.now_ns

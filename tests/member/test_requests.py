@@ -5,6 +5,7 @@ import pytest
 
 from cluster.consensus.authentication import AllowAll, DefaultAuthenticator
 from cluster.consensus.context import SESSION_PROTOCOL_VERSION
+from cluster.errors import LogDamaged
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
 from cluster.log.session_table import SessionTable
@@ -360,6 +361,27 @@ def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leade
 
     assert cluster.leader.agent is leader
     cluster.check()
+
+
+@pytest.mark.parametrize("asks", [CatchupPosition, ReplicationRequest, RecordingFetch])
+def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
+    cluster, client = a_cluster()
+    client.send(b"long" * 100)
+    cluster.await_settled()
+    cluster.await_level()
+    leader, member_id = cluster.leader, cluster.followers[0].member_id
+    agent, recording = leader.agent, leader.agent.recording
+    begin, end = recording.append_position - align(HEADER_LENGTH + 32 + 400), recording.append_position
+    assert recording.is_boundary(begin)
+    leader.disk.open("member/archive/0-0.rec", write=True).pwrite(b"\0\0\0\1", begin + 8)
+    request = {
+        CatchupPosition: CatchupPosition(agent.leadership_term_id, begin, member_id),
+        ReplicationRequest: ReplicationRequest(1, agent.leadership_term_id, begin, -1),
+        RecordingFetch: RecordingFetch(1, recording.recording_id, begin, end),
+    }[asks]
+
+    with pytest.raises(LogDamaged, match=f"0-0.rec at offset {begin}: term offset"):
+        agent.messages.on_message(member_id, request)
 
 
 def test_a_member_that_speaks_for_another_is_not_listened_to():
