@@ -243,7 +243,9 @@ def list_members(directory: Directory, as_json: AsJson = False) -> None:
     _live_counters(str(directory), mark).close()  # says so when the member does not run
     status = _member_status(str(directory), mark)
     if status is None:
-        raise NotAClusterDirectory(f"{directory}: the member has no ingress.sock to be asked by")
+        raise NotAClusterDirectory(
+            f"{directory}: the member has no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)"
+        )
     found = {
         "leaderMemberId": status.leader_member_id,
         "memberId": status.member_id,

@@ -158,6 +158,14 @@ def test_is_leader_tells_by_its_status(run, tmp_path):
     assert (status, "no cluster-mark.dat is here" in err) == (1, True)
 
 
+def test_list_members_of_a_real_aeron_that_runs_names_the_tool_that_can(run, tmp_path):
+    write_member(tmp_path, a_log(5))
+    with live_counters(tmp_path):
+        status, out, err = run("list-members", "--dir", tmp_path)
+    assert (status, out) == (1, "")
+    assert "no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)" in err
+
+
 @pytest.mark.conformance("S-130")
 def test_list_members_of_a_member_that_does_not_run_fails_at_once(run):
     status, out, err = run("list-members", "--dir", members() / "member-0")
