@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1
 
+# Spark gives a query's Python process ten seconds to come up, which no setting changes, and a machine that is
+# busy may need more. Nothing has been read then, and the query may simply be started again.
+STARTS = 3
+NOT_UP = "Python worker failed to connect back"
+
 
 def read_log(spark: SparkSession, source: dict[str, str], columns: str | None = None) -> DataFrame:
     """The committed Log as a stream. ``columns``, as DDL, leaves out what the job does not use."""
@@ -49,15 +54,27 @@ def run(writer: Any, options: JobOptions) -> None:
 
     Raises what made the query fail, and KeyboardInterrupt once an interrupted one has stopped.
     """
-    query = writer.option("checkpointLocation", options.checkpoint).trigger(**options.trigger).start()
+    writer = writer.option("checkpointLocation", options.checkpoint).trigger(**options.trigger)
     with _interrupts() as interrupted:
-        try:
-            for line in progress_lines(query, interrupted):
-                options.say(line)
-        finally:
-            query.stop()
+        for starts_left in reversed(range(STARTS)):
+            query = writer.start()
+            try:
+                for line in progress_lines(query, interrupted):
+                    options.say(line)
+                break
+            except Exception as error:
+                if not starts_left or not came_up_too_late(query, error):
+                    raise
+                options.say(f"{query.name}: its Python process took more than Spark's ten seconds, once more")
+            finally:
+                query.stop()
         if interrupted.is_set():
             raise KeyboardInterrupt
+
+
+def came_up_too_late(query: StreamingQuery, error: Exception) -> bool:
+    """Whether ``query`` failed with ``error`` before it did anything, for want of its Python process."""
+    return NOT_UP in str(error) and not query.recentProgress
 
 
 def progress_lines(query: StreamingQuery, interrupted: Event) -> Iterator[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs import log_to_delta
 from jobs.demo import statistics
-from jobs.streaming import read_log
+from jobs.streaming import STARTS, came_up_too_late, read_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,27 +30,23 @@ class LiveQueries:
     def __init__(self, spark: SparkSession, endpoints: str, home: Path) -> None:
         source = {"endpoints": endpoints, "startingOffsets": "earliest"}
         checkpoints = home / "checkpoints"
-        self._log = (
+        self._log = started(
             log_to_delta.appending(spark, source, str(home / "delta" / "log"))
             .option("checkpointLocation", str(checkpoints / "log"))
             .trigger(processingTime=LOG_EVERY)
-            .start()
         )
-        await_first_batch(self._log)
         messages = read_log(spark, source | {"entryTypes": "SESSION_MESSAGE"}, MESSAGE_COLUMNS)
         self._endpoints = endpoints
         self.answers = 0  # statistics that the sink has had acknowledged as committed
         self.answering_sessions = 0  # that the sink opened: one for each batch that had something to say
-        self._answers = (
+        self._answers = started(
             statistics.statistics(messages)
             .writeStream.queryName("answers")
             .outputMode("update")
             .foreachBatch(self._answer)
             .option("checkpointLocation", str(checkpoints / "answers"))
             .trigger(processingTime=ANSWER_EVERY)
-            .start()
         )
-        await_first_batch(self._answers)
         self._of_log = Batches(self._log)
 
     def _answer(self, changed: DataFrame, _: int) -> None:
@@ -89,14 +85,19 @@ class LiveQueries:
         self._log.stop()
 
 
-def await_first_batch(query: StreamingQuery) -> None:
-    """Return when the query has done a batch; raise what made it fail."""
+def started(writer: Any) -> StreamingQuery:
+    """A query that has done its first batch; raises what made it fail."""
     pause = threading.Event()
-    while query.isActive and not query.recentProgress:
-        pause.wait(LOOK_EVERY_S)
-    failure = query.exception()
-    if failure is not None:
-        raise failure
+    for starts_left in reversed(range(STARTS)):
+        query: StreamingQuery = writer.start()
+        while query.isActive and not query.recentProgress:
+            pause.wait(LOOK_EVERY_S)
+        failure = query.exception()
+        if failure is None:
+            break
+        if not starts_left or not came_up_too_late(query, failure):
+            raise failure
+    return query
 
 
 class Batches:

@@ -160,3 +160,68 @@ def test_the_closing_line_tells_the_rate_after_the_first_batch_in_which_spark_st
 
     *_, line = streaming.progress_lines(Query((1000, 10_000)), Event())
     assert line == "log_to_delta: done, 1,000 rows (100 rows/s)"
+
+
+class Failing(Query):
+    """A query that fails, before or after its first batch."""
+
+    def __init__(self, says, *batches):
+        super().__init__(*batches)
+        self.says = says
+
+    def awaitTermination(self, seconds):
+        raise RuntimeError(self.says)
+
+
+class Writer:
+    """What starts the queries given, one after another."""
+
+    def __init__(self, *queries):
+        self.queries = list(queries)
+        self.stopped = []
+        for query in queries:
+            query.stop = lambda query=query: self.stopped.append(query)
+
+    def option(self, *_):
+        return self
+
+    def trigger(self, **_):
+        return self
+
+    def start(self):
+        return self.queries.pop(0)
+
+
+LATE = "[STREAM_FAILED] terminated with exception: Python worker failed to connect back."
+
+
+def job_that_says(lines):
+    return command.JobOptions.over({}, "table", say=lines.append)
+
+
+def test_a_query_whose_python_process_came_up_too_late_is_started_again():
+    writer = Writer(Failing(LATE), Failing(LATE), Query((1000, 10_000)))
+    said = []
+
+    streaming.run(writer, job_that_says(said))
+
+    assert len(writer.stopped) == 3
+    assert ["once more" in line for line in said] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        [Failing(LATE), Failing(LATE), Failing(LATE)],
+        [Failing(LATE, (1000, 10_000)), Query((1, 1))],
+        [Failing("no more disk"), Query((1, 1))],
+    ],
+    ids=["three times", "after a batch", "another failure"],
+)
+def test_a_query_that_fails_otherwise_or_too_often_is_not_started_again(queries):
+    writer = Writer(*queries)
+
+    with pytest.raises(RuntimeError):
+        streaming.run(writer, job_that_says([]))
+
+    assert len(writer.queries) == (0 if len(queries) == 3 else 1)
