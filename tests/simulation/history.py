@@ -126,7 +126,7 @@ class _Coverage(Observer):
         self.ends[name] = self.ends.get(name, 0) + 1
 
     def on_ended(self, member: Member, error: BaseException | None) -> None:
-        name = f"ends: {type(error).__name__}"
+        name = "ends: in order" if error is None else f"ends: {type(error).__name__}"
         self.ends[name] = self.ends.get(name, 0) + 1
 
 
