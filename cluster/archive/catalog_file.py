@@ -7,7 +7,7 @@ old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Sour
 import struct
 from collections.abc import Callable
 
-from cluster.archive.files import File, Files, read_at_rest
+from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import (
     CATALOG_CAPACITY_DEFAULT,
@@ -116,19 +116,9 @@ class CatalogFile:
 
     @classmethod
     def create(cls, files: Files, directory: str) -> None:
-        """Write an empty catalog, aside and renamed, so that half of one is never found."""
-        path, aside = f"{directory}/{CATALOG_FILE_NAME}", f"{directory}/{CATALOG_FILE_NAME}.tmp"
-        if files.exists(aside):
-            files.unlink(aside)
-        file = files.open(aside, create=True)
-        try:
-            file.resize(CATALOG_CAPACITY_DEFAULT)
-            file.pwrite(new_catalog_header().encode_body(), 0)
-            file.fullsync()
-        finally:
-            file.close()
-        files.rename(aside, path)
-        files.sync_directory(directory)
+        """Write an empty catalog. Raises StorageError."""
+        path = f"{directory}/{CATALOG_FILE_NAME}"
+        replace(files, path, new_catalog_header().encode_body(), length=CATALOG_CAPACITY_DEFAULT)
 
     def close(self) -> None:
         self._file.close()

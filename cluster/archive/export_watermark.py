@@ -5,7 +5,7 @@ export-watermark    the position, decimal: everything before it is safe elsewher
 
 from collections.abc import Callable
 
-from cluster.archive.files import Files
+from cluster.archive.files import Files, replace
 from cluster.errors import ClusterError, LogDamaged, StorageError
 
 FILE_NAME = "export-watermark"
@@ -32,20 +32,7 @@ def read_export_watermark(files: Files, directory: str) -> int | None:
 def write_export_watermark(files: Files, directory: str, position: int) -> None:
     """Say that everything before ``position`` is safe elsewhere; in one step. Raises StorageError."""
     assert position >= 0
-    path, aside = f"{directory}/{FILE_NAME}", f"{directory}/{FILE_NAME}.tmp"
-    try:
-        if files.exists(aside):
-            files.unlink(aside)
-        file = files.open(aside, create=True)
-        try:
-            file.pwrite(b"%d\n" % position, 0)
-            file.fullsync()
-        finally:
-            file.close()
-        files.rename(aside, path)
-        files.sync_directory(directory)
-    except OSError as error:
-        raise StorageError(path, error.errno, "writing failed") from error
+    replace(files, f"{directory}/{FILE_NAME}", b"%d\n" % position)
 
 
 class ExportWatermark:

@@ -2,7 +2,8 @@
 
 Everything under a member's directory is read and written through ``Files`` and ``File``, so that the
 simulator can put a disk behind them that tears writes, loses unsynced pages, fills up or fails. Paths are
-strings. Whatever the disk refuses comes out as ``OSError``; the callers turn it into ``StorageError``.
+strings. Whatever the disk refuses comes out as ``OSError``; the callers turn it into ``StorageError``, as
+``replace`` does, by which each small file comes to be.
 """
 
 import ctypes
@@ -11,7 +12,7 @@ import fcntl
 import os
 from typing import Any, Protocol, TypeAlias
 
-from cluster.errors import LogDamaged
+from cluster.errors import LogDamaged, StorageError
 
 # Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not tell).
 Buffer: TypeAlias = Any
@@ -105,6 +106,30 @@ class Files(Protocol):
 
     def process_id(self) -> int:
         """Of the process that locks are held for."""
+
+
+def replace(files: Files, path: str, data: Buffer, *, length: int = 0) -> None:
+    """Put a file of ``data``, and zeros up to ``length`` bytes, in the place of what ``path`` names.
+
+    Written aside, synced, renamed, and the folder synced: whoever looks finds the old file or the new one,
+    whole, after a power cut too, and the new one once this has returned. The folder must be there. Raises
+    StorageError.
+    """
+    aside = f"{path}.tmp"
+    try:
+        if files.exists(aside):  # of a process that died on the way
+            files.unlink(aside)
+        file = files.open(aside, create=True)
+        try:
+            file.resize(length)
+            file.pwrite(data, 0)
+            file.fullsync()
+        finally:
+            file.close()
+        files.rename(aside, path)
+        files.sync_directory(os.path.dirname(path) or ".")
+    except OSError as error:
+        raise StorageError(path, error.errno, "writing failed") from error
 
 
 class OsFile:

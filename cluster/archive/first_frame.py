@@ -4,7 +4,7 @@ For a cluster's log that is the first NewLeadershipTermEvent, by which logs are 
 does not keep it.
 """
 
-from cluster.archive.files import Files
+from cluster.archive.files import Files, replace
 from cluster.protocol.frame import HEADER_LENGTH, align
 
 
@@ -13,21 +13,10 @@ def _path(directory: str, recording_id: int) -> str:
 
 
 def keep_first_frame(files: Files, directory: str, recording_id: int, frame: bytes) -> None:
-    """Write the frame down, aside and renamed, unless it is there already."""
+    """Write the frame down, unless it is there already. Raises StorageError."""
     path = _path(directory, recording_id)
-    if files.exists(path):
-        return
-    aside = f"{path}.tmp"
-    if files.exists(aside):
-        files.unlink(aside)
-    file = files.open(aside, create=True)
-    try:
-        file.pwrite(frame, 0)
-        file.datasync()
-    finally:
-        file.close()
-    files.rename(aside, path)
-    files.sync_directory(directory)
+    if not files.exists(path):
+        replace(files, path, frame)
 
 
 def read_first_frame(files: Files, directory: str, recording_id: int) -> bytes | None:

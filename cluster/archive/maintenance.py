@@ -9,7 +9,7 @@ from cluster.archive.archive import Archive
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
 from cluster.archive.damage import open_segments
-from cluster.archive.files import Files
+from cluster.archive.files import Files, replace
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ClusterError
@@ -38,24 +38,13 @@ def compact(files: Files, directory: str, catalog: CatalogFile) -> Compacted:
     kept = [entry for entry in catalog.entries if entry.is_valid]
     ids = {entry.descriptor.recording_id for entry in dropped}
     path = f"{directory}/{CATALOG_FILE_NAME}"
-    aside = f"{path}.tmp"
     data = catalog.header.encode_body()
     if catalog.header.alignment == 0:
         data = data.ljust(1024, b"\0")
     for entry in kept:
         body = catalog.descriptor_bytes(entry)
         data += entry.header.encode_body() + body
-    if files.exists(aside):
-        files.unlink(aside)
-    file = files.open(aside, create=True)
-    try:
-        file.resize(catalog.capacity)
-        file.pwrite(data, 0)
-        file.fullsync()
-    finally:
-        file.close()
-    files.rename(aside, path)
-    files.sync_directory(directory)
+    replace(files, path, data, length=catalog.capacity)
     removed = [
         name
         for name in files.list_directory(directory)

@@ -1,7 +1,7 @@
 """Mark files that we write: the sign of life that Aeron's tools look for, and a log of errors.
 
-A mark file is built aside and renamed, so that a full disk never leaves half of one (which would keep the
-next start from working). The errors of the run before are kept in a text file beside it. Its creation takes
+A mark file is replaced whole, so that a full disk never leaves half of one (which would keep the next start
+from working). The errors of the run before are kept in a text file beside it. Its creation takes
 the lock of what it marks. Sources: ClusterMarkFile, ArchiveMarkFile; layout in
 cluster/protocol/mark_file.py.
 """
@@ -10,7 +10,7 @@ import struct
 from datetime import UTC, datetime
 
 from cluster.archive.directory_lock import DirectoryLock, read_mark_header
-from cluster.archive.files import File, Files
+from cluster.archive.files import File, Files, replace
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.error_log import ErrorLogEntry, decode_error_log, record_error
@@ -51,20 +51,10 @@ class MarkFile:
     def _write(
         cls, files: Files, directory: str, name: str, kind: str, header: MarkFileHeader, now_ms: int
     ) -> str:
-        """Write the file aside and give it its name; return its path."""
-        path, aside = f"{directory}/{name}", f"{directory}/{name}.tmp"
+        """Put the file in the place of the one of the run before, whose errors are kept; return its path."""
+        path = f"{directory}/{name}"
         _keep_errors(files, directory, path, kind, now_ms)
-        if files.exists(aside):
-            files.unlink(aside)
-        file = files.open(aside, create=True)
-        try:
-            file.resize(mark_file_length())
-            file.pwrite(encode_mark_file_header(header), 0)
-            file.datasync()
-        finally:
-            file.close()
-        files.rename(aside, path)
-        files.sync_directory(directory)
+        replace(files, path, encode_mark_file_header(header), length=mark_file_length())
         return path
 
     def update_activity(self, now_ms: int) -> None:

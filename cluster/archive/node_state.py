@@ -5,7 +5,7 @@ Source: NodeStateFile of Aeron Cluster; layout in cluster/protocol/node_state.py
 
 import struct
 
-from cluster.archive.files import File, Files, read_at_rest
+from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.node_state import (
     NEW_CANDIDATE_TERM,
@@ -34,7 +34,7 @@ class NodeStateFile:
     def open(
         cls, directory: str, *, files: Files, file_sync_level: int = 1, write: bool = True
     ) -> "NodeStateFile":
-        """The file of a cluster directory; made, aside and renamed, when missing and to be written.
+        """The file of a cluster directory; made when missing and to be written.
 
         Raises NotAClusterDirectory (nothing there to read), LogDamaged, StorageError.
         """
@@ -62,18 +62,7 @@ class NodeStateFile:
     @staticmethod
     def _create(files: Files, directory: str, path: str) -> None:
         files.make_directory(directory)
-        aside = f"{path}.tmp"
-        if files.exists(aside):
-            files.unlink(aside)
-        file = files.open(aside, create=True)
-        try:
-            file.resize(NODE_STATE_FILE_LENGTH)
-            file.pwrite(encode_node_state(NEW_CANDIDATE_TERM), 0)
-            file.fullsync()
-        finally:
-            file.close()
-        files.rename(aside, path)
-        files.sync_directory(directory)
+        replace(files, path, encode_node_state(NEW_CANDIDATE_TERM), length=NODE_STATE_FILE_LENGTH)
 
     @property
     def candidate_term_id(self) -> int:

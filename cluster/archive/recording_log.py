@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.archive.files import File, Files, read_at_rest
+from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LocalProtocolError, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import align
@@ -363,22 +363,18 @@ class RecordingLog:
         self.entries.remove(entry)
 
     def rewrite(self, entries: list[RecordingLogEntry]) -> None:
-        """Replace the whole file, in one step, by these entries in this order (the member must not run)."""
-        path, aside = self.path, f"{self.path}.tmp"
+        """Replace the whole file, in one step, by these entries in this order (the member must not run).
+
+        Raises StorageError; the old file or the new one stands there then, and this log is to be closed.
+        """
+        path = self.path
+        replace(self._files, path, b"".join(encode_entry(entry) for entry in entries))
         try:
-            if self._files.exists(aside):
-                self._files.unlink(aside)
-            file = self._files.open(aside, create=True)
-            file.pwrite(b"".join(encode_entry(entry) for entry in entries), 0)
-            file.fullsync()
-            self._file.close()
-            self._file = file
-            self._files.rename(aside, path)
-            self._files.sync_directory(self._directory)
-            self._file.close()
-            self._file = self._files.open(path, write=True)
+            file = self._files.open(path, write=True)
         except OSError as error:
-            raise StorageError(path, error.errno, "rewriting failed") from error
+            raise StorageError(path, error.errno, "opening failed") from error
+        self._file.close()
+        self._file = file
         self.reload()
 
     # ---- single writes, synced by the caller

@@ -4,7 +4,7 @@ Source: ClusterToolOperator's sortRecordingLog and seedRecordingLogFromSnapshot;
 replaced in one step, and sorting leaves invalid entries invalid.
 """
 
-from cluster.archive.files import Files
+from cluster.archive.files import Files, replace
 from cluster.archive.recording_log import RecordingLog
 from cluster.errors import StorageError
 from cluster.protocol.recording_log import (
@@ -68,16 +68,6 @@ def _copy(files: Files, path: str, new_path: str) -> None:
             data = source.pread(source.size(), 0)
         finally:
             source.close()
-        aside = f"{new_path}.tmp"
-        if files.exists(aside):
-            files.unlink(aside)
-        target = files.open(aside, create=True)
-        try:
-            target.pwrite(data, 0)
-            target.fullsync()
-        finally:
-            target.close()
-        files.rename(aside, new_path)
-        files.sync_directory(new_path.rpartition("/")[0] or ".")
     except OSError as error:
-        raise StorageError(new_path, error.errno, "writing the backup failed") from error
+        raise StorageError(path, error.errno, "reading failed") from error
+    replace(files, new_path, data)

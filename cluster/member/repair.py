@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.archive.archive import Archive
 from cluster.archive.damage import SET_ASIDE_FOLDER, Damage, drop_set_aside, set_aside
-from cluster.archive.files import Files
+from cluster.archive.files import Files, replace
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.cluster_member import LogEnd
@@ -75,26 +75,13 @@ class RepairNote:
 
         Of several ends that were held the best counts; one that is not known is not known for good.
         """
-        aside = f"{self._path}.tmp"
-        try:
-            if self.is_there:
-                earlier, held_earlier = self.read()
-                text = f"{earlier}; {text}"
-                held = None if held is None or held_earlier is None else max(held, held_earlier)
-            if held is not None:
-                text = f"{text}\n{_held_line(held)}"
-            if self._files.exists(aside):
-                self._files.unlink(aside)
-            file = self._files.open(aside, create=True)
-            try:
-                file.pwrite(f"{text}\n".encode(), 0)
-                file.fullsync()
-            finally:
-                file.close()
-            self._files.rename(aside, self._path)
-            self._files.sync_directory(self._directory)
-        except OSError as error:
-            raise StorageError(self._path, error.errno, "noting the damage failed") from error
+        if self.is_there:
+            earlier, held_earlier = self.read()
+            text = f"{earlier}; {text}"
+            held = None if held is None or held_earlier is None else max(held, held_earlier)
+        if held is not None:
+            text = f"{text}\n{_held_line(held)}"
+        replace(self._files, self._path, f"{text}\n".encode())
 
     def drop_set_aside(self) -> None:
         """Remove what was set aside of the cluster directory. Raises StorageError."""

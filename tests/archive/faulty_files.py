@@ -59,6 +59,7 @@ class FaultyFile:
         self.path = path
         self._disk = disk
         self._inode = inode
+        disk.open_files.add(self)
 
     def pread(self, length: int, offset: int) -> bytes:
         return bytes(self._inode.cache[offset : offset + length])
@@ -126,7 +127,7 @@ class FaultyFile:
     fullsync = datasync
 
     def close(self) -> None:
-        pass
+        self._disk.open_files.discard(self)
 
 
 class FaultyLock:
@@ -145,6 +146,7 @@ class FaultyDisk:
         self.names: dict[str, Inode] = {}
         self.names_before: dict[str, dict[str, Inode]] = {}  # by folder, as of its last sync
         self.locks: set[str] = set()
+        self.open_files: set[FaultyFile] = set()
         self.pushed: list[Inode] = []
         self.operations = 0
         self.is_full = False  # no block can be had any more
@@ -183,6 +185,7 @@ class FaultyDisk:
     def restart(self) -> None:
         """The process is another one."""
         self.locks.clear()
+        self.open_files.clear()
         self.fail_at = None
 
     def _change_names(self, what: str, path: str) -> str:
