@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.options import Options
+from benchmarks.processes import idle_share
 
 BENCHMARKS = {
     "kernels": "the kernels on runs of frames, and frames to Arrow",
@@ -24,6 +25,7 @@ BENCHMARKS = {
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
 }
 RESULTS = Path(__file__).parent / "results"
+IDLE_SHARE_MIN = 0.9
 
 
 def main() -> int:
@@ -39,6 +41,7 @@ def main() -> int:
     parser.add_argument("--peers", type=Path, help="folder with the peers' harnesses (aeron/run, kafka/run)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measured run (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, help="alternating runs of both sides (default: 3)")
+    parser.add_argument("--busy", action="store_true", help="measure although other processes are at work")
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in BENCHMARKS]:
@@ -52,7 +55,15 @@ def main() -> int:
     RESULTS.mkdir(exist_ok=True)
 
     for name in arguments.names or BENCHMARKS:
-        figures = [_machine()]
+        idle = idle_share()
+        if idle < IDLE_SHARE_MIN and not arguments.busy:
+            print(
+                f"{name}: other processes use the machine, its cores are idle for {idle:.0%} of the time and "
+                f"{IDLE_SHARE_MIN:.0%} is the least; end them, or take figures of a busy machine by --busy",
+                file=sys.stderr,
+            )
+            return 1
+        figures = [_machine(idle)]
         for figure in importlib.import_module(f"benchmarks.{name}").run(options):
             print(json.dumps(figure), flush=True)
             figures.append(figure)
@@ -61,13 +72,13 @@ def main() -> int:
     return 0
 
 
-def _machine() -> dict[str, object]:
+def _machine(idle: float) -> dict[str, object]:
     return {
         "taken": time.strftime("%Y-%m-%d", time.gmtime()),
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
-        "load_average": round(os.getloadavg()[0], 2),
+        "idle_share_before": round(idle, 2),
     }
 
 

@@ -1,9 +1,10 @@
 """Three members, 100-byte messages, each committed, echoed by the service and received: ours and Aeron's.
 
-Both sides run in turns on the same machine, file sync level 1 (and 0), so that ratios mean something:
-
-- throughput: ours by ``offer_batch`` over ipc, tcp and gRPC; Aeron's with its best window;
-- round trip: one message outstanding.
+Both sides run in turns on the same machine, at file sync level 1 and 0, with the same windows (messages on
+their way at most) and one message an offer; window 1 is the round trip of a message alone. Beside it stands
+what only our client has, 1,024 messages an offer. Aeron's members run with both of these idle strategies:
+``backoff`` parks an idle agent, as ours sleep on their sockets; ``yielding`` keeps each agent on a core and is
+faster where there are cores enough.
 
 Goals at sync level 1: 300,000 msg/s over tcp and ipc, 150,000 over gRPC; p50 350 µs and 800 µs.
 """
@@ -15,50 +16,144 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.options import Options
 from benchmarks.processes import CLUSTER, running_cluster
 
 SIZE = 100
+PERCENTILES = ("p50", "p90", "p99", "p99_9")
+WARM_UP_S = 2
+WINDOWS = (1, 100, 1_000, 10_000)
+BATCHED = {"window": 16_384, "batch": 1_024}
 ENDPOINTS = {"ipc": "ipcEndpoints", "tcp": "tcpEndpoints", "grpc": "endpoints"}
+IDLE_STRATEGIES = ("backoff", "yielding")
+# Aeron's own names of its settings; all that is not here is its default.
+AERON_SETTINGS = {"threading": "shared", "client-idle": "sleeping", "term-length": "64m"}
 
 
 def run(options: Options) -> Iterator[dict[str, Any]]:
     """Alternate ours and Aeron's, round by round, for both sync levels."""
+    figures = []
     for sync_level in (1, 0):
         for number in range(options.rounds):
             context = {"file_sync_level": sync_level, "round": number, "size": SIZE}
-            with running_cluster(CLUSTER_FILE_SYNC_LEVEL=str(sync_level)) as cluster:
-                for transport, key in ENDPOINTS.items():
-                    yield context | _ours(cluster[key], transport, options.seconds, [])
-                    yield context | _ours(cluster[key], transport, options.seconds, ["--window", "1"])
-            if options.peers is not None:
-                for figure in _aeron(options, sync_level):
-                    yield context | figure
+            for figure in _both(options, sync_level):
+                figures.append(context | figure)
+                yield figures[-1]
+    if options.plots is not None:
+        draw(figures, options.plots / "cluster.png")
 
 
-def _ours(endpoints: str, transport: str, seconds: float, arguments: list[str]) -> dict[str, Any]:
-    command = [*CLUSTER, "bench", "--endpoints", endpoints, "--size", str(SIZE), "--duration", str(seconds)]
-    done = subprocess.run([*command, *arguments, "--json"], stdout=subprocess.PIPE, text=True, check=True)
-    kind = "round trip" if arguments else "throughput"
-    return {"figure": kind, "side": "ours", "transport": transport} | json.loads(done.stdout)
+def _both(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
+    with running_cluster(CLUSTER_FILE_SYNC_LEVEL=str(sync_level)) as cluster:
+        for transport, key in ENDPOINTS.items():
+            for window in WINDOWS:
+                yield _ours(cluster[key], transport, options.seconds, window, 1)
+            yield _ours(cluster[key], transport, options.seconds, **BATCHED)
+    if options.peers is not None:
+        for idle in IDLE_STRATEGIES:
+            with _AeronCluster(options.peers / "aeron" / "run", idle, sync_level) as aeron:
+                for window in WINDOWS:
+                    yield from aeron.bench(options.seconds, window)
 
 
-def _aeron(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
-    assert options.peers is not None
-    with tempfile.TemporaryDirectory(prefix="aeron-peer-", ignore_cleanup_errors=True) as work:
-        for bench, kind in (("throughput", "throughput"), ("latency", "round trip")):
-            command = [options.peers / "aeron" / "run", "bench", bench, "--size", str(SIZE), "--warmup", "3"]
-            settings = ["--seconds", str(round(options.seconds)), "--sync-level", str(sync_level)]
-            done = subprocess.run(
-                [*command, *settings],
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-                env=os.environ | {"AERON_PEER_WORK": work},
-            )
-            for line in done.stdout.splitlines():
-                figure = json.loads(line)
-                if figure.get("bench") == bench:
-                    yield {"figure": kind, "side": "aeron", "transport": "udp"} | figure
+def _ours(endpoints: str, transport: str, seconds: float, window: int, batch: int) -> dict[str, Any]:
+    command = [*CLUSTER, "bench", "--endpoints", endpoints, "--size", str(SIZE), "--json"]
+    lengths = ["--warm-up", str(WARM_UP_S), "--duration", str(seconds)]
+    loads = ["--window", str(window), "--batch", str(batch)]
+    done = subprocess.run([*command, *lengths, *loads], stdout=subprocess.PIPE, text=True, check=True)
+    told = json.loads(done.stdout)
+    return {
+        "side": "ours",
+        "transport": transport,
+        "window": window,
+        "batch": batch,
+        "messages_per_s": round(told["messagesPerSecond"]),
+        **{f"{name}_us": told["latencyUs"][name.replace("_", ".")] for name in PERCENTILES},
+        "never_echoed": told["offered"] - told["echoed"],
+    }
+
+
+class _AeronCluster:
+    """Three members of real Aeron Cluster and their clients, by the peer's harness ``run``."""
+
+    def __init__(self, harness: Path, idle: str, sync_level: int) -> None:
+        self._harness = harness
+        self._settings = {"idle": idle, "sync-level": str(sync_level)} | AERON_SETTINGS
+        self._work = tempfile.TemporaryDirectory(prefix="aeron-peer-", ignore_cleanup_errors=True)
+
+    def __enter__(self) -> _AeronCluster:
+        self._run("up", *self._arguments)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run("down")
+        self._work.cleanup()
+
+    def bench(self, seconds: float, window: int) -> Iterator[dict[str, Any]]:
+        """The figure, with Aeron's settings in it. ``never_echoed`` above 0: the cluster stalled."""
+        kind = ["latency"] if window == 1 else ["throughput", "--window", str(window)]
+        lengths = ["--size", str(SIZE), "--warmup", str(WARM_UP_S), "--seconds", str(round(seconds))]
+        for line in self._run("bench", *kind, *lengths).splitlines():
+            told = json.loads(line)
+            if told.get("bench") == kind[0]:
+                per_s = told["msgs_per_s"] if window > 1 else round(told["round_trips"] / seconds)
+                yield {
+                    "side": "aeron",
+                    "transport": "udp",
+                    "window": window,
+                    "batch": 1,
+                    "messages_per_s": per_s,
+                    **{f"{name}_us": told[f"{name}_us"] for name in PERCENTILES},
+                    "never_echoed": told["never_echoed"],
+                    "settings": self._settings,
+                }
+
+    @property
+    def _arguments(self) -> list[str]:
+        return [word for name, value in self._settings.items() for word in (f"--{name}", value)]
+
+    def _run(self, *arguments: str) -> str:
+        environment = os.environ | {"AERON_PEER_WORK": self._work.name}
+        command = [str(self._harness), *arguments]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
+
+
+def draw(figures: list[dict[str, Any]], path: Path) -> None:
+    """Throughput by window at each sync level, a line a side: medians of the rounds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    picture, panels = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+    for sync_level, axes in zip((1, 0), panels):
+        for name, points in _lines(figures, sync_level).items():
+            style = "--" if name.startswith("Aeron") else "-"
+            axes.plot(list(points), [points[window] for window in points], style, marker="o", label=name)
+        axes.set(
+            xlabel="messages on their way at most, one an offer",
+            title=f"file sync level {sync_level}",
+            xscale="log",
+            yscale="log",
+        )
+    panels[0].set(ylabel="messages/s, committed and echoed")
+    panels[0].legend(fontsize="small")
+    picture.savefig(path, dpi=120)
+
+
+def _lines(figures: list[dict[str, Any]], sync_level: int) -> dict[str, dict[int, float]]:
+    """Of each side its median rate by window; runs that stalled are left out."""
+    rates: dict[str, dict[int, list[float]]] = {}
+    for figure in figures:
+        if figure["file_sync_level"] == sync_level and figure["batch"] == 1 and not figure["never_echoed"]:
+            of_ours = figure["side"] == "ours"
+            name = f"ours, {figure['transport']}" if of_ours else f"Aeron, {figure['settings']['idle']}"
+            rates.setdefault(name, {}).setdefault(figure["window"], []).append(figure["messages_per_s"])
+    return {
+        name: {window: median(values) for window, values in sorted(by_window.items())}
+        for name, by_window in rates.items()
+    }

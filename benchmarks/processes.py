@@ -67,6 +67,19 @@ def port_is_free(port: int) -> bool:
     return True
 
 
+def idle_share(seconds: float = 3.0) -> float:
+    """The share of all cores' time that nobody used in the next ``seconds``."""
+    before = _idle_and_all_ticks()
+    time.sleep(seconds)
+    idle, total = (after - old for after, old in zip(_idle_and_all_ticks(), before))
+    return idle / total
+
+
+def _idle_and_all_ticks() -> tuple[int, int]:
+    ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    return ticks[3] + ticks[4], sum(ticks)  # idle, and waiting for a device
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system time of the process so far, all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
