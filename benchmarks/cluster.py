@@ -3,7 +3,7 @@
 Both sides run in turns on the same machine, at file sync level 1 and 0, with the same windows (messages on
 their way at most) and one message an offer; window 1 is the round trip of a message alone. Beside it stands
 what only our client has, 1,024 messages an offer. Aeron's members run with both of these idle strategies:
-``backoff`` parks an idle agent, as ours sleep on their sockets; ``yielding`` keeps each agent on a core and is
+``backoff`` parks an idle agent, as ours sleep on their sockets; ``yielding`` keeps each agent on a core:
 faster where there are cores enough.
 
 Goals at sync level 1: 300,000 msg/s over tcp and ipc, 150,000 over gRPC; p50 350 µs and 800 µs.
