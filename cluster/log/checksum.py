@@ -5,18 +5,16 @@
 A padding frame keeps its session id. So a recording with checksums has lost the session ids of its frames;
 who replays it puts in that of the replay (``restore_session_ids``). Sources: Aeron's RecordingWriter,
 ReplaySession and io.aeron.archive.checksum.
-
-Slicing by 16: sixteen bytes a step through sixteen tables, which is what a CPU without instructions for
-either polynomial can do, and the same on every CPU.
 """
 
 from enum import IntEnum
 
 import numpy as np
 
+from cluster.log.crc import POLYNOMIAL_CRC_32, POLYNOMIAL_CRC_32C, crc_32, crc_32c
 from cluster.log.frames import FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_DATA, align
 from cluster.log.kernel import kernel, routine
-from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u8, get_u16, get_u32, put_i32
+from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u16, get_u32, put_i32
 
 SESSION_ID_OFFSET = 12
 
@@ -24,80 +22,16 @@ SESSION_ID_OFFSET = 12
 class Checksum(IntEnum):
     """What an archive may be configured with; the value is the reflected polynomial."""
 
-    CRC_32 = 0xEDB8_8320
-    CRC_32C = 0x82F6_3B78
-
-    @classmethod
-    def of(cls, name: str) -> "Checksum":
-        """By Aeron's name for it, the short one or the class's; raises KeyError for others."""
-        return _BY_NAME[name]
+    CRC_32 = POLYNOMIAL_CRC_32
+    CRC_32C = POLYNOMIAL_CRC_32C
 
 
-_BY_NAME = {
-    "CRC-32": Checksum.CRC_32,
-    "org.agrona.checksum.Crc32": Checksum.CRC_32,
-    "io.aeron.archive.checksum.Crc32": Checksum.CRC_32,
-    "CRC-32C": Checksum.CRC_32C,
-    "org.agrona.checksum.Crc32c": Checksum.CRC_32C,
-    "io.aeron.archive.checksum.Crc32c": Checksum.CRC_32C,
-}
-
-
-def _tables(polynomial: int) -> np.ndarray:
-    """Table k, entry b: what byte b does to a CRC that k more bytes follow."""
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, (table >> 1) ^ np.uint32(polynomial), table >> 1)
-    tables = [table]
-    for _ in range(15):
-        tables.append((tables[-1] >> 8) ^ table[tables[-1] & 0xFF])
-    return np.concatenate(tables)
-
-
-_CRC_32_TABLES = _tables(Checksum.CRC_32)
-_CRC_32C_TABLES = _tables(Checksum.CRC_32C)
 _IS_CASTAGNOLI = {Checksum.CRC_32: 0, Checksum.CRC_32C: 1}
 
 
 @routine
-def _crc_by(tables, buffer, offset, end):  # type: ignore[no-untyped-def]
-    crc = np.int64(0xFFFF_FFFF)
-    while end - offset >= 16:
-        a = crc ^ get_u32(buffer, offset)
-        b = get_u32(buffer, offset + 4)
-        c = get_u32(buffer, offset + 8)
-        d = get_u32(buffer, offset + 12)
-        # What hangs on the crc comes last, so that the rest is there already.
-        crc = np.int64(
-            tables[d >> 24 & 0xFF]
-            ^ tables[256 + (d >> 16 & 0xFF)]
-            ^ tables[512 + (d >> 8 & 0xFF)]
-            ^ tables[768 + (d & 0xFF)]
-            ^ tables[1024 + (c >> 24 & 0xFF)]
-            ^ tables[1280 + (c >> 16 & 0xFF)]
-            ^ tables[1536 + (c >> 8 & 0xFF)]
-            ^ tables[1792 + (c & 0xFF)]
-            ^ tables[2048 + (b >> 24 & 0xFF)]
-            ^ tables[2304 + (b >> 16 & 0xFF)]
-            ^ tables[2560 + (b >> 8 & 0xFF)]
-            ^ tables[2816 + (b & 0xFF)]
-            ^ tables[3072 + (a >> 24 & 0xFF)]
-            ^ tables[3328 + (a >> 16 & 0xFF)]
-            ^ tables[3584 + (a >> 8 & 0xFF)]
-            ^ tables[3840 + (a & 0xFF)]
-        )
-        offset += 16
-    while offset < end:
-        crc = crc >> 8 ^ np.int64(tables[(crc ^ get_u8(buffer, offset)) & 0xFF])
-        offset += 1
-    return crc ^ 0xFFFF_FFFF
-
-
-@routine
 def _crc_of(buffer, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
-    if is_castagnoli:
-        return _crc_by(_CRC_32C_TABLES, buffer, offset, end)
-    return _crc_by(_CRC_32_TABLES, buffer, offset, end)
+    return crc_32c(buffer, offset, end) if is_castagnoli else crc_32(buffer, offset, end)
 
 
 @kernel(I64(BYTES, I64, I64, I64))

@@ -14,7 +14,7 @@ from typing import Any
 from numba import config, njit
 
 # Every module of this folder that a kernel of another module takes constants or functions from.
-SHARED_MODULES = ("kernel", "memory", "frames", "append", "session_table", "message_columns")
+SHARED_MODULES = ("kernel", "memory", "crc", "frames", "append", "session_table", "message_columns")
 
 
 def _fingerprint() -> int:

@@ -1,11 +1,17 @@
 """Checksums as Aeron's archive stores them (seed section 3.13)."""
 
+import os
 import random
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import config
 
+from cluster.log import crc
 from cluster.log.append import append_message
 from cluster.log.checksum import Checksum, compute, restore_session_ids, store_checksums, verify_checksums
 from tests.log import logs, naive
@@ -37,9 +43,47 @@ def test_a_checksum_is_that_of_the_slow_twin_for_any_range(checksum, seed):
             assert value & 0xFFFF_FFFF == zlib.crc32(piece)
 
 
-def test_checksums_go_by_aerons_names():
-    assert Checksum.of("io.aeron.archive.checksum.Crc32c") is Checksum.CRC_32C
-    assert Checksum.of("CRC-32") is Checksum.CRC_32
+@pytest.mark.parametrize("length", [0, 7, 8, 383, 384, 385, 768, 1376, 65_472])
+def test_instruction_and_tables_agree_over_ranges_of_any_number_of_blocks(length):
+    data = random.Random(length).randbytes(length + 3)
+    expected = naive.crc(int(Checksum.CRC_32C), data[3:])
+
+    assert compute(Checksum.CRC_32C, array(data), 3, length) == expected
+    by_tables = crc.crc_by_tables(crc.CRC_32C_TABLES, array(data), 3, 3 + length)
+    assert by_tables == expected & 0xFFFF_FFFF
+
+
+HOW_IT_IS_COMPILED = """
+import numpy as np
+from cluster.log import checksum
+check = checksum.compute(checksum.Checksum.CRC_32C, np.frombuffer(b"123456789", np.uint8), 0, 9)
+(code,) = checksum._crc.inspect_asm().values()
+has_instruction = "\\tcrc32" in code
+print(f"{check & 0xFFFFFFFF:#x}", has_instruction, checksum._crc.stats.cache_hits.total())
+"""
+
+
+def how_it_is_compiled(cache: Path, **environment: str) -> str:
+    """Check value, whether the instruction is used, and how often the cache had code for this processor."""
+    run = subprocess.run(
+        [sys.executable, "-c", HOW_IT_IS_COMPILED],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)} | environment,
+        cwd=Path(__file__).parent.parent.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+if not config.DISABLE_JIT:  # else nothing is compiled
+
+    @pytest.mark.timeout(120)
+    def test_a_processor_without_the_instruction_never_gets_code_with_it_from_the_cache(tmp_path):
+        assert how_it_is_compiled(tmp_path) == f"0xe3069283 {crc.HAS_INSTRUCTION} 0"
+
+        plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+        assert how_it_is_compiled(tmp_path, **plain) == "0xe3069283 False 0"
 
 
 def a_recording() -> tuple[bytes, int]:
