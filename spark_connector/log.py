@@ -53,20 +53,6 @@ def _key(options: SourceOptions) -> tuple[object, ...]:
     return os.getpid(), options.endpoints, options.cluster_dir, options.archive_dir
 
 
-def boundary_at_or_after(reader: LogReader, position: int, known: int = 0) -> int:
-    """The first position at or after ``position`` where an entry or padding begins.
-
-    Frames can be told apart only from where one begins: from ``known``, or from the start of the term,
-    which no entry crosses. What lies between is read.
-    """
-    term_begin = position - position % reader.term_length
-    begin = max(term_begin, min(known, position), reader.start_position)
-    if begin < position:
-        for block_position, block in reader.blocks(begin, position, is_committed=True):
-            begin = block_position + len(block)
-    return begin
-
-
 class SourceLog:
     """What planning asks of a log."""
 
@@ -100,7 +86,7 @@ class SourceLog:
     def resolve(self, option: str, offsets: int, end: int) -> int:
         """The position that ``earliest``, ``latest`` or a position given by an option stands for.
 
-        Raises ConfigurationError for one beyond ``end``, DataLoss for one that was purged.
+        Raises ConfigurationError for one beyond ``end`` or within an entry, DataLoss for one that was purged.
         """
         if offsets == EARLIEST:
             return min(self.start_position, end)
@@ -112,16 +98,22 @@ class SourceLog:
                 f"(cluster {self.cluster or 'without any entry'})"
             )
         self.check_retained(offsets)
+        self._check_entry_begin(option, offsets)
         return offsets
 
-    def check_entry_begin(self, option: str, position: int) -> None:
+    def _check_entry_begin(self, option: str, position: int) -> None:
         """Raise ConfigurationError when ``position``, given by an option, lies within an entry."""
-        begin = boundary_at_or_after(self._reader, position)
-        if begin != position:
-            raise ConfigurationError(
-                f'option {option} is {{"position": {position}}}, which is within an entry; '
-                f"the next one starts at {begin}"
-            )
+        reader = self._reader
+        next_begin = reader.boundary_at_or_after(position, is_committed=True)
+        if next_begin == position:
+            return
+        term_begin = max(position - position % reader.term_length, reader.start_position)
+        before = reader.batches(term_begin, position, columns=("position",), is_committed=True)
+        *_, last = before
+        raise ConfigurationError(
+            f'option {option} is {{"position": {position}}}, which is within an entry; '
+            f"around it entries start at {last.column(0)[-1]} and {next_begin}"
+        )
 
     def check_retained(self, position: int) -> None:
         """Raise DataLoss when the log does not hold ``position`` any more."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss
-from spark_connector.log import boundary_at_or_after, forget_reader, open_reader
+from spark_connector.log import forget_reader, open_reader
 from spark_connector.offsets import Offset, check_cluster, identity_text
 from spark_connector.options import SourceOptions
 
@@ -34,14 +34,15 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The range's entries as record batches with ``columns``, all of one schema.
 
-    Raises DataLoss when the log here is not the one that was planned, or does not reach as far.
+    Raises DataLoss when the log here is not the one that was planned, does not reach as far, or was purged
+    behind the range's start.
     """
     if log_range.start == log_range.end:
         return
     reader = _open_checked(options, log_range)
     try:
         yield from reader.batches(
-            boundary_at_or_after(reader, log_range.start, log_range.known),
+            reader.boundary_at_or_after(log_range.start, known=log_range.known, is_committed=True),
             log_range.end,
             columns=columns,
             entry_types=options.entry_types,

@@ -48,7 +48,6 @@ class ClusterBatchReader(DataSourceReader):
             raise ConfigurationError(
                 f"option startingOffsets is {start}, behind endingOffsets, which is {end}"
             )
-        log.check_entry_begin("startingOffsets", start)
         # Spark asks for one range at least.
         return _ranges(options, log.cluster, start, end) or [LogRange(log.cluster, start, start, start)]
 
@@ -79,7 +78,6 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log = self._source_log()
             wanted = _or(self._options.starting_offsets, LATEST)
             start = log.resolve("startingOffsets", wanted, self._tip(log))
-            log.check_entry_begin("startingOffsets", start)
             self._initial = Offset(log.cluster, start, initial=True)
         return self._initial.to_json()
 

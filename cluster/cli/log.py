@@ -113,7 +113,7 @@ def dump(
     """Print the entries in order, one a line."""
     with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
         told = _Told(reader)
-        start = _first_boundary(reader, from_position)
+        start = _first_entry(reader, from_position)
         if follow:
             batches = reader.follow(start, to_position, on_damage=told.damage)
         else:
@@ -167,7 +167,7 @@ def export(
         format = Format(file.suffix.lstrip("."))
     with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
         told = _Told(reader)
-        batches = reader.batches(_first_boundary(reader, from_position), to_position, on_damage=told.damage)
+        batches = reader.batches(_first_entry(reader, from_position), to_position, on_damage=told.damage)
         count = _write(batches, format, file)
         if as_json:
             print(json.dumps({"file": str(file), "format": format.value, "entries": count}))
@@ -221,22 +221,11 @@ class _Told:
             raise typer.Exit(1)
 
 
-def _first_boundary(reader: LogReader, position: int | None) -> int | None:
-    """The first frame at or after ``position``: frames are found by walking from the begin of a term."""
-    if position is None or position <= reader.start_position:
-        return None
-    from cluster.log.scan import first_frame_at_or_after
-
-    end = reader.end_position()
-    if position >= end:
-        return position
-    begin = max(position // reader.term_length * reader.term_length, reader.start_position)
-    for at, block in reader.blocks(begin, on_damage=lambda _: None):
-        if at >= position:
-            return at
-        if at + len(block) > position:
-            return at + first_frame_at_or_after(block, 0, len(block), position - at)
-    return end
+def _first_entry(reader: LogReader, position: int | None) -> int | None:
+    """Where to begin for ``--from position``; damage on the way there is not told. Raises DataLoss when it
+    was purged.
+    """
+    return None if position is None else reader.boundary_at_or_after(position, on_damage=lambda _: None)
 
 
 def _last_entries(reader: LogReader, end: int, count: int, told: _Told) -> list[pa.RecordBatch]:

@@ -32,20 +32,14 @@ from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u8, get_u16
 
 
-@routine
-def _walk(buffer, offset, limit, target):  # type: ignore[no-untyped-def]
-    """The first frame boundary at or after ``target``, or where the walk has to end before it."""
-    while offset < target and limit - offset >= HEADER_LENGTH:
+@kernel(I64(BYTES, I64, I64))
+def _scan(buffer, offset, limit):  # type: ignore[no-untyped-def]
+    while limit - offset >= HEADER_LENGTH:
         frame_length = get_i32(buffer, offset)
         if frame_length < HEADER_LENGTH or align(frame_length) > limit - offset:
             break
         offset += align(frame_length)
     return offset
-
-
-@kernel(I64(BYTES, I64, I64, I64))
-def _first_frame(buffer, offset, limit, target):  # type: ignore[no-untyped-def]
-    return _walk(buffer, offset, limit, target)
 
 
 def scan(buffer: np.ndarray, offset: int, limit: int) -> int:
@@ -55,17 +49,7 @@ def scan(buffer: np.ndarray, offset: int, limit: int) -> int:
     """
     assert offset % FRAME_ALIGNMENT == 0
     assert 0 <= offset <= limit <= buffer.size
-    return _first_frame(buffer, offset, limit, limit)
-
-
-def first_frame_at_or_after(buffer: np.ndarray, offset: int, limit: int, target: int) -> int:
-    """Offset of the first frame boundary at or after ``target``, walking from the boundary ``offset``.
-
-    Less than ``target`` when the walk ended before: a frame that is not whole below ``limit``, or no frame.
-    """
-    assert offset % FRAME_ALIGNMENT == 0
-    assert 0 <= offset <= limit <= buffer.size
-    return _first_frame(buffer, offset, limit, target)
+    return _scan(buffer, offset, limit)
 
 
 @kernel(I64(BYTES, I64, I64))

@@ -128,6 +128,8 @@ class DirectoryLogReader(LogReader):
         limit = extent.written if is_committed and to_position is not None else extent.end
         end = limit if to_position is None else min(to_position, limit)
         self._check_start(position)
+        if is_committed and to_position is not None and limit < to_position:
+            raise DataLoss(f"the log ends at position {limit} here, up to {to_position} was asked for")
         wanted, tried = max_bytes, 0
         while position < end:
             run, damage = self._read_run(position, limit, wanted)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from cluster.archive.clock import pause
-from cluster.errors import ConfigurationError, LogDamaged
+from cluster.errors import ConfigurationError, DataLoss, LogDamaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,13 +132,41 @@ class LogReader(ABC):
         ``from_position`` is a frame's begin (default: the start), ``to_position`` any position (default:
         ``end_position()``, which bounds it anyway unless the caller knows that the range ``is_committed``). A
         block is longer than ``max_bytes`` only for one message that is. Damage raises LogDamaged where it is
-        reached, or is handed to ``on_damage`` and skipped.
+        reached, or is handed to ``on_damage`` and skipped. Raises DataLoss when ``from_position`` was purged,
+        and when a range that ``is_committed`` is not here as far as ``to_position``.
         """
 
     @abstractmethod
     def close(self) -> None: ...
 
     # ---- what follows from it
+
+    def boundary_at_or_after(
+        self,
+        position: int,
+        *,
+        known: int | None = None,
+        is_committed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> int:
+        """The first position at or after ``position`` where an entry or padding begins; ``position`` itself
+        beyond the end.
+
+        Frames can be told apart only from where one begins: from ``known`` (default: the log's start) or from
+        the start of the term, which no entry crosses, whichever is nearer. What lies between is read. Raises
+        DataLoss when it was purged.
+        """
+        if known is None:
+            known = self.start_position
+            if position < known:
+                raise DataLoss(f"position {position} was purged, the log begins at {known}")
+        assert known <= position
+        begin = max(position - position % self.term_length, known)
+        for at, block in self.blocks(begin, position, is_committed=is_committed, on_damage=on_damage):
+            begin = at + len(block)
+        if begin < position:  # damage lies there, or the log ends before
+            begin = next((at for at, _ in self.blocks(begin, on_damage=on_damage)), position)
+        return begin
 
     def batches(
         self,

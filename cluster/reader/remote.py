@@ -78,6 +78,7 @@ class RemoteLogReader(LogReader):
         self._commit_position = 0
         self._asked_all_ms = 0
         self._identity: LogIdentity | None = None
+        self._starts: dict[int, int] = {}  # where the log of each member that answered begins
         self._status: link.LogStatus  # the last from the preferred member
         self._order: list[int] = []  # preferred first
         try:
@@ -102,6 +103,7 @@ class RemoteLogReader(LogReader):
     def _ask_all(self) -> tuple[dict[int, link.LogStatus], dict[int, ClusterError]]:
         """(those that answered, those that did not); takes note of what they say."""
         self._asked_all_ms = self._now_ms()
+        self._starts.clear()
         found: dict[int, link.LogStatus] = {}
         failures: dict[int, ClusterError] = {}
         for member_id, answer in statuses(self._clients).items():
@@ -131,6 +133,7 @@ class RemoteLogReader(LogReader):
         elif identity is not None and self._identity is None:
             self._identity = identity
         self._commit_position = max(self._commit_position, status.commit_position)
+        self._starts[status.member_id] = status.start_position
 
     def _ask(self) -> link.LogStatus:
         """The status of the first member that answers, in order of preference."""
@@ -159,7 +162,8 @@ class RemoteLogReader(LogReader):
 
     @property
     def start_position(self) -> int:
-        return self._status.start_position
+        """The first position that any member holds of those that answered."""
+        return min(self._starts.values())
 
     @property
     def term_length(self) -> int:
@@ -175,10 +179,14 @@ class RemoteLogReader(LogReader):
         return True
 
     def commit_position(self) -> int:
-        """The commit position of one member, never less than before; of all of them when it stands still."""
-        before = self._commit_position
+        """The commit position of one member, never less than before; of all of them when it stands still.
+
+        All are asked, too, when that member purged: the others may have.
+        """
+        before, starts = self._commit_position, dict(self._starts)
         self._ask()
-        if self._commit_position == before and self._now_ms() - self._asked_all_ms >= STALLED_MS:
+        is_stalled = self._commit_position == before and self._now_ms() - self._asked_all_ms >= STALLED_MS
+        if is_stalled or self._starts != starts:
             self._ask_all()
         return self._commit_position
 
@@ -200,8 +208,10 @@ class RemoteLogReader(LogReader):
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """As every reader. Damage at one member is read at another, and told when none has it whole."""
-        position = self._ask().start_position if from_position is None else from_position
+        """As every reader. What is damaged at one member, or was purged there, is read at another, and told
+        when none has it.
+        """
+        position = self.start_position if from_position is None else from_position
         end = to_position
         if end is None or not is_committed:
             end = self.end_position() if end is None else min(end, self.end_position())
@@ -250,7 +260,9 @@ class RemoteLogReader(LogReader):
             case link.LinkErrorCode.OK:
                 return
             case link.LinkErrorCode.NOT_AVAILABLE if status and end.position < status.start_position:
-                raise DataLoss(f"member {member_id}: {end.text}")
+                raise DataLoss(
+                    f"position {end.position} was purged, the log begins at {status.start_position} there"
+                )
             case link.LinkErrorCode.FAILED:
                 raise LogDamaged(None, None, f"member {member_id}: {end.text}")
         raise Unreachable(f"member {member_id}: {end.text}")
@@ -286,8 +298,8 @@ def _is_passing(failures: dict[int, ClusterError]) -> bool:
 
 def _worst(failures: dict[int, ClusterError]) -> ClusterError:
     """What to tell when no member goes on: damage before loss before silence."""
-    for kind in (LogDamaged, DataLoss):
-        for error in failures.values():
-            if isinstance(error, kind):
-                return error
-    return TimedOut(f"no member goes on: {_describe(failures)}")
+    damage = next((error for error in failures.values() if isinstance(error, LogDamaged)), None)
+    if damage is not None:
+        return damage
+    kind = DataLoss if any(isinstance(error, DataLoss) for error in failures.values()) else TimedOut
+    return kind(f"no member goes on: {_describe(failures)}")

@@ -15,8 +15,8 @@ import pytest
 
 from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
-from tests.archive.logs import LogWriter, a_log
-from tests.archive.members import write_member
+from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
+from tests.archive.members import Member, write_member
 from tests.reader.real import as_read, expected, members, remove_unpacked
 
 Run = Callable[..., tuple[int, str, str]]
@@ -93,6 +93,21 @@ def test_from_and_to_are_positions_of_first_frames(run):
         assert [json.loads(line)["position"] for line in out.splitlines()] == [
             position for position in entries if begin <= position < end
         ]
+
+
+@pytest.mark.parametrize("verb", [["dump"], ["dump", "--json"], ["export", "log.parquet"]])
+def test_from_a_position_that_was_purged_is_told_with_where_the_log_begins(run, tmp_path, monkeypatch, verb):
+    monkeypatch.chdir(tmp_path)
+    log = a_log(1000)
+    member = Member(tmp_path)
+    member.write(log)
+    start = member.recording.purge_to(2 * SEGMENT_LENGTH)
+    for position in (0, start - 32):
+        status, out, err = run(*verb, "--dir", tmp_path, "--from", position)
+        assert (status, out) == (1, "")
+        assert f"position {position} was purged, the log begins at {start}" in err
+    assert run(*verb, "--dir", tmp_path, "--from", start)[0] == 0
+    assert run(*verb, "--dir", tmp_path)[0] == 0
 
 
 def test_text_has_one_line_an_entry_whatever_a_payload_holds(run, tmp_path):

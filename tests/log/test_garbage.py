@@ -20,7 +20,7 @@ from cluster.log.egress import EgressMessages, parse_egress
 from cluster.log.follow import follow_log
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
 from cluster.log.ingress import append_ingress
-from cluster.log.scan import check_run, fault_at, first_frame_at_or_after, last_message_end, scan, split
+from cluster.log.scan import check_run, fault_at, last_message_end, scan, split
 from cluster.log.session_table import SessionTable
 from tests.log import logs, naive
 from tests.log.logs import PARAMS, array, seeds
@@ -47,7 +47,6 @@ def read_everything(data: bytes) -> None:
 
     assert 0 <= scan(run, 0, size) <= size
     assert 0 <= last_message_end(run, 0, size) <= scan(run, 0, size)
-    assert 0 <= first_frame_at_or_after(run, 0, size, size // 2) <= size
     assert all(0 <= cut <= size for cut in split(run, 0, size, [size // 3, size // 2, size]))
     valid_end = check_run(run, 0, size, 0, PARAMS)
     assert (valid_end == size) == (fault_at(run, 0, size, 0, PARAMS) == "")

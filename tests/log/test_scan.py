@@ -14,7 +14,6 @@ from cluster.log.scan import (
     check_run,
     fault_at,
     find_fault,
-    first_frame_at_or_after,
     last_message_end,
     scan,
     split,
@@ -42,15 +41,6 @@ def test_the_last_whole_message_never_ends_within_a_fragmented_one():
     assert last_message_end(run, 0, run.size) == run.size
     assert last_message_end(run, 0, 5280 - 32) == 96
     assert last_message_end(run, 0, 96) == 96
-
-
-def test_a_walk_finds_the_first_frame_at_or_after_any_offset():
-    run = array(LOG)
-
-    assert first_frame_at_or_after(run, 0, run.size, 96) == 96
-    assert first_frame_at_or_after(run, 0, run.size, 97) == 96 + 1408
-    assert first_frame_at_or_after(run, 0, run.size, run.size) == run.size
-    assert first_frame_at_or_after(run, 0, 1000, 97) == 96, "the frame is not whole: short of the target"
 
 
 def test_cuts_move_to_where_no_message_is_split():

@@ -5,6 +5,7 @@ import numpy as np
 from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import frame
+from cluster.protocol.log import TimerEvent
 from cluster.reader.remote import RemoteLogReader
 from cluster.transport.log_client import Unreachable
 
@@ -12,7 +13,7 @@ TERM_LENGTH = 65_536
 
 
 class FakeMember:
-    """A client's view of a member: 64-byte frames from ``start`` to ``committed``."""
+    """A client's view of a member: timers, of 64 bytes each, from ``start`` to ``committed``."""
 
     def __init__(self, member_id, role=Role.FOLLOWER, committed=6400):
         self.member_id = member_id
@@ -74,7 +75,7 @@ class FakeMember:
     @staticmethod
     def frame(position):
         data = frame(
-            position.to_bytes(32, "little"),
+            TimerEvent(leadership_term_id=1, correlation_id=position, timestamp=77).encode(),
             session_id=0,
             stream_id=100,
             term_id=9 + position // TERM_LENGTH,

@@ -217,10 +217,46 @@ def test_what_every_member_purged_is_data_loss(members):
         member.start = 640
     reader = open_reader(members)
 
-    with pytest.raises(DataLoss, match="purged"):
+    with pytest.raises(DataLoss, match="member 2: position 0 was purged, the log begins at 640 there"):
         positions(reader, 0)
     members[2].start = 0
     assert positions(reader, 0) == whole(0, 6400)
+
+
+@pytest.mark.parametrize("spread", [0, 1])
+def test_the_log_begins_where_that_of_the_member_with_most_of_it_does(members, spread):
+    members[1].start, members[0].start = 3200, 640
+    reader = open_reader(members, spread)
+
+    assert reader.start_position == 0
+    assert positions(reader) == whole(0, 6400)
+    members[2].is_up = False
+    reader.end_position()
+    assert reader.start_position == 640, "of those that answer"
+    assert positions(reader) == whole(640, 6400)
+
+
+def test_a_boundary_is_looked_for_at_a_member_that_holds_the_log_before_it(members):
+    members[1].start = 3200
+    reader = open_reader(members)
+
+    assert reader.boundary_at_or_after(3250, known=0, is_committed=True) == 3264
+    assert reader.boundary_at_or_after(100) == 128
+    members[1].start = members[2].start = members[0].start = 3200
+    with pytest.raises(DataLoss, match="position 0 was purged, the log begins at 3200 there"):
+        reader.boundary_at_or_after(3250, known=0, is_committed=True)
+    reader.end_position()
+    with pytest.raises(DataLoss, match="position 100 was purged, the log begins at 3200"):
+        reader.boundary_at_or_after(100)
+
+
+def test_a_purge_that_one_member_tells_of_has_all_of_them_asked(members):
+    reader = open_reader(members)
+    for member in members:
+        member.start = 640
+
+    assert reader.commit_position() == 6400
+    assert reader.start_position == 640
 
 
 def test_damage_at_one_member_is_read_at_another_and_told_when_all_have_it(members):

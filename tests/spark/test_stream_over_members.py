@@ -5,6 +5,7 @@ import pytest
 from cluster.errors import DataLoss, TimedOut
 from cluster.protocol.enums import Role
 from spark_connector.options import SourceOptions
+from spark_connector.reading import LogRange
 from spark_connector.source import ClusterStreamReader
 from tests.reader.scripted import FakeMember, open_reader
 
@@ -40,6 +41,10 @@ def reader(start_query):
 
 def next_end(reader, start):
     return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def positions(reader, planned):
+    return [position for batch in reader.read(planned) for position in batch.column(0).to_pylist()]
 
 
 def elect(members, leader):
@@ -125,3 +130,23 @@ def test_a_log_that_was_purged_while_the_query_stood_still_is_data_loss(reader, 
 
     with pytest.raises(DataLoss, match="purged up to 64000"):
         next_end(reader, start)
+
+
+def test_a_task_is_read_from_a_member_that_holds_its_start(reader, members):
+    """The member that is asked first was filled from a snapshot: its log begins later."""
+    members[1].start = 3200
+    planned = LogRange("0:77:5", 0, 6400, known=0)
+
+    assert positions(reader, planned) == list(range(0, 6400, 64))
+    within = LogRange("0:77:5", 3250, 6400, known=0)
+    assert positions(reader, within) == list(range(3264, 6400, 64))
+    for member in members:
+        member.start = 640
+    with pytest.raises(DataLoss, match="position 0 was purged, the log begins at 640"):
+        positions(reader, planned)
+
+
+def test_earliest_is_that_of_the_member_with_most_of_the_log(start_query, members):
+    members[0].start, members[1].start = 640, 3200
+
+    assert start_query().initialOffset()["position"] == 0

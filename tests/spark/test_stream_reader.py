@@ -124,14 +124,21 @@ def test_a_stream_begins_at_a_position_where_an_entry_starts(live):
     assert joined(micro_batches(stream(live, startingOffsets=f'{{"position": {begin}}}'))) == sent
 
 
-def test_a_position_within_an_entry_is_refused_with_where_the_next_one_starts(live):
+def test_a_position_within_an_entry_is_refused_with_where_the_entries_around_it_start(live):
+    entry = live.position
     live.messages(live.session_id, [b"x" * 5000])
     live.commit()
     begin, within = live.position, live.position - 64
 
-    reader = stream(live, startingOffsets=f'{{"position": {within}}}')
-    with pytest.raises(ConfigurationError, match=rf"startingOffsets.*{within}.*within an entry.*{begin}"):
-        reader.initialOffset()
+    for option, plan in (
+        ("startingOffsets", lambda position: stream(live, startingOffsets=position).initialOffset()),
+        ("startingOffsets", lambda position: batch(live, startingOffsets=position).partitions()),
+        ("endingOffsets", lambda position: batch(live, endingOffsets=position).partitions()),
+    ):
+        with pytest.raises(
+            ConfigurationError, match=rf"{option}.*{within}.*within an entry; .* at {entry} and {begin}"
+        ):
+            plan(f'{{"position": {within}}}')
 
 
 def test_a_position_beyond_the_end_is_refused_with_the_end(live):
@@ -342,6 +349,53 @@ def test_what_was_purged_is_not_passed_over_in_silence(live):
     earliest = stream(live).initialOffset()
     assert earliest["position"] == 2 * TERM_LENGTH
     assert live._recording.start_position == 2 * TERM_LENGTH
+
+
+def purged(log):
+    """A log of three hundred messages whose first two terms are purged when the function is called."""
+    log.messages(log.session_id, [b"x" * 1000] * 300)
+    log.commit()
+    return lambda: log._recording.purge_to(2 * TERM_LENGTH)
+
+
+def test_what_is_purged_between_planning_and_reading_fails_its_task(live):
+    purge = purged(live)
+    reader = stream(live, maxBytesPerPartition="64k")
+    start = reader.initialOffset()
+    planned = reader.partitions(start, reader.latestOffset(start, ALL))
+    assert [task.start for task in planned[:3]] == [0, TERM_LENGTH, 2 * TERM_LENGTH]
+    purge()
+
+    for task in planned[:2]:
+        says = rf"position {task.start} was purged, the log begins at {2 * TERM_LENGTH}"
+        with pytest.raises(DataLoss, match=says):
+            rows(stream(live), [task])
+    assert rows(stream(live), planned[2:])
+
+
+def test_a_first_batch_that_runs_again_over_a_log_purged_since_fails(live):
+    """Spark does not plan it again: it goes by the offsets in the checkpoint."""
+    purge = purged(live)
+    first = stream(live)
+    end = first.latestOffset(first.initialOffset(), ALL)
+    purge()
+
+    second = stream(live)
+    with pytest.raises(DataLoss, match=rf"position 0 was purged, the log begins at {2 * TERM_LENGTH}"):
+        rows(second, second.partitions(second.initialOffset(), end))
+
+
+def test_a_position_that_was_purged_is_refused_with_where_the_log_begins(live):
+    purged(live)()
+    position = '{"position": 96}'
+
+    for plan in (
+        stream(live, startingOffsets=position).initialOffset,
+        batch(live, startingOffsets=position).partitions,
+        batch(live, endingOffsets=position).partitions,
+    ):
+        with pytest.raises(DataLoss, match=rf"position 96 .*purged up to {2 * TERM_LENGTH}"):
+            plan()
 
 
 def test_a_damaged_segment_is_named_with_the_place(tmp_path):
