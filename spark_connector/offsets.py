@@ -1,18 +1,22 @@
 """Where a stream stands in the log, as the JSON that Spark keeps in its checkpoint.
 
-    {"cluster": "0:1795233405608:1877313736", "from": 96, "position": 250144, "v": 1}
-    {"cluster": "0:1795233405608:1877313736", "initial": true, "position": 96, "v": 1}
+    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144, "from": 96,
+     "plan": {"maxBytesPerPartition": 67108864, "minPartitions": 1, "maxPartitions": 200}}
+    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 96}
 
 ``position`` is excluded: the next entry starts there. ``cluster`` is the identity of the log: the
 cluster id, and the timestamp and log session id of its first NewLeadershipTermEvent, which are the
 same on every member; null says that the log had no entry yet.
 
-Spark keeps only the ends of micro-batches, and asks for the initial offset again when it starts anew
-over a first batch that was planned but not committed. ``latest`` would by then be somewhere else. So
-an end says ``from`` where its batch began, and a batch that begins at an initial offset begins there.
+The end of a micro-batch says besides how it was planned; a stream's initial offset, which ends none, does
+not. ``from`` is where the batch began: Spark keeps only the ends of batches, and asks for the initial offset
+again when it starts anew over a first batch that was planned but not committed. ``latest`` would by then be
+somewhere else. ``plan`` holds the options by which the batch was cut into tasks: one that runs again has the
+same tasks, whatever the options are by then.
 
 Spark compares offsets as text. What changes without the log growing (leader, time) is not in them,
-and an offset that did not move is handed back as it came.
+and an offset that did not move is handed back as it came. Version 1 had no ``plan``, and ``"initial": true``
+in an initial offset; a batch that it planned is cut by the options of the day.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import ConfigurationError, DataLoss
+from spark_connector.planning import PlanLimits
 
-OFFSET_VERSION = 1
+OFFSET_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +36,16 @@ class Offset:
 
     cluster: str | None
     position: int
-    from_position: int | None = None  # where the micro-batch that ends here began
-    initial: bool = False
+    from_position: int | None = None  # where the micro-batch that ends here began; None: no batch ends here
+    limits: PlanLimits | None = None  # how that batch is cut into tasks; None: version 1 did not say
 
     def to_json(self) -> dict[str, Any]:
         """The offset as Spark keeps it: always the same keys in the same order."""
-        assert self.initial == (self.from_position is None)
-        if self.initial:
-            return {"cluster": self.cluster, "initial": True, "position": self.position, "v": OFFSET_VERSION}
-        return {
-            "cluster": self.cluster,
-            "from": self.from_position,
-            "position": self.position,
-            "v": OFFSET_VERSION,
-        }
+        made: dict[str, Any] = {"v": OFFSET_VERSION, "cluster": self.cluster, "position": self.position}
+        if self.from_position is not None:
+            assert self.limits is not None
+            made |= {"from": self.from_position, "plan": dict(zip(_LIMIT_NAMES, self.limits))}
+        return made
 
     @classmethod
     def from_json(cls, given: Any) -> Offset:
@@ -56,13 +57,27 @@ class Offset:
                 f"the checkpoint's offset {given!r} has version {given['v']}, written by a newer release; "
                 f"this one reads up to version {OFFSET_VERSION}"
             )
-        offset = cls(
-            given.get("cluster"), given.get("position", -1), given.get("from"), given.get("initial") is True
-        )
-        positions = [offset.position] if offset.initial else [offset.position, offset.from_position]
-        if not (isinstance(offset.cluster, str | None) and all(type(p) is int and p >= 0 for p in positions)):
+        ends_a_batch = "from" in given if given["v"] > 1 else given.get("initial") is not True
+        position: Any = given.get("position")
+        begin: Any = given.get("from") if ends_a_batch else None
+        positions = [position, begin] if ends_a_batch else [position]
+        are_positions = all(type(value) is int and value >= 0 for value in positions)
+        if not are_positions or not isinstance(given.get("cluster"), str | None):
             raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
-        return offset
+        limits = _limits(given) if ends_a_batch and given["v"] > 1 else None
+        return cls(given.get("cluster"), position, begin, limits)
+
+
+_LIMIT_NAMES = ("maxBytesPerPartition", "minPartitions", "maxPartitions")  # in the order of PlanLimits
+
+
+def _limits(given: dict[str, Any]) -> PlanLimits:
+    """How the batch that ends at the offset ``given`` was planned. Raises ConfigurationError for nonsense."""
+    plan = given.get("plan")
+    values: list[Any] = [plan.get(name) for name in _LIMIT_NAMES] if isinstance(plan, dict) else []
+    if not values or not all(type(value) is int and value > 0 for value in values) or values[1] > values[2]:
+        raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
+    return PlanLimits(*values)
 
 
 def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session_id: int | None) -> str:
@@ -94,7 +109,7 @@ def _are_one(cluster: str, other: str) -> bool:
 
 def batch_range(start: Offset, end: Offset) -> tuple[int, int]:
     """The positions ``[from, to)`` of the micro-batch between two offsets; empty if ``from == to``."""
-    if start.initial:
+    if start.from_position is None:
         begin = end.position if end.from_position is None else end.from_position
     else:
         begin = start.position

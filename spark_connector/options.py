@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import parse_endpoints
+from spark_connector.planning import PlanLimits
 
 EARLIEST = -2  # the numbers are Kafka's, and accepted in {"position": n}
 LATEST = -1
@@ -207,6 +208,11 @@ class SourceOptions(_Options):
 
     SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "source"
+
+    @property
+    def plan_limits(self) -> PlanLimits:
+        """How a range is cut into tasks."""
+        return PlanLimits(self.max_bytes_per_partition, self.min_partitions, self.max_partitions)
 
     def __post_init__(self) -> None:
         if (self.endpoints is None) == (self.cluster_dir is None):

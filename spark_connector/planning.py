@@ -12,10 +12,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from typing import NamedTuple
 
 FRAME_ALIGNMENT = 32  # every frame starts at a multiple: no cut elsewhere makes sense
 
 Range = tuple[int, int]
+
+
+class PlanLimits(NamedTuple):
+    """How ranges are to be cut: by options of the source."""
+
+    max_bytes: int
+    min_partitions: int
+    max_partitions: int
 
 
 def plan(

@@ -23,7 +23,7 @@ from cluster.errors import ConfigurationError
 from spark_connector.log import SourceLog, forget_reader
 from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.options import EARLIEST, LATEST, SourceOptions
-from spark_connector.planning import plan
+from spark_connector.planning import PlanLimits, plan
 from spark_connector.reading import LogRange, read_range
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class ClusterBatchReader(DataSourceReader):
                 f"option startingOffsets is {start}, behind endingOffsets, which is {end}"
             )
         # Spark asks for one range at least.
-        return _ranges(options, log.cluster, start, end) or [LogRange(log.cluster, start, start, start)]
+        ranges = _ranges(options.plan_limits, log.cluster, start, end)
+        return ranges or [LogRange(log.cluster, start, start, start)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)
@@ -78,7 +79,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log = self._source_log()
             wanted = _or(self._options.starting_offsets, LATEST)
             start = log.resolve("startingOffsets", wanted, self._tip(log))
-            self._initial = Offset(log.cluster, start, initial=True)
+            self._initial = Offset(log.cluster, start)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -101,7 +102,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.check_retained(begin.position)
         end = tip if isinstance(limit, ReadAllAvailable) else log.admitted_end(begin.position, tip)
         self._latest = tip, end
-        return Offset(cluster, end, from_position=begin.position).to_json()
+        return Offset(cluster, end, begin.position, self._options.plan_limits).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the query's progress, ``sources[].latestOffset``: how far the log is, and what is left."""
@@ -111,10 +112,11 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"position": tip, "bytesBehindLatest": max(tip - end, 0)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a micro-batch: the same whenever and wherever it is planned."""
+        """The tasks of a micro-batch: the same whenever, wherever and with whatever options it is planned."""
         end_offset = Offset.from_json(end)
         begin, until = batch_range(Offset.from_json(start), end_offset)
-        return _ranges(self._options, end_offset.cluster, begin, until)
+        limits = end_offset.limits or self._options.plan_limits
+        return _ranges(limits, end_offset.cluster, begin, until)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)
@@ -156,14 +158,8 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise self._error
 
 
-def _ranges(options: SourceOptions, cluster: str | None, start: int, end: int) -> list[InputPartition]:
-    ranges = plan(
-        start,
-        end,
-        max_bytes=options.max_bytes_per_partition,
-        min_partitions=options.min_partitions,
-        max_partitions=options.max_partitions,
-    )
+def _ranges(limits: PlanLimits, cluster: str | None, start: int, end: int) -> list[InputPartition]:
+    ranges = plan(start, end, **limits._asdict())
     return [LogRange(cluster, begin, until, start) for begin, until in ranges]
 
 

@@ -6,16 +6,30 @@ import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
 from spark_connector.offsets import Offset, batch_range, check_cluster, identity_text
+from spark_connector.planning import PlanLimits
 
 CLUSTER = identity_text(0, 1795233405608, -1877313736)
-START = Offset(CLUSTER, 96, initial=True)
-END = Offset(CLUSTER, 250144, from_position=96)
+LIMITS = PlanLimits(max_bytes=1 << 26, min_partitions=1, max_partitions=200)
+START = Offset(CLUSTER, 96)
+END = Offset(CLUSTER, 250144, 96, LIMITS)
 
-# As version 1 wrote them: a checkpoint of today must open for ever.
+# As versions wrote them: a checkpoint of any must open for ever.
 GOLDEN = [
+    (START, '{"v": 2, "cluster": "0:1795233405608:-1877313736", "position": 96}'),
+    (
+        END,
+        '{"v": 2, "cluster": "0:1795233405608:-1877313736", "position": 250144, "from": 96, '
+        '"plan": {"maxBytesPerPartition": 67108864, "minPartitions": 1, "maxPartitions": 200}}',
+    ),
+    (Offset(None, 0), '{"v": 2, "cluster": null, "position": 0}'),
+]
+GOLDEN_1 = [
     (START, '{"cluster": "0:1795233405608:-1877313736", "initial": true, "position": 96, "v": 1}'),
-    (END, '{"cluster": "0:1795233405608:-1877313736", "from": 96, "position": 250144, "v": 1}'),
-    (Offset(None, 0, initial=True), '{"cluster": null, "initial": true, "position": 0, "v": 1}'),
+    (
+        Offset(CLUSTER, 250144, from_position=96),
+        '{"cluster": "0:1795233405608:-1877313736", "from": 96, "position": 250144, "v": 1}',
+    ),
+    (Offset(None, 0), '{"cluster": null, "initial": true, "position": 0, "v": 1}'),
 ]
 
 
@@ -25,9 +39,17 @@ def test_an_offset_is_written_as_ever_and_read_back(offset, text):
     assert Offset.from_json(json.loads(text)) == offset
 
 
+@pytest.mark.parametrize("offset, text", GOLDEN_1)
+def test_an_offset_of_version_1_is_read(offset, text):
+    assert Offset.from_json(json.loads(text)) == offset
+
+
 def test_an_offset_of_a_newer_version_is_refused():
-    with pytest.raises(ConfigurationError, match=r"version 2.*newer release.*up to version 1"):
-        Offset.from_json({"v": 2, "cluster": CLUSTER, "position": 5})
+    with pytest.raises(ConfigurationError, match=r"version 3.*newer release.*up to version 2"):
+        Offset.from_json({"v": 3, "cluster": CLUSTER, "position": 5})
+
+
+PLAN = {"maxBytesPerPartition": 64, "minPartitions": 1, "maxPartitions": 2}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +65,12 @@ def test_an_offset_of_a_newer_version_is_refused():
         {"v": 1, "cluster": 7, "position": 96, "from": 0},
         {"v": 1, "cluster": CLUSTER, "position": "96", "from": 0},
         {"v": 1, "cluster": CLUSTER, "position": True, "from": 0},
+        {"v": 2, "cluster": CLUSTER, "position": "96"},
+        {"v": 2, "cluster": CLUSTER, "position": 96, "from": None, "plan": PLAN},
+        {"v": 2, "cluster": CLUSTER, "position": 96, "from": 0},
+        {"v": 2, "cluster": CLUSTER, "position": 96, "from": 0, "plan": [64, 1, 2]},
+        {"v": 2, "cluster": CLUSTER, "position": 96, "from": 0, "plan": PLAN | {"maxPartitions": "2"}},
+        {"v": 2, "cluster": CLUSTER, "position": 96, "from": 0, "plan": PLAN | {"minPartitions": 3}},
     ],
 )
 def test_what_is_no_offset_is_refused_with_its_text(given):
@@ -60,7 +88,7 @@ def test_a_checkpoint_of_another_cluster_is_refused_naming_both():
 
 
 def test_a_checkpoint_taken_before_the_first_entry_fits_the_log_that_then_began():
-    check_cluster(Offset(None, 0, initial=True), CLUSTER)
+    check_cluster(Offset(None, 0), CLUSTER)
     with pytest.raises(DataLoss):
         check_cluster(END, None)
 
@@ -82,13 +110,13 @@ def test_a_batch_after_the_first_runs_from_end_to_end():
 
 
 def test_the_first_batch_runs_from_where_its_end_says_even_if_latest_has_moved():
-    resolved_again = Offset(CLUSTER, 300000, initial=True)
+    resolved_again = Offset(CLUSTER, 300000)
 
     assert batch_range(resolved_again, END) == batch_range(START, END) == (96, 250144)
 
 
 def test_a_batch_between_initial_offsets_is_empty():
-    moved = Offset(CLUSTER, 300000, initial=True)
+    moved = Offset(CLUSTER, 300000)
 
     assert batch_range(START, moved) == (300000, 300000)
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import signal
 import tarfile
 import threading
@@ -291,6 +292,18 @@ def test_an_idle_query_makes_no_empty_batches(pipeline, live):
         query.processAllAvailable()
 
     assert query.lastProgress["batchId"] == seen
+
+
+def test_a_checkpoint_of_version_1_opens_and_goes_on(pipeline, live):
+    """Recorded by the release before over such a log: its second batch, of 12 entries, was planned and not
+    committed.
+    """
+    shutil.copytree(DATA.parent / "spark-checkpoint-1", pipeline.checkpoint)
+    sent = live.lines(live.session_id, 0, 40)
+    sent += live.lines(live.session_id, 40, 10)
+
+    assert pipeline.run() == [12, 10]
+    assert pipeline.lines() == sent[28:], "the term, the session and 28 lines were in the first batch"
 
 
 @pytest.mark.parametrize("offsets", ["earliest", "latest"])

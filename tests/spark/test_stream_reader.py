@@ -233,8 +233,7 @@ def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monke
     clock = itertools.count(100.0, 3.0)
     monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
     reader = stream(live)
-    ahead = {**reader.initialOffset(), "position": live.position + 4096, "from": 0}
-    del ahead["initial"]
+    ahead = {**reader.initialOffset(), "position": live.position + 4096}
 
     assert reader.latestOffset(ahead, ALL) is ahead
     assert reader.latestOffset(ahead, ALL) is ahead
@@ -296,6 +295,37 @@ def test_tasks_share_the_entries_however_the_range_is_cut(live, partitions):
     assert len(planned) >= partitions
     assert payloads(reader, planned) == sent
     assert reader.partitions(start, end) == planned
+
+
+def test_a_batch_that_runs_again_has_its_tasks_whatever_the_options_are_by_then(live):
+    live.lines(live.session_id, 0, 2000)
+    first = stream(live, minPartitions="4")
+    start = first.initialOffset()
+    end = first.latestOffset(start, ALL)
+    planned = first.partitions(start, end)
+    assert len(planned) == 4
+
+    for options in (
+        {"minPartitions": "2"},
+        {"maxBytesPerPartition": "1k"},
+        {"maxBytesPerPartition": "1k", "maxPartitions": "7"},
+    ):
+        again = stream(live, **options)
+        assert again.partitions(again.initialOffset(), end) == planned
+    live.lines(live.session_id, 2000, 2000)
+    following = again.latestOffset(end, ALL)
+    assert len(again.partitions(end, following)) == 7, "the next batch goes by the options of its day"
+
+
+def test_a_batch_that_version_1_planned_goes_by_the_options_of_the_day(live):
+    live.lines(live.session_id, 0, 2000)
+    cluster = stream(live).initialOffset()["cluster"]
+    start = {"cluster": cluster, "initial": True, "position": 0, "v": 1}
+    end = {"cluster": cluster, "from": 96, "position": live.position, "v": 1}
+
+    planned = stream(live, minPartitions="3").partitions(start, end)
+
+    assert len(planned) == 3 and planned[0].start == 96
 
 
 def test_entry_types_and_columns_are_pruned_where_the_log_is_read(live):
@@ -431,7 +461,7 @@ def test_a_log_without_an_entry_is_an_empty_stream_that_goes_on_when_the_first_c
     reader = stream(log)
     start = reader.initialOffset()
 
-    assert start == {"cluster": None, "initial": True, "position": 0, "v": 1}
+    assert start == {"v": 2, "cluster": None, "position": 0}
     assert reader.latestOffset(start, ALL) is start
     log.term()
     log.commit()
