@@ -80,6 +80,7 @@ class ClusterClient:
         )
         self._egress = EgressAdapter(event.cluster_session_id, context.dispatch)
         self._correlation_ids = count(attempt.correlation_id + 1)
+        self._resume_token = attempt.resume_token
         self._payload_length_max = attempt.publication.message_length_max - SESSION_HEADER_LENGTH
         self._new_leader_timeout_ns = context.new_leader_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._deadline_ns = 0  # of the state, where it has one
@@ -437,6 +438,7 @@ class ClusterClient:
                 cluster_session_id=self.cluster_session_id,
                 leadership_term_id=self.leadership_term_id,
                 encoded_credentials=self._context.credentials_supplier.encoded_credentials(),
+                resume_token=self._resume_token,
             ),
             streams.LINK,
         )

@@ -9,7 +9,8 @@
 Each ``poll`` takes at most one step and never waits. Egress comes back over the connection that ingress
 goes out on, so there is no egress subscription to make first. The deadline is fixed at the start; nothing
 extends it. Where Aeron's client would only find out by its time-out (a connection lost before the reply,
-a leader that is none), this one asks again.
+a leader that is none), this one asks again: first for the session that the lost request may have opened, so
+that it does not open a second one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from itertools import count
 from cluster.client.context import ClientContext
 from cluster.client.ingress import IngressPublication, IngressPublications, World
 from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
-from cluster.protocol import Message, streams
+from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
+from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
 
 PROTOCOL_VERSION = 0 << 16 | 3 << 8 | 0  # of the client protocol; only the major has to match
@@ -48,6 +50,7 @@ class AsyncConnect:
         self._world = world
         now_ns = world.now_ns()
         self._deadline_ns = now_ns + context.message_timeout_ns
+        self._first_correlation_id = now_ns
         self._correlation_ids = count(now_ns)
         self._correlation_id = 0
         self._request: Message | None = None
@@ -56,6 +59,8 @@ class AsyncConnect:
         self._not_before_ns = 0
         self._redirects = 0
         self._redirected_to = -1  # by the last one, whether we can reach it or not
+        self._may_be_open = False  # a request went out, and its OK may have been lost with its leader
+        self.resume_token = world.resume_token()
         self.publications = IngressPublications(world, context.endpoints, context.cluster_id)
         self.publication: IngressPublication | None = None
         self.event: SessionEvent | None = None
@@ -108,22 +113,38 @@ class AsyncConnect:
             publication = connected[self._redirects % len(connected)]
         self.publication = publication
         self._correlation_id = next(self._correlation_ids)
+        self._request = self._resume_request() if self._may_be_open else self._connect_request(publication)
+        self.state = ConnectState.SEND_MESSAGE
+
+    def _connect_request(self, publication: IngressPublication) -> SessionConnectRequest:
         context = self._context
-        self._request = SessionConnectRequest(
+        channel = self._world.response_channel(publication.connection, publication.endpoint)
+        return SessionConnectRequest(
             correlation_id=self._correlation_id,
             response_stream_id=streams.EGRESS,
             version=PROTOCOL_VERSION,
-            response_channel=self._world.response_channel(publication.connection, publication.endpoint),
+            response_channel=with_resume_hash(channel, self.resume_token),
             encoded_credentials=context.credentials_supplier.encoded_credentials(),
             client_info=f"name={context.client_name} version=0.1.0 commit=",
         )
-        self.state = ConnectState.SEND_MESSAGE
+
+    def _resume_request(self) -> link.SessionResume:
+        """For the session that an earlier request of ours has opened, if one has."""
+        return link.SessionResume(
+            correlation_id=self._correlation_id,
+            cluster_session_id=-1,
+            leadership_term_id=-1,
+            encoded_credentials=self._context.credentials_supplier.encoded_credentials(),
+            resume_token=self.resume_token,
+        )
 
     def _send(self) -> None:
         assert self.publication is not None and self._request is not None
         if self.publication.is_closed:
             self._ask_again(0)
-        elif self.publication.offer(self._request) > 0:
+            return
+        stream_id = streams.LINK if isinstance(self._request, link.SessionResume) else streams.INGRESS
+        if self.publication.offer(self._request, stream_id) > 0:
             self.state = ConnectState.POLL_RESPONSE
 
     def _poll_response(self, now_ns: int) -> None:
@@ -133,11 +154,18 @@ class AsyncConnect:
             if isinstance(message, Challenge) and message.correlation_id == self._correlation_id:
                 self._answer_challenge(message)
                 return
-            if isinstance(message, SessionEvent) and message.correlation_id == self._correlation_id:
+            if isinstance(message, SessionEvent) and self._is_answer(message):
                 self._on_event(message, now_ns)
                 return
         if publication.is_closed:
+            self._may_be_open = True
             self._ask_again(now_ns + ASK_AGAIN_NS)
+
+    def _is_answer(self, event: SessionEvent) -> bool:
+        """Whether it answers the request that is out, or tells of the session that an earlier one opened."""
+        if event.code is EventCode.OK:
+            return self._first_correlation_id <= event.correlation_id <= self._correlation_id
+        return event.correlation_id == self._correlation_id
 
     def _answer_challenge(self, challenge: Challenge) -> None:
         self._correlation_id = next(self._correlation_ids)
@@ -167,8 +195,10 @@ class AsyncConnect:
                 self._leader_member_id = leader if is_known else -1
                 self._prefer_until_ns = now_ns + PREFERRED_TIMEOUT_NS if is_known else 0
                 self._ask_again(0 if is_known else now_ns + ASK_AGAIN_NS)
-            case EventCode.CLOSED:  # dropped by an election before it was open
-                self._ask_again(now_ns + ASK_AGAIN_NS)
+            case EventCode.CLOSED:
+                # Dropped by an election, but maybe not by the leader that it brings; or no, it is not open.
+                self._may_be_open = not isinstance(self._request, link.SessionResume)
+                self._ask_again(now_ns + ASK_AGAIN_NS if self._may_be_open else now_ns)
 
     def _ask_again(self, not_before_ns: int) -> None:
         self._not_before_ns = not_before_ns

@@ -59,6 +59,10 @@ class World(Protocol):
 
     def response_channel(self, connection: MemberConnection, endpoint: Endpoint) -> str: ...
 
+    def resume_token(self) -> bytes:
+        """128 random bits that nobody can guess."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -5,6 +5,7 @@ from enum import IntEnum
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import LocalProtocolError
 from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.resume import resume_hash
 from cluster.protocol.session import ENCODED_PRINCIPAL_LENGTH_MAX
 
 
@@ -51,6 +52,7 @@ class ClusterSession:
         "response_channel",
         "response_stream_id",
         "resume_correlation_id",
+        "resume_hash",
         "state",
         "time_of_last_activity_ns",
     )
@@ -72,6 +74,7 @@ class ClusterSession:
         self.correlation_id = correlation_id
         self.response_stream_id = response_stream_id
         self.response_channel = response_channel
+        self.resume_hash = resume_hash(response_channel)  # empty: it cannot be resumed
         self.connection_id = connection_id
         self.resume_correlation_id = NULL_VALUE  # of the newest SessionResume: older ones come late
         self.encoded_principal = b""

@@ -9,7 +9,8 @@ Followers keep ``sessions`` by what the log says, so that any of them can take o
 connection is its ingress and its egress; the response channel is kept for those who read the log.
 
 OK is told when the SessionOpenEvent is committed (the reference tells it when it is appended): an id that a
-client knows is its own for ever, whoever leads next, so it can take its session back by it.
+client knows is its own for ever, whoever leads next. It takes its session back by that id and by the secret
+whose hash it opened the session with; one that never heard the OK, by the secret alone.
 
 A lost connection is a hint that the client may be back in a moment: its session waits for it (SessionResume)
 until the time-out, and only then is closed with TIMEOUT (C-210).
@@ -27,7 +28,9 @@ from cluster.log import session_table
 from cluster.log.session_table import SessionTable
 from cluster.protocol import snapshot
 from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.resume import is_token_of
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
 
@@ -160,27 +163,34 @@ class SessionManager:
                 session.time_of_last_activity_ns = now_ns
                 self._authenticator.on_challenge_response(session_id, encoded_credentials, now_ms)
 
-    def on_resume(
-        self, connection_id: int, session_id: int, encoded_credentials: bytes, cluster_time: int, now_ms: int
-    ) -> ClusterSession | None:
-        """Link an open session to the connection that its client came back on; None when it may not."""
-        session = self.sessions.get(session_id)
+    def find_resumed(self, request: SessionResume, now_ms: int) -> ClusterSession | None:
+        """The open session that the request's client opened; None when there is none, or it may not."""
+        token = bytes(request.resume_token)
+        if request.cluster_session_id == NULL_VALUE:
+            opened = (s for s in reversed(list(self)) if is_token_of(s.resume_hash, token))
+            session = next(opened, None)
+        else:
+            session = self.sessions.get(request.cluster_session_id)
         if (
             session is None
             or session.state is not SessionState.OPEN
-            or not self._authenticator.may_resume(session.encoded_principal, encoded_credentials, now_ms)
+            or not is_token_of(session.resume_hash, token)
+            or not self._authenticator.may_resume(
+                session.encoded_principal, bytes(request.encoded_credentials), now_ms
+            )
         ):
             return None
-        self.link(session, connection_id, cluster_time)
-        session.has_open_event_pending = False  # the answer to the resume says all that it would
         return session
 
-    def link(self, session: ClusterSession, connection_id: int, cluster_time: int) -> None:
+    def link(
+        self, session: ClusterSession, connection_id: int, cluster_time: int, *, has_heard_ok: bool
+    ) -> None:
         """From now on the session is served over this connection."""
         session.connection_id = connection_id
+        session.has_open_event_pending = not has_heard_ok
         self.table.link(session.id, connection_id)
         self.table.slots["last_activity"][self.table.slot_of(session.id)] = cluster_time
-        self._has_pending_events = self._has_pending_events or session.has_new_leader_event_pending
+        self._has_pending_events |= session.has_new_leader_event_pending or session.has_open_event_pending
 
     def on_disconnect(self, connection_id: int) -> None:
         """The connection is gone: its open sessions wait for their clients, the others are gone with it."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cluster.consensus.authentication import ADMIN_REQUEST
 from cluster.consensus.cluster_session import ClusterSession
-from cluster.consensus.context import SESSION_PROTOCOL_VERSION
+from cluster.consensus.context import NULL_VALUE, SESSION_PROTOCOL_VERSION
 from cluster.member.frames import egress_frame, link_frame
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
@@ -80,16 +80,24 @@ class ClientRequests:
             detail = agent.context.ingress_endpoints
             self._send_event(connection_id, request, EventCode.REDIRECT, detail)
             return
-        known = agent.sessions.sessions.get(session_id)
-        if known is not None and request.correlation_id < known.resume_correlation_id:
-            return  # delayed on a connection that the client gave up: it must not get its session back there
-        session = agent.sessions.on_resume(
-            connection_id, session_id, bytes(request.encoded_credentials), agent.cluster_time, agent.now_ms
-        )
+        session = agent.sessions.find_resumed(request, agent.now_ms)
         if session is None:
-            self._send_event(connection_id, request, EventCode.CLOSED, f"session {session_id} is not open")
+            detail = f"session {session_id} is not open, or not this client's"
+            self._send_event(connection_id, request, EventCode.CLOSED, detail)
             return
+        if request.correlation_id < session.resume_correlation_id:
+            return  # delayed on a connection that the client gave up: it must not get its session back there
         session.resume_correlation_id = request.correlation_id
+        has_heard_ok = session_id != NULL_VALUE
+        agent.sessions.link(session, connection_id, agent.cluster_time, has_heard_ok=has_heard_ok)
+        if has_heard_ok:
+            self._tell_resumed(connection_id, request)
+        else:
+            agent.hasten_slow_tick()
+
+    def _tell_resumed(self, connection_id: int, request: SessionResume) -> None:
+        agent = self._agent
+        session_id = request.cluster_session_id
         table = agent.sessions.table
         appended = int(table.slots["appended"][table.slot_of(session_id)])
         resumed = SessionResumed(

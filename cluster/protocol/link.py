@@ -83,14 +83,17 @@ class SessionResume(Message, template_id=4, schema=LINK_SCHEMA):
     """From a client whose connection broke or whose leader changed: it wants its open session back.
 
     The leader answers SessionResumed and links the session to this connection, anyone else a SessionEvent
-    with REDIRECT; a session that is not open (any more), or of another principal, is told CLOSED. The
-    credentials are those of the connect request.
+    with REDIRECT; a session that is not open (any more), or whose hash is not that of ``resume_token``
+    (protocol/resume.py), or of another principal, is told CLOSED. The credentials are those of the connect
+    request. A client that never heard the OK names session -1: the one that its token opened is linked, and
+    answered like a connect request.
     """
 
     correlation_id: i64
     cluster_session_id: i64
     leadership_term_id: i64  # the last that the client heard of
     encoded_credentials: Blob = b""
+    resume_token: Blob = b""
 
 
 class SessionResumed(Message, template_id=5, schema=LINK_SCHEMA):

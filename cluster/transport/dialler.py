@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 
+from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
@@ -48,6 +50,10 @@ class Dialler:
             host = f"[{host}]" if ":" in host else host
             return f"aeron:udp?endpoint={host}:{port}"
         return "aeron:ipc"
+
+    def resume_token(self) -> bytes:
+        """What proves that a session is this client's (protocol/resume.py)."""
+        return os.urandom(TOKEN_LENGTH)
 
     def close(self) -> None:
         """Release the poller. Connections are their owners' to close, before this."""

@@ -24,6 +24,7 @@ from cluster.transport.sockets import Offer
 
 ENDPOINTS = "0=tcp:a:1,1=tcp:b:1,2=tcp:c:1"
 MS = 1_000_000
+RESUME_TOKEN = bytes(range(16))
 
 
 class ScriptedConnection:
@@ -140,6 +141,8 @@ class FakeMember:
                 self.send(connection, self.cluster.redirect(message.correlation_id))
             case SessionConnectRequest():
                 self.send(connection, self.cluster.open_session(message.correlation_id))
+            case link.SessionResume() if message.cluster_session_id == -1:
+                self.send(connection, self.cluster.event(EventCode.CLOSED, message.correlation_id, "none"))
             case link.SessionResume():
                 connection.put(link_frame(self.cluster.resume(message.correlation_id)))
             case SessionMessageHeader():
@@ -200,6 +203,9 @@ class FakeCluster:
 
     def response_channel(self, connection: ScriptedConnection, endpoint: Endpoint) -> str:
         return "aeron:udp?endpoint=127.0.0.1:4321"
+
+    def resume_token(self) -> bytes:
+        return RESUME_TOKEN
 
     def close(self) -> None:
         self.is_released = True

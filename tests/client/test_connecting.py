@@ -1,5 +1,6 @@
 """How a session is opened (client-service-tools, 6.1)."""
 
+import hashlib
 import itertools
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from cluster.client import ClientContext, ClusterClient
 from cluster.client.connecting import AsyncConnect, ConnectState
 from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationError, TimedOut
-from cluster.protocol import streams
+from cluster.protocol import link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest
-from tests.client.scripted import ENDPOINTS, FakeCluster, Listener, connect
+from tests.client.scripted import ENDPOINTS, RESUME_TOKEN, FakeCluster, Listener, connect
 
 
 @pytest.fixture
@@ -30,7 +31,9 @@ def test_a_connect_request_says_who_asks_and_where_egress_goes(cluster):
     request = request_to(cluster.leader)
     assert request.response_stream_id == streams.EGRESS
     assert request.version == 0x000300
-    assert request.response_channel == "aeron:udp?endpoint=127.0.0.1:4321"
+    channel, _, resume_hash = request.response_channel.partition("|")
+    assert channel == "aeron:udp?endpoint=127.0.0.1:4321"
+    assert resume_hash == f"resume-hash={hashlib.sha256(RESUME_TOKEN).hexdigest()}"
     assert request.encoded_credentials == b"who I am"
     assert request.client_info.startswith("name=bench version=")
 
@@ -107,6 +110,35 @@ def test_redirects_do_not_extend_the_deadline(cluster):
         connect(cluster, message_timeout_s=2.0)
 
     assert cluster.now_ns() - started_ns < 2.1e9
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_after_a_lost_answer_a_client_asks_for_the_session_that_it_may_have(cluster, is_open):
+    first, second = cluster.members[0], cluster.members[2]
+    first.on_connect_request = lambda connection, request: None  # its answer is lost with it
+    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    while not first.of_type(SessionConnectRequest):
+        attempt.poll()
+        cluster.wait(0.001)
+    lost = request_to(first)
+
+    def answer(connection, request):
+        if is_open:
+            second.send(connection, cluster.event(EventCode.OK, lost.correlation_id, session_id=7))
+        else:
+            second.send(connection, cluster.event(EventCode.CLOSED, request.correlation_id, "not open"))
+
+    second.on_resume = answer
+    first.stop()
+    cluster.elect(2)
+    while not attempt.poll():
+        cluster.wait(0.001)
+
+    asked = [type(message) for message in second.received if not isinstance(message, link.Hello)]
+    assert asked == [link.SessionResume] + [SessionConnectRequest] * (not is_open)
+    (resume,) = second.of_type(link.SessionResume)
+    assert (resume.cluster_session_id, resume.resume_token) == (-1, RESUME_TOKEN)
+    assert attempt.event.cluster_session_id == 7
 
 
 def test_a_leader_whose_endpoint_was_not_given_is_named(cluster):

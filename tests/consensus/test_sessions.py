@@ -8,12 +8,15 @@ from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.sessions import SessionManager
 from cluster.errors import LocalProtocolError
 from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
 
 TERM, LEADER = 5, 0
 ENDPOINTS = "0=a:1,1=b:1,2=c:1"
 VERSION = 3 << 8
+TOKEN = b"0123456789abcdef"
 
 
 class Outside:
@@ -73,7 +76,8 @@ class Sessions:
         return self.now_ns // 1_000_000
 
     def connects(self, connection_id, *, version=VERSION, is_leader=True, correlation_id=77):
-        request = SessionConnectRequest(correlation_id, 102, version, f"channel-{connection_id}", b"secret")
+        channel = with_resume_hash(f"channel-{connection_id}", TOKEN)
+        request = SessionConnectRequest(correlation_id, 102, version, channel, b"secret")
         self.manager.on_connect_request(
             connection_id, request, is_leader=is_leader, now_ns=self.now_ns, now_ms=self.cluster_time
         )
@@ -94,8 +98,12 @@ class Sessions:
         self.tick()
         return max(self.manager.sessions)
 
-    def replays_open(self, session_id, position=2000):
-        event = SessionOpenEvent(TERM - 1, 9, session_id, 0, 102, "channel", b"who")
+    def finds(self, session_id, token=TOKEN, credentials=b""):
+        request = SessionResume(1, session_id, TERM, credentials, token)
+        return self.manager.find_resumed(request, self.cluster_time)
+
+    def replays_open(self, session_id, position=2000, channel="channel"):
+        event = SessionOpenEvent(TERM - 1, 9, session_id, 0, 102, channel, b"who")
         self.manager.on_replay_session_open(event, position)
 
 
@@ -412,20 +420,13 @@ def test_a_session_whose_connection_is_lost_waits_for_its_client_until_the_time_
     session_id = sessions.opens()
     sessions.manager.on_disconnect(1)
     sessions.tick(at=9 * SECOND)
-    assert sessions.manager.on_resume(2, session_id, b"", sessions.cluster_time, 0) is not None
+    session = sessions.finds(session_id)
+    assert session is not None
+    sessions.manager.link(session, 2, sessions.cluster_time, has_heard_ok=True)
     sessions.manager.on_disconnect(2)
     sessions.tick(at=20 * SECOND)
 
     assert sessions.outside.log[-1] == ("close", session_id, CloseReason.TIMEOUT)
-
-
-def test_a_session_goes_on_only_with_the_right_credentials():
-    sessions = Sessions(Watching(lambda session: session.authenticate(b"me")))
-    session_id = sessions.opens()
-
-    assert sessions.manager.on_resume(2, session_id, b"wrong", 0, 0) is None
-    assert sessions.manager.on_resume(2, session_id, b"secret", 0, 0).connection_id == 2
-    assert sessions.manager.on_resume(2, 99, b"secret", 0, 0) is None
 
 
 def test_a_connection_that_is_lost_takes_its_pending_requests_along():
@@ -494,7 +495,7 @@ def test_a_session_that_comes_to_its_new_leader_hears_who_leads():
     sessions = Sessions()
     sessions.replays_open(4)
     sessions.manager.prepare_for_new_term(0, is_startup=False)
-    sessions.manager.link(sessions.manager.sessions[4], 1, 0)
+    sessions.manager.link(sessions.manager.sessions[4], 1, 0, has_heard_ok=False)
     sessions.tick()
     sessions.tick()
 

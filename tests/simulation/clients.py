@@ -14,6 +14,7 @@ from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import AsyncConnect
 from cluster.client.context import ClientContext
 from cluster.errors import ClusterError
+from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 from tests.simulation.network import Network, SimulatedPoller
@@ -45,6 +46,9 @@ class _ClientWorld:
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
         host, port = connection.local_address
         return f"aeron:udp?endpoint={host}:{port}"
+
+    def resume_token(self) -> bytes:
+        return self._process.tokens.randbytes(TOKEN_LENGTH)
 
     def close(self) -> None:
         pass
@@ -90,6 +94,7 @@ class Client(Process):
         self._attempt: AsyncConnect | None = None
         self._ends_after = 0  # messages of this session
         self._endings = world.random(f"endings of client {number}")
+        self.tokens = world.random(f"tokens of client {number}")
         self._ends_by_service = False  # asks for it with its last message
         self._has_asked = False
         self._urged: str | None = None

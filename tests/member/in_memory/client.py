@@ -13,6 +13,7 @@ from cluster.protocol import decode, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import align, frame
 from cluster.protocol.link import CommitAck, SessionResume, SessionResumed
+from cluster.protocol.resume import TOKEN_LENGTH, with_resume_hash
 from cluster.protocol.session import (
     NewLeaderEvent,
     SessionCloseRequest,
@@ -49,6 +50,7 @@ class SimulatedClient:
         self._connection: ClientConnection | None = None
         self._member_id = client_id % cluster.member_count
         self._correlation_id = client_id * 1_000_000
+        self._resume_token = (client_id + 1).to_bytes(TOKEN_LENGTH)
         self._attempt = 0
         self._last_heard_ns = 0
 
@@ -92,10 +94,16 @@ class SimulatedClient:
         self._correlation_id += 1
         self._last_heard_ns = self.world.now_ns
         if self.session_id < 0:
-            request = SessionConnectRequest(self._correlation_id, 102, 3 << 8, f"client-{self.client_id}")
+            channel = with_resume_hash(f"client-{self.client_id}", self._resume_token)
+            request = SessionConnectRequest(self._correlation_id, 102, 3 << 8, channel)
             self._connection.send(frame(request.encode(), session_id=0, stream_id=streams.INGRESS))
         else:
-            resume = SessionResume(self._correlation_id, self.session_id, self.leadership_term_id)
+            resume = SessionResume(
+                self._correlation_id,
+                self.session_id,
+                self.leadership_term_id,
+                resume_token=self._resume_token,
+            )
             self._connection.send(frame(resume.encode(), session_id=0, stream_id=streams.LINK))
 
     def _check_attempt(self, attempt: int) -> None:

@@ -1,0 +1,126 @@
+"""Whose a session is, and how its client gets it back: by the token whose hash it was opened with."""
+
+import pytest
+
+from cluster.protocol import decode, streams
+from cluster.protocol.enums import EventCode
+from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.protocol.link import SessionResume, SessionResumed
+from cluster.protocol.resume import with_resume_hash
+from cluster.protocol.session import NewLeaderEvent, SessionConnectRequest, SessionEvent
+from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+
+TOKEN = b"0123456789abcdef"
+
+
+class Stranger:
+    """A connection to one member that says what it is told to; ``heard`` is all that came back."""
+
+    def __init__(self, member):
+        self.heard = []
+        self.is_closed = False
+        self.connection = member.clients.connect(self._on_frames, self._on_closed)
+
+    def _on_frames(self, frames):
+        offset = 0
+        while offset < len(frames):
+            length = int.from_bytes(frames[offset : offset + 4], "little")
+            self.heard.append(decode(frames, offset + HEADER_LENGTH, length - HEADER_LENGTH))
+            offset += align(length)
+
+    def _on_closed(self):
+        self.is_closed = True
+
+    def says(self, message):
+        stream_id = streams.LINK if isinstance(message, SessionResume) else streams.INGRESS
+        self.connection.send(frame(message.encode(), session_id=0, stream_id=stream_id))
+
+    def connects(self, correlation_id=7, version=3 << 8):
+        channel = with_resume_hash("aeron:ipc", TOKEN)
+        self.says(SessionConnectRequest(correlation_id, 102, version, channel))
+
+    def of_type(self, kind):
+        return [message for message in self.heard if isinstance(message, kind)]
+
+
+@pytest.mark.parametrize("session_id", [1, -1])
+def test_a_stranger_gets_nobodys_session_and_disturbs_nobody(session_id):
+    cluster = SimulatedCluster(3, 1)
+    leader = cluster.await_leader()
+    client = cluster.add_client()
+    cluster.await_settled()
+    assert client.session_id == 1
+
+    thief = Stranger(leader)
+    thief.says(SessionResume(2**62, session_id, client.leadership_term_id, resume_token=bytes(16)))
+    cluster.run_until(lambda: thief.heard)
+    client.send(b"mine")
+    cluster.await_settled()
+    client._connection.close()  # the highest correlation id that the thief could think of locks nobody out
+    client._connect(leader.member_id)
+    client.send(b"still mine")
+    cluster.await_settled()
+
+    (answer,) = thief.heard
+    assert (type(answer), answer.code) == (SessionEvent, EventCode.CLOSED)
+    assert answer.detail == f"session {session_id} is not open, or not this client's"
+    assert client.session_id == 1 and not client.is_lost
+    assert client.acknowledged == 2
+
+
+def test_who_reads_the_hash_in_the_log_cannot_resume_by_it():
+    cluster = SimulatedCluster(3, 1)
+    leader = cluster.await_leader()
+    client = cluster.add_client()
+    cluster.await_settled()
+    known_hash = leader.agent.sessions.sessions[1].resume_hash
+
+    thief = Stranger(leader)
+    for token in (known_hash.encode(), bytes.fromhex(known_hash)):
+        thief.says(SessionResume(9, 1, client.leadership_term_id, resume_token=token))
+    cluster.run_until(lambda: len(thief.heard) == 2)
+
+    assert {message.code for message in thief.heard} == {EventCode.CLOSED}
+
+
+@pytest.mark.conformance("C-226", "C-229")
+def test_a_client_whose_ok_was_lost_with_its_leader_gets_the_session_that_it_has_opened():
+    cluster = SimulatedCluster(3, 1)
+    old = cluster.await_leader()
+    client = Stranger(old)
+    client.connects()
+    cluster.run_until(lambda: old.agent.sessions.sessions)
+    client.connection.close()  # before the OK is out
+    followers = [member for member in cluster.members if member is not old]
+    cluster.run_until(lambda: all(member.agent.sessions.sessions for member in followers))
+    old.kill()
+    new = cluster.await_leader()
+
+    again = Stranger(new)
+    again.says(SessionResume(8, -1, -1, resume_token=TOKEN))
+    cluster.run_until(lambda: len(again.heard) >= 2)
+
+    assert client.heard == []
+    first, second = again.heard
+    assert (type(first), first.code, first.cluster_session_id) == (SessionEvent, EventCode.OK, 1)
+    assert (type(second), second.leader_member_id) == (NewLeaderEvent, new.member_id)
+    assert list(new.agent.sessions.sessions) == [1]
+    assert new.agent.sessions.next_session_id == 2
+
+
+def test_a_client_whose_ok_was_lost_with_its_connection_is_told_again():
+    cluster = SimulatedCluster(3, 1)
+    leader = cluster.await_leader()
+    client = Stranger(leader)
+    client.connects()
+    cluster.run_until(lambda: leader.agent.sessions.sessions)
+    client.connection.close()
+    cluster.run(SECOND)
+
+    again = Stranger(leader)
+    again.says(SessionResume(8, -1, -1, resume_token=TOKEN))
+    cluster.run_until(lambda: again.heard)
+
+    (answer,) = again.of_type(SessionEvent)
+    assert (answer.code, answer.cluster_session_id, answer.correlation_id) == (EventCode.OK, 1, 7)
+    assert again.of_type(SessionResumed) == []
