@@ -19,7 +19,7 @@ _MODULE_OF = {
     "ClusterClient": "cluster.client.cluster_client",
     "EgressListener": "cluster.client.egress_listener",
     "EgressBatch": "cluster.client.egress",
-    "Offer": "cluster.transport.sockets",
+    "Offer": "cluster.protocol.enums",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
     # a member

@@ -29,6 +29,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
     ("cluster.log", ("cluster.errors", "cluster.protocol")),
     ("cluster.consensus", BYTES),
     *((media, (*BYTES, *MEDIA)) for media in MEDIA),
+    ("cluster.service", (*BYTES, "cluster.archive")),
     *((agent, (*BYTES, *MEDIA, "cluster.consensus", *AGENTS)) for agent in AGENTS),
     ("cluster", ("cluster",)),
     ("spark_connector", ("cluster",)),

@@ -10,7 +10,7 @@ The package never reads a clock, waits or opens a socket itself: all that comes 
 from cluster.client.cluster_client import ClusterClient, State
 from cluster.client.context import ClientContext, CredentialsSupplier
 from cluster.client.egress import ControlledAction, EgressBatch
-from cluster.transport.sockets import Offer
+from cluster.protocol.enums import Offer
 
 PublicationResult = Offer  # the name that some know it by
 

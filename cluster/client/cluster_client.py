@@ -31,7 +31,7 @@ from cluster.client.window import UnacknowledgedWindow
 from cluster.errors import ClientClosed, LocalProtocolError, RemoteProtocolError, TimedOut
 from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import Message, link, streams
-from cluster.protocol.enums import AdminRequestType, EventCode
+from cluster.protocol.enums import AdminRequestType, EventCode, Offer
 from cluster.protocol.session import (
     AdminRequest,
     AdminResponse,
@@ -41,7 +41,6 @@ from cluster.protocol.session import (
     SessionKeepAlive,
 )
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.sockets import Offer
 
 if TYPE_CHECKING:
     from cluster.client.context import CredentialsSupplier

@@ -9,10 +9,11 @@ import numpy as np
 
 from cluster.errors import ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link, session, streams
+from cluster.protocol.enums import Offer
 from cluster.protocol.frame import align
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.frames import decode_first, each_frame, link_frame, message_frame
-from cluster.transport.sockets import Buffer, Offer
+from cluster.transport.sockets import Buffer
 
 DIAL_INTERVAL_NS = 100_000_000
 

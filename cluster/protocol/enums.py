@@ -7,6 +7,16 @@ codes ElectionState, ConsensusModule, ClusterControl, NodeControl, ClusterBackup
 from enum import IntEnum, IntFlag
 
 
+class Offer(IntEnum):
+    """Why an offer was not taken, with Aeron's values (Publication.java); a position is above 0."""
+
+    NOT_CONNECTED = -1
+    BACK_PRESSURED = -2
+    ADMIN_ACTION = -3
+    CLOSED = -4
+    MAX_POSITION_EXCEEDED = -5
+
+
 class EventCode(IntEnum):
     """What a SessionEvent tells a client about its session."""
 

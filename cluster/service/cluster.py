@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cluster.errors import ClusterError, LocalProtocolError
-from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.protocol.enums import ClusterTimeUnit, Offer, Role
 from cluster.protocol.service import CancelTimer, CloseSession, ScheduleTimer
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.channel import EgressBatch
 from cluster.service.client_session import MOCKED_OFFER, BufferClaim, ClientSession, Payload
-from cluster.transport.sockets import Offer
 
 if TYPE_CHECKING:
     from cluster.service.agent import ClusteredServiceAgent

@@ -36,12 +36,13 @@ import numpy as np
 
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
+from cluster.protocol.enums import Offer
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import check_header, decode_first, seal, unseal
 from cluster.transport.frames import link_frame
 from cluster.transport.listener import LOOPBACK_HOSTS, Listener
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Buffer, Connection, Offer, ReceiveBuffer, dial
+from cluster.transport.sockets import Buffer, Connection, ReceiveBuffer, dial
 
 MS = 1_000_000
 DIAL_INTERVAL_NS = 50 * MS

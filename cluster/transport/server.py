@@ -21,12 +21,13 @@ import numpy as np
 
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
+from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.frames import decode_first, link_frame
 from cluster.transport.listener import Listener
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Buffer, Connection, Offer, ReceiveBuffer
+from cluster.transport.sockets import Buffer, Connection, ReceiveBuffer
 
 SECOND_NS = 1_000_000_000
 HELLO_TIMEOUT_NS = 10 * SECOND_NS

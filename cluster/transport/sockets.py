@@ -19,12 +19,12 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
 
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import MALFORMED, whole_frames
+from cluster.protocol.enums import Offer
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import READABLE, WRITABLE, Poller
 
@@ -41,16 +41,6 @@ _ERROR_OR_HANG_UP = 0x008 | 0x010  # EPOLLERR, EPOLLHUP
 # A dial that ends with one of these met nobody; any other end says nothing about the peer's process.
 REFUSALS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 _IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EAGAIN})
-
-
-class Offer(IntEnum):
-    """Why an offer was not taken, with Aeron's values (Publication.java); a position is above 0."""
-
-    NOT_CONNECTED = -1
-    BACK_PRESSURED = -2
-    ADMIN_ACTION = -3
-    CLOSED = -4
-    MAX_POSITION_EXCEEDED = -5
 
 
 class ReceiveBuffer:

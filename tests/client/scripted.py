@@ -9,7 +9,7 @@ import numpy as np
 from cluster.client import ClientContext, ClusterClient
 from cluster.client.connecting import AsyncConnect
 from cluster.protocol import Message, decode, link, streams
-from cluster.protocol.enums import EventCode
+from cluster.protocol.enums import EventCode, Offer
 from cluster.protocol.frame import align, frame
 from cluster.protocol.session import (
     NewLeaderEvent,
@@ -20,7 +20,6 @@ from cluster.protocol.session import (
 )
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.frames import each_frame, link_frame, message_frame
-from cluster.transport.sockets import Offer
 
 ENDPOINTS = "0=tcp:a:1,1=tcp:b:1,2=tcp:c:1"
 MS = 1_000_000

@@ -46,6 +46,16 @@ def test_counter_states():
     }
 
 
+def test_the_codes_of_an_offer_are_aerons():
+    assert {code.name: code.value for code in enums.Offer} == {
+        "NOT_CONNECTED": -1,
+        "BACK_PRESSURED": -2,
+        "ADMIN_ACTION": -3,
+        "CLOSED": -4,
+        "MAX_POSITION_EXCEEDED": -5,
+    }
+
+
 def test_no_enumeration_is_missing_from_the_table():
     declared = {
         name
@@ -53,7 +63,7 @@ def test_no_enumeration_is_missing_from_the_table():
         if isinstance(value, type) and issubclass(value, IntEnum) and value is not IntEnum
     }
 
-    assert declared - {"ModuleState", "CounterState"} <= set(TABLE)
+    assert declared - {"ModuleState", "CounterState", "Offer"} <= set(TABLE)
 
 
 def test_units_a_second():

@@ -2,10 +2,11 @@
 
 import pytest
 
+from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.listener import Listener
-from cluster.transport.sockets import Connection, Offer, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 from tests.simulation.network import Network, SimulatedPoller
 from tests.simulation.world import MS, SECOND, Process, World
 

@@ -11,13 +11,13 @@ import pytest
 
 from cluster.errors import PortInUse
 from cluster.protocol import link
+from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import seal
 from cluster.transport.frames import link_frame
 from cluster.transport.links import MS, MemberLinks
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Offer
 
 DEADLINE_S = 20
 

@@ -10,12 +10,13 @@ import pytest
 
 from cluster.errors import PortInUse
 from cluster.protocol import decode, link
+from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frames import each_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
-from cluster.transport.sockets import Connection, Offer, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 
 DEADLINE_S = 20
 HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from cluster.errors import RemoteProtocolError
+from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Connection, Offer, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 
 DEADLINE_S = 10
 
