@@ -14,7 +14,7 @@ _MODULE_OF = {
     "SessionMessageBatch": "cluster.service.clustered_service",
     "Cluster": "cluster.service.cluster",
     "ClientSession": "cluster.service.client_session",
-    "BufferClaim": "cluster.service.client_session",
+    "BufferClaim": "cluster.service.buffer_claim",
     # a client of it
     "ClusterClient": "cluster.client.cluster_client",
     "EgressListener": "cluster.client.egress_listener",

@@ -8,6 +8,7 @@ A service acknowledges what it was told to do with ids that count up; all servic
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,7 +64,7 @@ class ServiceAdapter:
         self._awaited: deque[_Awaited] = deque()  # what was asked for, in the order of the acks
         self._has_log = False
         for service_id, channel in enumerate(channels):
-            channel.on_idle = lambda service_id=service_id: self._poll(service_id)  # type: ignore[misc]
+            channel.on_idle = partial(self._on_idle, service_id)
 
     # ---- told to the services
 
@@ -170,6 +171,10 @@ class ServiceAdapter:
             settled = (channel.settled_position for channel in self._channels)
             self._agent.timers.on_services_at(min(settled, default=self._agent.commit_position))
         return work_count
+
+    def _on_idle(self, service_id: int) -> int:
+        """A service waits in a callback for what it has sent to be taken."""
+        return self._poll(service_id) + self._agent.publish_egress()
 
     def _poll(self, service_id: int) -> int:
         channel = self._channels[service_id]

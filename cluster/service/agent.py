@@ -30,7 +30,9 @@ from cluster.protocol.service import (
     ServiceTerminationPosition,
 )
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
+from cluster.service.buffer_claim import Claims
 from cluster.service.channel import (
+    EGRESS_OVERHEAD,
     EgressBatch,
     LogClosed,
     LogJoined,
@@ -116,7 +118,10 @@ class ClusteredServiceAgent:
         self._snapshots = snapshots
         self._cluster = Cluster(self)
         self._adapter = BoundedLogAdapter(self, log_fragment_limit, log_read_bytes, max_message_length)
-        self.egress = EgressBuilder()
+        self.claims = Claims(self.check_may_send)
+        self.control_room = channel.control_room
+        self.egress_room = channel.egress_room
+        self._egress = EgressBuilder()
 
         self._state = State.INIT
         self._now_ns = 0
@@ -162,6 +167,9 @@ class ClusteredServiceAgent:
         if self.is_reading:
             try:
                 work_count += self._adapter.poll(self._commit_position())
+            except Exception:
+                self.claims.abort_all()
+                raise
             finally:
                 self._flush_egress()
                 self._channel.log_position = self._adapter.position
@@ -172,17 +180,14 @@ class ClusteredServiceAgent:
             work_count += self._do_background_work()
         return work_count
 
-    def idle(self, work_count: int = 0) -> None:
+    def idle(self) -> None:
         """Let the consensus module take what this service has sent, within a callback.
 
         Raises AgentTermination when nothing can be waited for: the container is to end.
         """
-        if work_count > 0:
-            return
         if self._channel.is_closed or self._state is State.CLOSED:
             raise AgentTermination("the service container is closed")
-        if self._channel.on_idle is not None:
-            self._channel.on_idle()
+        self._hand_over()
         if self._has_background_work:
             forbidding_callback = self._forbidding_callback
             try:
@@ -357,6 +362,17 @@ class ClusteredServiceAgent:
                 self._channel.on_idle()
         raise AgentTermination(f"service {self.service_id}: the consensus module takes no acknowledgement")
 
+    def _hand_over(self) -> None:
+        """Give the consensus module what was sent so far, without an end of the turn."""
+        self._flush_egress()
+        if self._channel.on_idle is not None:
+            self._channel.on_idle()
+
+    def _make_room(self) -> None:
+        """Before a callback: what the ones before have sent is not to get into its way."""
+        if self.egress_room.is_half_used or self.control_room.is_half_used:
+            self._hand_over()
+
     # -- what the log says: called by the adapter, which has moved on already --
 
     def on_messages(self, batch: SessionMessageBatch) -> None:
@@ -367,6 +383,7 @@ class ClusteredServiceAgent:
             self.cluster_time = int(batch.timestamps[-1])
             self._adapter.advance(self.log_position)
             if self._is_vectorised:
+                self._make_room()
                 self.batch = batch
                 try:
                     self._service.on_session_messages(batch)
@@ -385,11 +402,13 @@ class ClusteredServiceAgent:
             self.log_position = position
             self.cluster_time = timestamp
             advance(position)
+            self._make_room()
             deliver(sessions.get(session_id), timestamp, payload)
 
     def on_entry(self, message: Any, position: int) -> None:
         """Deliver any other log entry, which ends at ``position``; None is a template we do not know."""
         self.log_position = position
+        self._make_room()
         match message:
             case TimerEvent():
                 self.cluster_time = message.timestamp
@@ -505,14 +524,28 @@ class ClusteredServiceAgent:
             raise ClusterError("the consensus module is gone: its channel is closed")
         return self._channel.offer_to_consensus_module(message, self.log_position)
 
-    def offer_egress(self, batch: EgressBatch) -> None:
-        """Hand over a batch of answers, behind those given one at a time."""
+    def append_egress(self, session_id: int, payload: bytes) -> bool:
+        """Give one answer; False is back pressure."""
+        length = EGRESS_OVERHEAD + len(payload)
+        if not self.egress_room.has(length):
+            return False
+        self.egress_room.used += length
+        self._egress.append(session_id, self.cluster_time, payload)
+        return True
+
+    def offer_egress(self, batch: EgressBatch) -> bool:
+        """Hand over a batch of answers, behind those given one at a time; False is back pressure."""
+        length = batch.byte_count
+        if not self.egress_room.has(length):
+            return False
+        self.egress_room.used += length
         self._flush_egress()
         self._channel.offer_egress(batch)
+        return True
 
     def _flush_egress(self) -> None:
-        if len(self.egress):
-            self._channel.offer_egress(self.egress.build(self.leadership_term_id))
+        if len(self._egress):
+            self._channel.offer_egress(self._egress.build(self.leadership_term_id))
 
 
 def _version(version: int) -> str:

@@ -24,9 +24,33 @@ from typing import Protocol
 
 import numpy as np
 
+from cluster.protocol.session import SessionMessageHeader
+
 # Aeron's control channel has terms of 128 KiB, emptied by another thread meanwhile. Here the module
-# cannot take anything while the service runs, so all that one delivery makes it say must fit.
+# takes what is there between two callbacks and when a service idles, so all that one callback says must fit.
 CONTROL_CAPACITY = 64 * 1024 * 1024
+EGRESS_CAPACITY = 64 * 1024 * 1024
+
+# What the protocol puts before a payload: the frame's header, the message's header and its block.
+EGRESS_OVERHEAD = 32 + 8 + SessionMessageHeader.BLOCK_LENGTH
+
+
+class Room:
+    """How many bytes of one stream may wait to be taken; what is claimed counts as waiting."""
+
+    __slots__ = ("_capacity", "used")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.used = 0
+
+    def has(self, length: int) -> bool:
+        """Whether so many bytes more may wait; an empty stream takes a message of any length."""
+        return self.used == 0 or self.used + length <= self._capacity
+
+    @property
+    def is_half_used(self) -> bool:
+        return 2 * self.used > self._capacity
 
 
 class LogSource(Protocol):
@@ -83,21 +107,27 @@ class EgressBatch:
     def __len__(self) -> int:
         return len(self.session_ids)
 
+    @property
+    def byte_count(self) -> int:
+        """What the answers take up of the egress, their headers included."""
+        return int(self.lengths.sum()) + EGRESS_OVERHEAD * len(self.lengths)
+
 
 class ServiceChannel:
     """One pair of queues; each side only calls the methods of its half."""
 
-    def __init__(self, capacity: int = CONTROL_CAPACITY) -> None:
+    def __init__(self, capacity: int = CONTROL_CAPACITY, egress_capacity: int = EGRESS_CAPACITY) -> None:
+        """Capacities in bytes: of stream 105, and of the answers."""
         self.recovery: RecoveryState | None = None  # set once by the module, before anything else
-        # A module may put a function here that empties stream 105 (returning how many it took) while
-        # a service idles in a callback: what another thread does in Aeron.
+        # A module may put a function here that takes what the service has sent (returning how many it took)
+        # while a service idles in a callback: what another thread does in Aeron.
         self.on_idle: Callable[[], int] | None = None
         self.log_position = 0  # up to where the service has processed the log; set in each of its turns
         self.polled_position = 0  # the same, when the message polled last was offered
-        self._capacity = capacity
+        self.control_room = Room(capacity)
+        self.egress_room = Room(egress_capacity)
         self._to_service: deque[bytes | LogJoined | LogClosed] = deque()
         self._to_consensus_module: deque[tuple[bytes, int]] = deque()
-        self._bytes_to_consensus_module = 0
         self._egress: deque[EgressBatch] = deque()
         self._is_closed = False
 
@@ -122,7 +152,7 @@ class ServiceChannel:
         if not self._to_consensus_module:
             return None
         message, self.polled_position = self._to_consensus_module.popleft()
-        self._bytes_to_consensus_module -= len(message)
+        self.control_room.used -= len(message)
         return message
 
     @property
@@ -132,7 +162,11 @@ class ServiceChannel:
 
     def poll_egress(self) -> EgressBatch | None:
         """Take the oldest batch of answers, None when there is none; to be emptied in each turn."""
-        return self._egress.popleft() if self._egress else None
+        if not self._egress:
+            return None
+        batch = self._egress.popleft()
+        self.egress_room.used -= batch.byte_count
+        return batch
 
     # -- the service container's half --
 
@@ -142,14 +176,16 @@ class ServiceChannel:
 
     def offer_to_consensus_module(self, message: bytes, log_position: int = 0) -> bool:
         """Queue one encoded message of stream 105, offered at this place in the log; False: back pressure."""
-        if self._bytes_to_consensus_module + len(message) > self._capacity:
+        if not self.control_room.has(len(message)):
             return False
-        self._bytes_to_consensus_module += len(message)
+        self.control_room.used += len(message)
         self._to_consensus_module.append((message, log_position))
         return True
 
     def offer_egress(self, batch: EgressBatch) -> None:
-        """Queue answers; the container reads no further log until the module has taken them."""
+        """Queue answers that were counted in ``egress_room``; the container reads no further log until
+        the module has taken them.
+        """
         self._egress.append(batch)
 
     # -- both --

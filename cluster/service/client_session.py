@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from cluster.service.buffer_claim import BufferClaim
 
 if TYPE_CHECKING:
     from cluster.service.cluster import Cluster
@@ -15,30 +16,6 @@ Payload: TypeAlias = bytes | bytearray | memoryview | np.ndarray
 
 # What an offer returns where it is only acted: on followers and in replays (Aeron: ClientSession).
 MOCKED_OFFER = 1
-
-
-class BufferClaim:
-    """Room for one message: fill ``buffer``, then ``commit()`` it or ``abort()`` it, once."""
-
-    __slots__ = ("_commit", "buffer")
-
-    def __init__(self) -> None:
-        self.buffer = memoryview(b"")
-        self._commit: Callable[[memoryview], int] | None = None
-
-    def wrap(self, length: int, commit: Callable[[memoryview], int] | None) -> None:
-        self.buffer = memoryview(bytearray(length))
-        self._commit = commit
-
-    def commit(self) -> None:
-        """Send what was written; without effect on a follower."""
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            commit(self.buffer)
-
-    def abort(self) -> None:
-        """Send nothing."""
-        self._commit = None
 
 
 class ClientSession:
@@ -87,14 +64,19 @@ class ClientSession:
     def offer(self, *payload: Payload) -> int:
         """Send one message, gathered from the given buffers, to the client.
 
-        Returns a positive number, Offer.NOT_CONNECTED when the session is closed. On a follower and in a
-        replay it returns 1 and sends nothing. Raises ClusterError where sending is not allowed, and
-        LocalProtocolError when the message is longer than the log could hold.
+        Returns a positive number, Offer.NOT_CONNECTED when the session is closed, or Offer.BACK_PRESSURED
+        when too much waits to be sent: then nothing was, and it is to be offered again after
+        ``idle_strategy().idle()``. On a follower and in a replay it returns 1 and sends nothing. Raises
+        LocalProtocolError on every member alike where sending is not allowed, and when the message is longer
+        than the log could hold.
         """
         return self._cluster._offer_to(self, payload)
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` room for ``length`` bytes; the message goes out when it is committed."""
+        """Give ``claim`` room for ``length`` bytes; the message goes out when it is committed.
+
+        Returns and raises what ``offer`` does; only a positive number means that there is a claim.
+        """
         return self._cluster._try_claim_to(self, length, claim)
 
     def close(self) -> bool:

@@ -11,14 +11,15 @@ from cluster.errors import ClusterError, LocalProtocolError
 from cluster.protocol.enums import ClusterTimeUnit, Offer, Role
 from cluster.protocol.service import CancelTimer, CloseSession, ScheduleTimer
 from cluster.protocol.session import SessionMessageHeader
-from cluster.service.channel import EgressBatch
-from cluster.service.client_session import MOCKED_OFFER, BufferClaim, ClientSession, Payload
+from cluster.service.buffer_claim import BufferClaim
+from cluster.service.channel import EGRESS_OVERHEAD, EgressBatch
+from cluster.service.client_session import MOCKED_OFFER, ClientSession, Payload
+from cluster.service.idle_strategy import IdleStrategy
 
 if TYPE_CHECKING:
     from cluster.service.agent import ClusteredServiceAgent
 
-# What the protocol puts before a payload: the frame's header, the message's header and its block.
-OVERHEAD = 32 + 8 + SessionMessageHeader.BLOCK_LENGTH
+MESSAGE_HEADER_LENGTH = 8 + SessionMessageHeader.BLOCK_LENGTH
 
 
 class Cluster:
@@ -29,10 +30,11 @@ class Cluster:
     ``idle_strategy().idle()`` between, lest the members come to differ.
     """
 
-    __slots__ = ("_agent",)
+    __slots__ = ("_agent", "_idle_strategy")
 
     def __init__(self, agent: ClusteredServiceAgent) -> None:
         self._agent = agent
+        self._idle_strategy = IdleStrategy(agent.idle)
 
     def member_id(self) -> int:
         """This member's id, -1 before the first log is joined."""
@@ -101,16 +103,20 @@ class Cluster:
             cluster_session_id=agent.service_id,
             timestamp=agent.cluster_time,
         ).encode()
-        message = b"".join((header, *payload))  # type: ignore[arg-type]  # arrays are buffers too
-        self._check_length(len(message) - len(header))
+        message = header + self._gathered(payload)
         return len(message) if agent.send(message) else Offer.BACK_PRESSURED
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` room for a message to the cluster; it is sent when the claim is committed."""
-        self._agent.check_may_send()
+        """Give ``claim`` room for a message to the cluster; it is sent when the claim is committed.
+
+        Positive when there is a claim, or Offer.BACK_PRESSURED.
+        """
+        agent = self._agent
+        agent.check_may_send()
         self._check_length(length)
-        claim.wrap(length, self.offer)
-        return OVERHEAD + length
+        reserved = MESSAGE_HEADER_LENGTH + length
+        is_open = agent.claims.open(claim, length, agent.control_room, reserved, self.offer)
+        return reserved if is_open else Offer.BACK_PRESSURED
 
     def offer_batch(
         self,
@@ -124,8 +130,9 @@ class Cluster:
 
         Sessions that are not open are skipped. ``timestamps`` are those of the answers' headers:
         without them each has the time of its message where ``session_ids`` is the column of the
-        batch being delivered, and else ``time()``. Returns the number of rows handed over; on a
-        follower and in a replay 1, and nothing is sent.
+        batch being delivered, and else ``time()``. Returns the number of rows, which are handed over all
+        or, with Offer.BACK_PRESSURED, none; on a follower and in a replay 1, and nothing is sent. Raises
+        LocalProtocolError on every member alike for columns that cannot be.
         """
         agent = self._agent
         agent.check_may_send()
@@ -138,53 +145,60 @@ class Cluster:
                 f"columns of different length: {len(session_ids)} session ids, {len(offsets)} offsets, "
                 f"{len(lengths)} lengths, {len(timestamps)} timestamps"
             )
+        if len(session_ids):
+            self._check_within(offsets, lengths, _view(buffer).nbytes)
         if agent.role is not Role.LEADER or len(session_ids) == 0:
             return MOCKED_OFFER
         if not agent.is_responder:
             return Offer.NOT_CONNECTED
         if batch is None or buffer is not batch.buffer:
             buffer = _copied_bytes(buffer)  # the service may use its own again as soon as this returns
-        offsets, lengths = _copied(offsets), _copied(lengths)
-        self._check_within(offsets, lengths, len(buffer))
-        agent.offer_egress(
-            EgressBatch(
-                agent.leadership_term_id, _copied(session_ids), _copied(timestamps), offsets, lengths, buffer
-            )
+        answers = EgressBatch(
+            agent.leadership_term_id,
+            _copied(session_ids),
+            _copied(timestamps),
+            _copied(offsets),
+            _copied(lengths),
+            buffer,
         )
-        return len(session_ids)
+        return len(session_ids) if agent.offer_egress(answers) else Offer.BACK_PRESSURED
 
-    def idle_strategy(self) -> ClusteredServiceAgent:
+    def idle_strategy(self) -> IdleStrategy:
         """What to ``idle()`` on between two tries; it raises when the container is to end."""
-        return self._agent
+        return self._idle_strategy
 
     # -- behind ClientSession --
 
     def _offer_to(self, session: ClientSession, payload: Sequence[Payload]) -> int:
         agent = self._agent
         agent.check_may_send()
-        if not session._is_open:
-            return Offer.NOT_CONNECTED
-        if agent.role is not Role.LEADER:
-            return MOCKED_OFFER
-        if not session._is_connected:
-            return Offer.NOT_CONNECTED
-        length = agent.egress.append(session.id, agent.cluster_time, payload, agent.max_message_length)
-        session._egress_position += OVERHEAD + length
+        message = self._gathered(payload)
+        if (refused := self._refusal_of(session)) is not None:
+            return refused
+        if not agent.append_egress(session.id, message):
+            return Offer.BACK_PRESSURED
+        session._egress_position += EGRESS_OVERHEAD + len(message)
         return session._egress_position
 
     def _try_claim_to(self, session: ClientSession, length: int, claim: BufferClaim) -> int:
         agent = self._agent
         agent.check_may_send()
         self._check_length(length)
+        refused = self._refusal_of(session)
+        if refused is not None and refused != MOCKED_OFFER:
+            return refused
+        reserved = 0 if refused else EGRESS_OVERHEAD + length
+        if not agent.claims.open(claim, length, agent.egress_room, reserved, session.offer):
+            return Offer.BACK_PRESSURED
+        return refused or session._egress_position + reserved
+
+    def _refusal_of(self, session: ClientSession) -> int | None:
+        """What an offer to the session returns without being sent; None when it goes out."""
         if not session._is_open:
             return Offer.NOT_CONNECTED
-        if agent.role is not Role.LEADER:
-            claim.wrap(length, None)
+        if self._agent.role is not Role.LEADER:
             return MOCKED_OFFER
-        if not session._is_connected:
-            return Offer.NOT_CONNECTED
-        claim.wrap(length, session.offer)
-        return session._egress_position + OVERHEAD + length
+        return None if session._is_connected else Offer.NOT_CONNECTED
 
     def _close(self, session: ClientSession) -> bool:
         self._agent.check_may_send()
@@ -193,10 +207,17 @@ class Cluster:
         session._is_closing = self._agent.send(CloseSession(cluster_session_id=session.id).encode())
         return session._is_closing
 
+    def _gathered(self, payload: Sequence[Payload]) -> bytes:
+        message = b"".join(payload)  # type: ignore[arg-type]  # arrays are buffers too
+        self._check_length(len(message))
+        return message
+
     def _check_length(self, length: int) -> None:
         maximum = self._agent.max_message_length
         if length > maximum:
             raise LocalProtocolError(f"a message of {length} bytes is longer than the maximum of {maximum}")
+        if length < 0:
+            raise LocalProtocolError(f"a message of {length} bytes cannot be")
 
     def _check_within(self, offsets: np.ndarray, lengths: np.ndarray, buffer_length: int) -> None:
         self._check_length(int(lengths.max()))
@@ -208,7 +229,11 @@ def _copied(column: np.ndarray) -> np.ndarray:
     return np.array(column, np.int64)
 
 
+def _view(buffer: Payload) -> memoryview:
+    view = buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
+    return view.cast("B")
+
+
 def _copied_bytes(buffer: Payload) -> np.ndarray:
     # Through a bytearray: the kernel that frames answers takes writable arrays of at least one byte.
-    view = buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
-    return np.frombuffer(bytearray(view.cast("B")) or bytearray(1), np.uint8)
+    return np.frombuffer(bytearray(_view(buffer)) or bytearray(1), np.uint8)

@@ -168,7 +168,9 @@ class Container:
     def __init__(self, service: Any, **settings: Any) -> None:
         self.service = service
         self.log = LogUnderTest()
-        self.channel = ServiceChannel(**{k: settings.pop(k) for k in ("capacity",) if k in settings})
+        self.channel = ServiceChannel(
+            **{k: settings.pop(k) for k in ("capacity", "egress_capacity") if k in settings}
+        )
         self.commit_position = 0
         self.sent: list[Any] = []  # messages of stream 105, decoded; session messages as (header, payload)
         self.egress: list[EgressBatch] = []

@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit, Role
 from cluster.protocol.service import CancelTimer, CloseSession, ScheduleTimer
-from cluster.service.client_session import BufferClaim
+from cluster.service.buffer_claim import BufferClaim
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.echo import EchoService
 from tests.service.harness import Container, Recorder, a_follower, a_leader

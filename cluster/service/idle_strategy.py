@@ -1,0 +1,26 @@
+"""What a service idles on while it is refused (Aeron: IdleStrategy)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class IdleStrategy:
+    """Lets the consensus module take what the service has sent, between two tries in a callback.
+
+    while session.offer(answer) < 0:
+        cluster.idle_strategy().idle()
+    """
+
+    __slots__ = ("_idle",)
+
+    def __init__(self, idle: Callable[[], None]) -> None:
+        self._idle = idle
+
+    def idle(self, work_count: int = 0) -> None:
+        """Idle, unless work was done. Raises AgentTermination when the container is to end."""
+        if work_count <= 0:
+            self._idle()
+
+    def reset(self) -> None:
+        """Begin a new wait (Aeron's idiom); no wait is longer than the one before here."""
