@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.context import NULL_POSITION
 from cluster.consensus.established import Follower
+from cluster.errors import RemoteProtocolError
+from cluster.member.admission import fault_of_commit
 from cluster.member.frames import AppendPositionFrame
 
 if TYPE_CHECKING:
@@ -29,9 +31,14 @@ class Following:
         self._seen_ns = agent.now_ns
 
     def on_commit_position(self, member_id: int, term_id: int, log_position: int) -> None:
-        reason = self.follower.on_commit_position(term_id, log_position, member_id, self._agent.now_ns)
+        agent = self._agent
+        if (fault := fault_of_commit(agent, member_id, term_id, log_position)) is not None:
+            told = f"member {member_id} tells of a commit to {log_position} in term {term_id}: {fault}"
+            agent.on_error(RemoteProtocolError(told))
+            return
+        reason = self.follower.on_commit_position(term_id, log_position, member_id, agent.now_ns)
         if reason is not None:
-            self._agent.enter_election(reason)
+            agent.enter_election(reason)
 
     def is_log_missing(self) -> bool:
         """Whether for the heartbeat timeout no log was announced, or none came of what is committed.
@@ -67,7 +74,7 @@ class Following:
         if agent.module.reads_log:
             if agent.log_adapter.position < follower.notified_commit_position:
                 work_count += agent.process_log(follower.notified_commit_position)
-            if agent.termination.is_reached_by_follower():
+            if agent.termination.check_follower():
                 agent.termination.terminate_services()
             else:
                 work_count += agent.clients.poll(agent.ingress_adapter)

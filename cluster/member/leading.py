@@ -7,6 +7,7 @@ from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.consensus.election import Election
 from cluster.consensus.established import Leader
 from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.member.admission import fault_of_report
 from cluster.member.frames import CommitPositionFrame, consensus_frame, link_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
@@ -156,6 +157,10 @@ class Leading:
 
     def on_append_position(self, member_id: int, term_id: int, log_position: int, flags: int) -> None:
         agent = self._agent
+        if (fault := fault_of_report(agent, term_id, log_position)) is not None:
+            told = f"member {member_id} reports position {log_position} of term {term_id}: {fault}"
+            agent.on_error(RemoteProtocolError(told))
+            return
         self.leader.on_append_position(member_id, term_id, log_position, agent.now_ns)
         if agent.streams.has_suspended and term_id == self.leader.leadership_term_id:
             agent.streams.resume(member_id)

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.consensus.context import NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member import leading
+from cluster.member.admission import fault_of
 from cluster.member.frames import link_frame
 from cluster.member.mending import serve_range
 from cluster.protocol.consensus import (
@@ -22,7 +23,6 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, Role
-from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.protocol.link import (
     LinkError,
     LogEnd,
@@ -41,8 +41,6 @@ from cluster.protocol.session import ChallengeResponse
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
 
-TERM_ID_LIMIT = 1 << 32  # nobody stands so often
-
 
 class MemberMessages:
     """What the consensus adapter calls for everything that does not come in every turn."""
@@ -52,13 +50,7 @@ class MemberMessages:
 
     def on_message(self, member_id: int, message: Message) -> None:
         """One decoded message that came over the link of ``member_id``."""
-        sender = _sender_of(message)
-        if sender is not None and sender != member_id:
-            self._agent.on_error(
-                RemoteProtocolError(f"member {member_id} speaks as member {sender}: {type(message).__name__}")
-            )
-            return
-        if (fault := _fault_of(message)) is not None:
+        if (fault := fault_of(self._agent, member_id, message)) is not None:
             self._agent.on_error(RemoteProtocolError(f"member {member_id}: {fault}: {message}"))
             return
         match message:
@@ -84,11 +76,6 @@ class MemberMessages:
                 self._agent.termination.on_termination_position(message)
             case TerminationAck():
                 self._agent.termination.on_termination_ack(message)
-            case NewLeadershipTerm() if message.app_version >> 16 != self._agent.context.app_version >> 16:
-                raise AgentTermination(
-                    f"member {member_id} leads with app version {message.app_version:#x}, "
-                    f"this member has {self._agent.context.app_version:#x}"
-                )
             case _ if self._agent.election is not None:
                 self._in_election(message)
             case _ if self._agent.leading is not None:
@@ -265,51 +252,3 @@ class MemberMessages:
             to_position=subscription.stop_position,
         )
         subscription.is_requested = agent.links.send(subscription.leader_member_id, link_frame(request)) > 0
-
-
-def _sender_of(message: Message) -> int | None:
-    """The member that the message says it is from; None when it does not say."""
-    match message:
-        case CanvassPosition() | AppendPosition() | CatchupPosition():
-            return message.follower_member_id
-        case Vote():
-            return message.follower_member_id
-        case RequestVote():
-            return message.candidate_member_id
-        case NewLeadershipTerm() | CommitPosition():
-            return message.leader_member_id
-        case TerminationAck():
-            return message.member_id
-    return None
-
-
-def _fault_of(message: Message) -> str | None:
-    """What cannot be meant as it is said, whatever the state of the cluster; None when there is nothing.
-
-    Elections and streams take the rest at its word: with this they would find faults in themselves.
-    """
-    match message:
-        case NewLeadershipTerm():
-            return _fault_of_term(message)
-        case CatchupPosition() if message.log_position < 0 or message.log_position % FRAME_ALIGNMENT:
-            return "no position of a frame"
-        case ReplicationRequest() if message.from_position < 0 or message.from_position % FRAME_ALIGNMENT:
-            return "no position of a frame"
-    return None
-
-
-def _fault_of_term(message: NewLeadershipTerm) -> str | None:
-    if not -1 <= message.log_leadership_term_id <= message.leadership_term_id < TERM_ID_LIMIT:
-        return "no such terms"
-    if not 0 <= message.term_base_log_position <= message.log_position:
-        return "a log that ends before its last term begins"
-    if message.next_leadership_term_id == NULL_VALUE:
-        return None
-    if message.next_leadership_term_id != message.log_leadership_term_id + 1:
-        return "not the next term"
-    end = message.next_log_position
-    if end == NULL_POSITION:
-        end = message.log_position
-    if not 0 <= message.next_term_base_log_position <= min(end, message.term_base_log_position):
-        return "a term that ends before it begins, or begins after the last one"
-    return None

@@ -21,7 +21,7 @@ from cluster.archive.recording import Recording
 from cluster.archive.snapshots import snapshot_session_id
 from cluster.archive.walk import log_params
 from cluster.consensus.context import NULL_POSITION
-from cluster.errors import ClusterError, DataLoss, MemberRestart, RemoteProtocolError
+from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
 from cluster.log.checksum import restore_session_ids
 from cluster.log.scan import check_run, fault_at, scan
 from cluster.member.frames import RecordingBlockFrame, link_frame
@@ -109,10 +109,8 @@ class SnapshotReplication:
         own_end = 0 if agent.recording is None else agent.recording.append_position
         if offer.log_position <= own_end or sorted(r.service_id for r in offer.recordings) != list(wanted):
             if self.is_needed:
-                raise DataLoss(
-                    f"the log of member {self.member_id} begins at {offer.log_start_position}, the own one "
-                    f"ends at {own_end}, and member {self.member_id} has no snapshot behind that"
-                )
+                self._on_too_little(offer, own_end)
+                return
             agent.replications.on_nothing_offered(self.member_id)
             return
         self._offer = offer
@@ -125,6 +123,16 @@ class SnapshotReplication:
         self._log = self._create_log(offer)
         self._targets.append((offer.log_recording_id, offer.log_position, self._log))
         self._go_on()
+
+    def _on_too_little(self, offer: SnapshotOffer, own_end: int) -> None:
+        """Neither log nor snapshot to go on with: asked again when its time is up, it may have one then."""
+        error = ClusterError(
+            f"the log of member {self.member_id} begins at {offer.log_start_position}, the own one "
+            f"ends at {own_end}, and member {self.member_id} has no snapshot behind that"
+        )
+        if offer.log_start_position <= own_end:
+            raise error  # the log is there after all
+        self._agent.on_error(error)
 
     def _create_snapshot(self, held: HeldRecording, offer: SnapshotOffer) -> Recording:
         is_module = held.service_id == CONSENSUS_MODULE_SERVICE_ID
@@ -386,6 +394,9 @@ class SnapshotServer:
         agent = self._agent
         archive = agent.archive
         self.last_request_ns = agent.now_ns
+        if agent.repair.mending is not None:
+            self._refuse(member_id, fetch, "the log here is being mended")
+            return
         if not archive.has_recording(fetch.recording_id):
             self._refuse(member_id, fetch, f"recording {fetch.recording_id} is not here")
             return

@@ -9,6 +9,7 @@ leader    TerminationPosition(P) ──▶ follower   processes the log up to P
 from typing import TYPE_CHECKING
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.errors import RemoteProtocolError
 from cluster.member.frames import consensus_frame
 from cluster.protocol.consensus import TerminationAck, TerminationPosition
 from cluster.protocol.enums import ConsensusModuleState
@@ -115,8 +116,17 @@ class Termination:
             >= self.position
         )
 
-    def is_reached_by_follower(self) -> bool:
-        return self.position != NULL_POSITION and self._agent.log_adapter.position >= self.position
+    def check_follower(self) -> bool:
+        """Whether the log is processed up to its end; an end that a longer log passes was none."""
+        agent = self._agent
+        if self.position == NULL_POSITION or agent.log_adapter.position < self.position:
+            return False
+        if agent.log_adapter.position > self.position:
+            told = f"the log was to end at {self.position}, and goes on to {agent.log_adapter.position}"
+            agent.on_error(RemoteProtocolError(told))
+            self.position = NULL_POSITION
+            return False
+        return True
 
     # ---- both
 

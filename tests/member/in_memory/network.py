@@ -142,6 +142,15 @@ class Network:
         self._world.at(arrival_ns, end.wake)
         return True
 
+    def insert(self, from_id: int, to_id: int, frames: bytes) -> bool:
+        """Frames that have arrived now, ahead of those that are on their way; False without a link."""
+        way, end = self._ways.get((from_id, to_id)), self._ends.get(to_id)
+        if way is None or end is None:
+            return False
+        way.frames.appendleft((self._world.now_ns, frames))
+        end.wake()
+        return True
+
     def take(self, from_id: int, to_id: int) -> bytes:
         """What has arrived by now."""
         way = self._ways.get((from_id, to_id))

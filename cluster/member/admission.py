@@ -1,0 +1,189 @@
+"""Which messages of other members are taken: what cannot be meant as it is said is told, and drops out here.
+
+docs/architecture.md, "What members take from each other", lists them.
+
+A link is its member's own, so whoever speaks for another lies. Nobody else can lead a term that a member has
+led or followed in, nor is a log longer than its terms can count. What comes late, of an earlier term or
+request, is no lie: its handler passes it over. Elections and streams take the rest at its word, as Raft does.
+"""
+
+from typing import TYPE_CHECKING
+
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.protocol.consensus import (
+    AppendPosition,
+    CanvassPosition,
+    CatchupPosition,
+    CommitPosition,
+    NewLeadershipTerm,
+    RequestVote,
+    StopCatchup,
+    TerminationAck,
+    TerminationPosition,
+    Vote,
+)
+from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MAX, is_mtu, is_term_length
+from cluster.protocol.link import (
+    LinkError,
+    LogEnd,
+    LogGeometry,
+    LogImage,
+    LogRangeRequest,
+    RecordingBlock,
+    RecordingFetch,
+    ReplicationRequest,
+    SnapshotOffer,
+    SnapshotRequest,
+)
+from cluster.protocol.sbe import Message
+from cluster.protocol.session import ChallengeResponse
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+TERM_ID_LIMIT = 1 << 32  # nobody stands so often
+POSITION_MAX = TERM_LENGTH_MAX << 31  # of the log with the longest terms
+
+# What its sender says of a log that it has or leads.
+_POSITIONS: dict[type[Message], tuple[str, ...]] = {
+    CanvassPosition: ("log_position",),
+    RequestVote: ("log_position",),
+    Vote: ("log_position",),
+    NewLeadershipTerm: ("term_base_log_position", "log_position"),
+    CatchupPosition: ("log_position",),
+    TerminationPosition: ("log_position",),
+    TerminationAck: ("log_position",),
+    ReplicationRequest: ("from_position",),
+    LogImage: ("join_position",),
+}
+_OTHERS = (
+    AppendPosition,
+    CommitPosition,
+    StopCatchup,
+    LogGeometry,
+    LogEnd,
+    LogRangeRequest,
+    RecordingFetch,
+    RecordingBlock,
+    SnapshotRequest,
+    SnapshotOffer,
+    LinkError,
+    ChallengeResponse,  # of a client, by the follower that it was sent to
+)
+
+
+def present_leader(agent: "ConsensusModuleAgent") -> tuple[int, int]:
+    """(term, leader) that the member leads or follows, in an election too; the leader is -1 without one."""
+    if agent.election is not None:
+        return agent.election.leadership_term_id, agent.election.leader_member_id
+    return agent.leadership_term_id, agent.leader_member_id
+
+
+def fault_of(agent: "ConsensusModuleAgent", member_id: int, message: Message) -> str | None:
+    """Why a message of ``member_id`` cannot be meant as it is said; None when it can."""
+    kind = type(message)
+    if kind not in _POSITIONS and kind not in _OTHERS:
+        return "no message between members"
+    sender = _sender_of(message)
+    if sender is not None and sender != member_id:
+        return f"speaks as member {sender}"
+    for name in _POSITIONS.get(kind, ()):
+        if not _is_position(getattr(message, name)):
+            return f"{name} is no position of a log"
+    match message:
+        case NewLeadershipTerm(leadership_term_id=term_id):
+            return _fault_of_leader(agent, member_id, term_id) or _fault_of_term(agent, message)
+        case CommitPosition():
+            return fault_of_commit(agent, member_id, message.leadership_term_id, message.log_position)
+        case StopCatchup(leadership_term_id=term_id):
+            return _fault_of_leader(agent, member_id, term_id)
+        case TerminationPosition(leadership_term_id=term_id):
+            return _fault_of_leader(agent, member_id, term_id) or _fault_of_end(agent, message)
+        case AppendPosition():
+            return fault_of_report(agent, message.leadership_term_id, message.log_position)
+        case TerminationAck() if agent.leading is not None and agent.termination.position == NULL_POSITION:
+            return "nobody asked for an end"
+        case LogGeometry() if not (is_term_length(message.term_length) and is_mtu(message.mtu)):
+            return "no shape of a log"
+    return None
+
+
+def _sender_of(message: Message) -> int | None:
+    """The member that the message says it is from; None when it does not say."""
+    match message:
+        case CanvassPosition() | AppendPosition() | CatchupPosition() | Vote():
+            return message.follower_member_id
+        case RequestVote():
+            return message.candidate_member_id
+        case NewLeadershipTerm() | CommitPosition():
+            return message.leader_member_id
+        case TerminationAck():
+            return message.member_id
+    return None
+
+
+def fault_of_report(agent: "ConsensusModuleAgent", leadership_term_id: int, log_position: int) -> str | None:
+    """Why no follower's log can be safe up to there; None when one can."""
+    if not _is_position(log_position):
+        return "no position of a log"
+    term_id, leader_id = present_leader(agent)
+    if leader_id == agent.context.member_id and leadership_term_id == term_id:
+        recording = agent.recording
+        if recording is None or log_position > recording.append_position:
+            return f"beyond the log of term {term_id}"
+    return None
+
+
+def fault_of_commit(
+    agent: "ConsensusModuleAgent", member_id: int, leadership_term_id: int, log_position: int
+) -> str | None:
+    """Why no leader can have committed up to there; None when one can."""
+    if not _is_position(log_position):
+        return "no position of a log"
+    return _fault_of_leader(agent, member_id, leadership_term_id)
+
+
+def _is_position(position: int) -> bool:
+    return 0 <= position <= POSITION_MAX and position % FRAME_ALIGNMENT == 0
+
+
+def _fault_of_leader(agent: "ConsensusModuleAgent", member_id: int, leadership_term_id: int) -> str | None:
+    """A term has one leader: the one that was led by, or followed, in it."""
+    term_id, leader_id = present_leader(agent)
+    if leader_id not in (NULL_VALUE, member_id) and leadership_term_id == term_id:
+        return f"member {leader_id} leads term {term_id}"
+    return None
+
+
+def _fault_of_end(agent: "ConsensusModuleAgent", message: TerminationPosition) -> str | None:
+    """A leader that ends writes nothing more: nobody is beyond its end."""
+    following = agent.following
+    if (
+        following is not None
+        and message.leadership_term_id == following.follower.leadership_term_id
+        and message.log_position < agent.commit_position
+    ):
+        return f"the log is processed to {agent.commit_position}"
+    return None
+
+
+def _fault_of_term(agent: "ConsensusModuleAgent", message: NewLeadershipTerm) -> str | None:
+    own_version = agent.context.app_version
+    if message.app_version >> 16 != own_version >> 16:
+        return f"app version {message.app_version:#x}, this member has {own_version:#x}"
+    if not -1 <= message.log_leadership_term_id <= message.leadership_term_id < TERM_ID_LIMIT:
+        return "no such terms"
+    if message.term_base_log_position > message.log_position:
+        return "a log that ends before its last term begins"
+    if not 0 <= (message.commit_position or 0) <= message.log_position:
+        return "more committed than there is"
+    if message.next_leadership_term_id == NULL_VALUE:
+        return None
+    if message.next_leadership_term_id != message.log_leadership_term_id + 1:
+        return "not the next term"
+    end = message.next_log_position
+    if end == NULL_POSITION:
+        end = message.log_position
+    if not 0 <= message.next_term_base_log_position <= min(end, message.term_base_log_position):
+        return "a term that ends before it begins, or begins after the last one"
+    return None

@@ -1,0 +1,116 @@
+"""A peer that says anything at all: every message between members, each field at values that nobody means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from cluster.consensus.context import NULL_POSITION
+from cluster.errors import LocalProtocolError
+from cluster.member.frames import consensus_frame, link_frame
+from cluster.protocol import consensus, link, streams
+from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MIN, frame
+from cluster.protocol.sbe import CLUSTER, Message
+from tests.member.in_memory.member import SimulatedMember
+
+VALUES = (0, -1, 1, 31, 32, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
+UNKNOWN_MEMBER_ID = 99
+TERM_ID_MAX = 1 << 16  # what is above is not adopted
+SENDER_FIELDS = ("follower_member_id", "candidate_member_id", "leader_member_id", "member_id")
+KINDS: tuple[type[Message], ...] = (*CLUSTER.templates.values(), *link.LINK_SCHEMA.templates.values())
+
+
+def framed(message: Message) -> bytes:
+    """The message in a frame of the stream that it belongs to."""
+    return consensus_frame(message) if type(message).SCHEMA is CLUSTER else link_frame(message)
+
+
+def as_it_should_be(kind: type[Message], victim: SimulatedMember, peer: SimulatedMember) -> Message:
+    """What the peer could say to the victim now, as far as the victim can tell."""
+    agent = victim.agent
+    assert agent is not None
+    election = agent.election
+    term_id = agent.leadership_term_id if election is None else election.leadership_term_id
+    position = agent.commit_position if agent.recording is None else agent.recording.append_position
+    values: dict[str, object] = {}
+    for field in kind.layout().fields:
+        name = field.name
+        if name.endswith("term_id"):
+            values[name] = term_id
+        elif name in SENDER_FIELDS:
+            values[name] = peer.member_id
+        elif "position" in name:
+            values[name] = position
+        elif name == "correlation_id" and agent.subscription is not None:
+            values[name] = agent.subscription.correlation_id
+        elif name == "log_session_id" and election is not None:
+            values[name] = election.log_session_id
+        elif name == "code":
+            values[name] = link.LinkErrorCode.NOT_AVAILABLE
+        else:
+            values[name] = 0
+    for part in kind.layout().tail:
+        values[part.name] = () if part.element is not None else "" if part.text else b""
+    message = kind(**values)
+    match message:
+        case consensus.Vote():
+            return message.replace(candidate_member_id=victim.member_id)
+        case consensus.StopCatchup():
+            return message.replace(follower_member_id=victim.member_id)
+        case consensus.NewLeadershipTerm():
+            return message.replace(
+                next_leadership_term_id=term_id + 1, next_log_position=NULL_POSITION, term_base_log_position=0
+            )
+    return message
+
+
+def with_each_field_changed(message: Message, own_id: int) -> Iterator[Message]:
+    """The message as it is, and with one field at each value that the field can hold."""
+    yield message
+    for field in type(message).layout().fields:
+        right = getattr(message, field.name)
+        values = {*VALUES, own_id, UNKNOWN_MEMBER_ID}
+        if "position" in field.name:
+            values |= {right - FRAME_ALIGNMENT, right + FRAME_ALIGNMENT}
+        for value in sorted(values - {right}):
+            if field.name.endswith("term_id") and value > TERM_ID_MAX:
+                continue
+            changed = message.replace(**{field.name: value})
+            try:
+                changed.encode()
+            except LocalProtocolError:
+                continue  # wider than the field
+            yield changed
+
+
+def lies(
+    kind: type[Message], victim: SimulatedMember, peer: SimulatedMember, random: Random
+) -> list[Message]:
+    """All that the peer can say with this kind of message, in the random's order."""
+    said = list(with_each_field_changed(as_it_should_be(kind, victim, peer), victim.member_id))
+    random.shuffle(said)
+    return said
+
+
+def lies_of_log(victim: SimulatedMember) -> Iterator[bytes]:
+    """Frames of a log that is not the one that the victim has, each wrong in one thing."""
+    agent = victim.agent
+    assert agent is not None
+    recording = agent.recording
+    position = 0 if recording is None else recording.append_position
+    session_id = 0 if recording is None else recording.session_id
+    right = {
+        "session_id": session_id,
+        "stream_id": streams.LOG,
+        "term_id": position // TERM_LENGTH_MIN,
+        "term_offset": position % TERM_LENGTH_MIN,
+    }
+    for name in right:
+        for value in VALUES:
+            if name != "stream_id" and value != right[name] and -(2**31) <= value < 2**31:
+                yield frame(b"anything", **(right | {name: value}))
+
+
+def tell(victim: SimulatedMember, peer: SimulatedMember, frames: bytes) -> bool:
+    """Have the victim read this from the peer's link in its next turn; False while there is no link."""
+    return victim.cluster.network.insert(peer.member_id, victim.member_id, frames)

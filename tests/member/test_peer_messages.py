@@ -1,0 +1,225 @@
+"""Whatever a member says, and in whatever phase it is heard: no process ends, and the cluster goes on."""
+
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cluster.consensus.context import NULL_POSITION
+from cluster.member.admission import fault_of
+from cluster.protocol import consensus, link
+from cluster.protocol.enums import ElectionState
+from tests.member.in_memory import liar
+from tests.member.in_memory.cluster import MS, SECOND
+from tests.member.test_snapshots import a_busy_cluster, take_snapshot
+
+ARCHITECTURE_MD = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+NAME = re.compile(r"`(\w+)`")
+
+
+class Liars:
+    """A cluster at work; whoever comes into ``is_phase`` is lied to by both others, kind by kind."""
+
+    def __init__(self):
+        self.cluster = cluster = a_busy_cluster(messages=300)
+        self.client = cluster.clients[0]
+        self.random = Random(1)
+        self.kinds = []
+        self.is_phase = lambda agent: False
+        self._after_turn, cluster.after_turn = cluster.after_turn, self.after_turn
+        take_snapshot(cluster)
+        self.goes_on()
+
+    def send_some(self):
+        for _ in range(3):
+            self.client.send(b"0:%d" % len(self.client.sent) + bytes(100))
+
+    def all_are_there(self, what):
+        deaths = [member.death for member in self.cluster.members if member.death]
+        assert not deaths, f"{what}: {deaths}"
+
+    def goes_on(self):
+        """Whatever was said, all members follow again, and commit."""
+        cluster = self.cluster
+        cluster.await_leader(120 * SECOND)
+        self.send_some()
+        cluster.await_settled(120 * SECOND)
+        cluster.await_level(120 * SECOND)
+        assert len(cluster.followers) == 2
+        cluster.check()
+        cluster.check_promises()
+        self.all_are_there("afterwards")
+
+    def victim_and_peer(self, role):
+        leader, (one, two) = self.cluster.leader, self.cluster.followers
+        return {
+            "leader": (leader, one),
+            "follower, by its leader": (one, leader),
+            "follower, by another": (one, two),
+        }[role]
+
+    def lie(self, kind, victim, peer):
+        """Each lie of this kind, in a turn of its own."""
+        for index in range(len(liar.lies(kind, victim, peer, Random(1)))):
+            message = liar.lies(kind, victim, peer, Random(1))[index]
+            if not self.is_meant(message, victim, peer) and liar.tell(victim, peer, liar.framed(message)):
+                self.cluster.run(1 * MS)
+            self.all_are_there(message)
+
+    def is_meant(self, message, victim, peer):
+        """A leader's word for the end of its cluster is taken from it."""
+        following = victim.agent.following
+        return (
+            isinstance(message, consensus.TerminationPosition)
+            and following is not None
+            and following.follower.leader_member_id == peer.member_id
+            and message.log_position == victim.agent.commit_position
+        )
+
+    def after_turn(self, member):
+        self._after_turn(member)
+        if self.kinds and member.agent is not None and self.is_phase(member.agent):
+            kind = self.kinds.pop()
+            for peer in self.cluster.members:
+                if peer is not member and peer.is_running:
+                    said = liar.lies(kind, member, peer, self.random)
+                    liar.tell(member, peer, b"".join(liar.framed(message) for message in said))
+
+    def lie_about_everything(self, is_phase, go_through):
+        """Go through the phase until there each kind of message has been said in every wrong way."""
+        self.is_phase = is_phase
+        self.kinds = list(liar.KINDS)
+        while self.kinds:
+            before = len(self.kinds)
+            go_through()
+            self.goes_on()
+            assert len(self.kinds) < before, "nobody was seen in this phase"
+
+
+ROLES = ["leader", "follower, by its leader", "follower, by another"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nothing_that_a_peer_says_ends_an_established_member(role):
+    liars = Liars()
+    for kind in liar.KINDS:
+        liars.lie(kind, *liars.victim_and_peer(role))
+        liars.goes_on()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_log_frames_of_a_peer_end_a_member(role):
+    liars = Liars()
+    victim, peer = liars.victim_and_peer(role)
+    for number in range(len(list(liar.lies_of_log(victim)))):
+        frames = list(liar.lies_of_log(victim))[number]
+        liar.tell(victim, peer, frames)
+        liars.goes_on()
+
+
+@pytest.mark.parametrize("state", [state for state in ElectionState if state is not ElectionState.CLOSED])
+def test_nothing_that_a_peer_says_ends_a_member_in_an_election(state):
+    """One member comes back behind a term and a half; the others have elected a leader meanwhile."""
+    liars = Liars()
+    cluster = liars.cluster
+
+    def go_through_elections():
+        late, leader = cluster.followers[0], cluster.leader
+        late.kill()
+        liars.send_some()
+        cluster.await_settled()
+        leader.kill()
+        leader.start()
+        cluster.await_leader(120 * SECOND)
+        liars.send_some()
+        cluster.await_settled()
+        late.start()
+
+    def is_in_state(agent):
+        return agent.election is not None and agent.election.state is state
+
+    liars.lie_about_everything(is_in_state, go_through_elections)
+
+
+def test_nothing_that_a_peer_says_ends_a_member_that_fetches_a_snapshot():
+    liars = Liars()
+
+    def wipe_one():
+        member = liars.cluster.followers[0]
+        member.kill()
+        member.disk.wipe()
+        member.start()
+
+    liars.lie_about_everything(lambda agent: agent.replications.current is not None, wipe_one)
+
+
+def test_nothing_that_a_peer_says_ends_a_member_whose_log_is_mended():
+    liars = Liars()
+
+    def damage_one():
+        member = liars.cluster.followers[0]
+        member.stop()
+        member.disk.unlink("member/archive/0-0.rec")
+        member.start()
+
+    liars.lie_about_everything(lambda agent: agent.repair.mending is not None, damage_one)
+
+
+def test_what_members_take_from_each_other_is_in_the_documentation():
+    """Every message of the table is admitted by somebody, and every other one is refused in every phase."""
+    rows = ARCHITECTURE_MD.read_text().split("## What members take from each other")[1].split("\n## ")[0]
+    told = {
+        name for row in rows.splitlines() if row.startswith("| `") for name in NAME.findall(row.split("|")[1])
+    }
+    liars = Liars()
+    for role in ROLES:
+        victim, peer = liars.victim_and_peer(role)
+        for kind in liar.KINDS:
+            fault = fault_of(victim.agent, peer.member_id, liar.as_it_should_be(kind, victim, peer))
+            assert (fault != "no message between members") == (kind.__name__ in told), kind
+    assert told <= {kind.__name__ for kind in liar.KINDS}
+
+
+@pytest.mark.parametrize(
+    ("what", "role"),
+    [
+        (lambda term, end, ids: consensus.TerminationPosition(term, end), "follower, by another"),
+        (lambda term, end, ids: consensus.TerminationPosition(term, end - 32), "follower, by its leader"),
+        (lambda term, end, ids: consensus.TerminationAck(term, end, ids[1]), "leader"),
+        (lambda term, end, ids: consensus.StopCatchup(term, ids[0]), "follower, by another"),
+        (lambda term, end, ids: consensus.StopCatchup(term, ids[1]), "leader"),
+        (lambda term, end, ids: consensus.CommitPosition(term, end, ids[1]), "follower, by another"),
+        (lambda term, end, ids: consensus.CommitPosition(term, 1 << 62, ids[1]), "follower, by its leader"),
+        (lambda term, end, ids: consensus.CommitPosition(term, end, ids[1]), "leader"),
+        (lambda term, end, ids: consensus.AppendPosition(term, end + 32, ids[1]), "leader"),
+        (lambda term, end, ids: consensus.AppendPosition(term, -32, ids[1]), "leader"),
+        (lambda term, end, ids: link.LogGeometry(0, 0, 1408), "follower, by its leader"),
+        (lambda term, end, ids: link.Hello(0, ids[1], 1, 0, 0), "follower, by its leader"),
+    ],
+)
+def test_what_cannot_be_is_told_and_counted(what, role):
+    liars = Liars()
+    victim, peer = liars.victim_and_peer(role)
+    agent = victim.agent
+    before = agent.counters.errors.get()
+    message = what(agent.leadership_term_id, agent.commit_position, (victim.member_id, peer.member_id))
+    liar.tell(victim, peer, liar.framed(message))
+    liars.cluster.run(1 * MS)
+
+    assert agent.counters.errors.get() == before + 1
+    assert f"error: member {peer.member_id}" in liars.cluster.world.events[-1]
+    liars.goes_on()
+    assert agent.counters.election_count.get() == 1
+
+
+def test_an_end_that_a_longer_log_passes_is_no_end():
+    liars = Liars()
+    victim, leader = liars.victim_and_peer("follower, by its leader")
+    agent = victim.agent
+    end = consensus.TerminationPosition(agent.leadership_term_id, agent.commit_position + 32)
+    liar.tell(victim, leader, liar.framed(end))
+    liars.goes_on()
+
+    assert f"the log was to end at {end.log_position}" in "\n".join(liars.cluster.world.events)
+    assert agent.termination.position == NULL_POSITION
