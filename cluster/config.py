@@ -22,8 +22,10 @@ from pydantic_core import PydanticCustomError
 from cluster.config_text import to_toml
 from cluster.errors import ConfigurationError
 from cluster.protocol.members import MemberEndpoints, parse_members
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 ENVIRONMENT_PREFIX = "CLUSTER_"
+CLIENT_VARIABLES = frozenset({ENDPOINTS_VARIABLE})  # no keys: commands that talk to members read them
 
 NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -490,9 +492,12 @@ def load(
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that begins like ours and is no key: probably a slip of the pen."""
+    """One line for each variable that begins like ours and is no key: probably a slip of the pen.
+
+    Those that clients read are known too.
+    """
     lines = []
-    for name in sorted(environment):
+    for name in sorted(environment.keys() - CLIENT_VARIABLES):
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
             lines.append(f"unknown environment variable {name}{_near(key)}")

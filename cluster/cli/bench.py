@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import ClientClosed, ConfigurationError, StorageError, TimedOut
+from cluster.cli.members import Endpoints, ask_members
+from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageError, TimedOut
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -30,11 +31,11 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
 EPILOG = """\b
 Examples:
-  cluster bench --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
-  cluster bench --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011,2=tcp:127.0.0.1:9021 --window 1
-  cluster bench --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020 --transport ipc
+  cluster bench --endpoints 127.0.0.1:9000
+  cluster bench --endpoints tcp:127.0.0.1:9001,tcp:127.0.0.1:9011,tcp:127.0.0.1:9021 --window 1
+  cluster bench --endpoints 127.0.0.1:9000,127.0.0.1:9010,127.0.0.1:9020 --transport ipc
   D=cluster-data S=driver/ingress.sock
-  cluster bench --endpoints 0=ipc:$D/member-0/$S,1=ipc:$D/member-1/$S,2=ipc:$D/member-2/$S --json
+  cluster bench --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --json
 
 The service must answer each message with one, as echo does. A message counts when it is committed, echoed
 and received here. Latency is from the offer of a message until its echo was received; with --window 1 that
@@ -63,9 +64,7 @@ class Transport(StrEnum):
 
 @app.command(epilog=EPILOG)
 def bench(
-    endpoints: Annotated[
-        str, typer.Option(help="Members, as 0=host:port,1=... (gRPC), 0=tcp:host:port or 0=ipc:/path.")
-    ],
+    endpoints: Endpoints,
     size: Annotated[int, typer.Option(help="Bytes of payload in a message.", min=0)] = 100,
     duration: Annotated[float, typer.Option(help="Seconds to measure.", min=0.1)] = 10.0,
     window: Annotated[int, typer.Option(help="Messages on their way at most.", min=1)] = 16_384,
@@ -109,11 +108,10 @@ def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:
     (medium,) = media
     if transport is None or transport.value == medium:
         return endpoints, medium
-    from cluster.reader.remote import member_status
-
     told: dict[int, str] = {}
-    for endpoint in given.values():
-        status = member_status(endpoint)
+    for status in ask_members(given).values():
+        if isinstance(status, ClusterError):
+            raise status
         for text in (status.ingress_endpoints, status.tcp_endpoints, status.ipc_endpoints):
             for member_id, other in (parse_endpoints(text) if text else {}).items():
                 if other.medium.value == transport.value:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.members import OptionalEndpoints, endpoints_unless
 from cluster.cli.verbs import Verbs
 from cluster.errors import LogDamaged, StorageError
 
@@ -32,14 +33,14 @@ Examples:
   cluster log dump --dir cluster-data/member-0
   cluster log dump --dir member-0 --from 139424 --json --payload sha256
   cluster log dump --cluster-dir /data/aeron-cluster --archive-dir /data/aeron-archive --payload utf8
-  cluster log dump --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010 --follow --json
+  cluster log dump --endpoints 127.0.0.1:9000 --follow --json
 
 {NAMES}"""
 
 TAIL = """\b
 Examples:
   cluster log tail --dir cluster-data/member-0
-  cluster log tail -n 100 --follow --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010
+  cluster log tail -n 100 --follow --endpoints 127.0.0.1:9000
 """
 
 EXPORT = """\b
@@ -80,7 +81,6 @@ ArchiveDirectory = Annotated[
 AeronDirectory = Annotated[
     Path | None, typer.Option("--aeron-dir", help="Folder of its cnc.dat, if not where its mark file says.")
 ]
-Endpoints = Annotated[str | None, typer.Option(help="Members to ask instead, as 0=host:port,1=...")]
 FromPosition = Annotated[
     int | None, typer.Option("--from", help="Position of the first entry (default: the log's start).", min=0)
 ]
@@ -103,7 +103,7 @@ def dump(
     cluster_directory: ClusterDirectory = None,
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
-    endpoints: Endpoints = None,
+    endpoints: OptionalEndpoints = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
     payload: PayloadOption = Payload.base64,
@@ -128,7 +128,7 @@ def tail(
     cluster_directory: ClusterDirectory = None,
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
-    endpoints: Endpoints = None,
+    endpoints: OptionalEndpoints = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
     payload: PayloadOption = Payload.base64,
     follow: Follow = False,
@@ -153,7 +153,7 @@ def export(
     cluster_directory: ClusterDirectory = None,
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
-    endpoints: Endpoints = None,
+    endpoints: OptionalEndpoints = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as an object.")] = False,
@@ -186,8 +186,7 @@ def _open(
     from cluster.reader import LogReader
 
     given = (directory, cluster_directory, archive_directory)
-    if (endpoints is None) == all(path is None for path in given):
-        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+    endpoints = endpoints_unless(any(path is not None for path in given), endpoints)
     if endpoints is not None:
         return LogReader.open(endpoints=endpoints)
     dir, cluster_dir, archive_dir, aeron_dir = (

@@ -36,7 +36,7 @@ EPILOG = """Example:
 
   cluster up &
 
-  echo hello | cluster send --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
+  echo hello | cluster send --endpoints 127.0.0.1:9000
 """
 
 

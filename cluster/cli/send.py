@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 import typer
 
+from cluster.cli.members import Endpoints
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 
 if TYPE_CHECKING:
@@ -32,12 +33,15 @@ RATE_INTERVAL_S = 0.2
 
 EPILOG = """\b
 Examples:
-  echo hello | cluster send --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020
-  cluster send --endpoints 0=tcp:127.0.0.1:9001,1=tcp:127.0.0.1:9011,2=tcp:127.0.0.1:9021 --no-wait orders.csv
+  echo hello | cluster send --endpoints 127.0.0.1:9000
+  export CLUSTER_ENDPOINTS=127.0.0.1:9000,127.0.0.1:9010,127.0.0.1:9020
+  cluster send --no-wait orders.csv
+  cluster send --endpoints tcp:127.0.0.1:9001,tcp:127.0.0.1:9011,tcp:127.0.0.1:9021 orders.csv
   D=cluster-data S=driver/ingress.sock
-  cluster send --endpoints 0=ipc:$D/member-0/$S,1=ipc:$D/member-1/$S,2=ipc:$D/member-2/$S --binary in.bin >out
+  cluster send --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --binary in.bin >out
 
-Name every member: a follower sends clients on to the leader, and of tcp and ipc endpoints knows only its own.
+Over gRPC one member that can be reached is enough: it tells of the others. Of tcp and ipc endpoints name
+every member's: a follower sends clients on to the leader, and knows only its own.
 
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
 With --binary messages are records instead, each behind its length as 4 bytes, little-endian; answers too.
@@ -48,9 +52,7 @@ Messages survive a leader; answers that were on their way when one died do not: 
 
 @app.command(epilog=EPILOG)
 def send(
-    endpoints: Annotated[
-        str, typer.Option(help="Members, as 0=host:port,1=... (gRPC), 0=tcp:host:port or 0=ipc:/path.")
-    ],
+    endpoints: Endpoints,
     file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="[FILE]")] = "-",
     binary: Annotated[bool, typer.Option("--binary", help="Length-prefixed records, not lines.")] = False,
     linger: Annotated[

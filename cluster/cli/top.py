@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory
+from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
+from cluster.errors import ClusterError, NotAClusterDirectory
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cluster.counters import CountersReader
+    from cluster.protocol.link import LogStatus
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -23,7 +25,7 @@ EPILOG = """\b
 Examples:
   cluster top --dir cluster-data
   cluster top --dir cluster-data/member-1 --counters
-  cluster top --endpoints 0=127.0.0.1:9000,1=127.0.0.1:9010 --once --json
+  cluster top --endpoints 127.0.0.1:9000 --once --json
 
 --dir shows everything that the members' counters files have, --endpoints what a member tells of itself. With
 --json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role", "electionState",
@@ -45,15 +47,14 @@ def top(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="A member's directory, or that of a whole cluster.")
     ] = None,
-    endpoints: Annotated[str | None, typer.Option(help="Members to ask, as 0=host:port,1=...")] = None,
+    endpoints: OptionalEndpoints = None,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     counters: Annotated[bool, typer.Option("--counters", help="Show every counter too (--dir).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a look.")] = False,
 ) -> None:
     """Watch roles, election states, positions, lag, sessions and counters of the members."""
-    if (directory is None) == (endpoints is None):
-        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+    endpoints = endpoints_unless(directory is not None, endpoints)
     source: _Directories | _Endpoints
     source = _Directories(directory) if directory is not None else _Endpoints(endpoints or "")
     try:
@@ -171,30 +172,24 @@ class _Endpoints:
         self._endpoints = parse_endpoints(endpoints)
 
     def look(self) -> list[dict[str, Any]]:
-        from cluster.reader.remote import member_status
+        return _with_lag(
+            [self._shown(member_id, answer) for member_id, answer in ask_members(self._endpoints).items()]
+        )
 
-        members = []
-        for member_id, endpoint in self._endpoints.items():
-            try:
-                status = member_status(endpoint)
-            except ConfigurationError:
-                raise
-            except ClusterError as error:
-                members.append({"memberId": member_id, "isAlive": False, "error": str(error)})
-                continue
-            members.append(
-                {
-                    "memberId": status.member_id,
-                    "isAlive": True,
-                    **_states(status.role, status.election_state, status.module_state),
-                    "leadershipTermId": status.leadership_term_id,
-                    "commitPosition": status.commit_position,
-                    "appendPosition": status.append_position,
-                    "sessions": status.session_count,
-                    "leaderMemberId": status.leader_member_id,
-                }
-            )
-        return _with_lag(members)
+    @staticmethod
+    def _shown(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:
+        if isinstance(answer, ClusterError):
+            return {"memberId": member_id, "isAlive": False, "error": str(answer)}
+        return {
+            "memberId": answer.member_id,
+            "isAlive": True,
+            **_states(answer.role, answer.election_state, answer.module_state),
+            "leadershipTermId": answer.leadership_term_id,
+            "commitPosition": answer.commit_position,
+            "appendPosition": answer.append_position,
+            "sessions": answer.session_count,
+            "leaderMemberId": answer.leader_member_id,
+        }
 
     def close(self) -> None:
         """Nothing is kept open between two looks."""

@@ -95,6 +95,8 @@ class ClusterClient:
         self.leader_member_id = event.leader_member_id
         self.committed_position = -1  # log position after the last message known to be committed
         self.why_closed = ""
+        if any(member_id < 0 for member_id in context.endpoints):
+            self._ask_to_resume(attempt.publication)  # the answer names the members that were not given
 
     @classmethod
     def connect(
@@ -109,7 +111,10 @@ class ClusterClient:
         keep_alive_interval_s: float | None = 1.0,
         window_bytes: int | None = None,
     ) -> ClusterClient:
-        """Open a session at ``0=host:9000,1=…`` (``tcp:`` and ``ipc:`` likewise) and return its client.
+        """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
+
+        Over gRPC one member that can be reached is enough: it tells of the others. Of ``tcp:`` and ``ipc:``
+        endpoints name every member's.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
         ``message_timeout_s``, AuthenticationRejected, or ClusterError with the cluster's reason.
@@ -475,6 +480,7 @@ class ClusterClient:
             self._ask_to_resume(publication)
 
     def _on_resumed(self, resumed: link.SessionResumed, publication: IngressPublication, now_ns: int) -> None:
+        self._publications.adopt(resumed.ingress_endpoints)
         if self._state not in (State.AWAIT_NEW_LEADER, State.AWAIT_NEW_LEADER_CONNECTION):
             return
         window = self._window
@@ -488,7 +494,6 @@ class ClusterClient:
         self._last_heard_ns = now_ns
         self._probed_ns = None
         self._publications.keep(publication)
-        self._publications.adopt(resumed.ingress_endpoints)
         self.leader_member_id = resumed.leader_member_id
         window.rewind(resumed.appended_messages, resumed.leadership_term_id)
         self._state = State.CONNECTED

@@ -25,6 +25,7 @@ from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
+from cluster.transport.endpoint import format_endpoints
 
 PROTOCOL_VERSION = 0 << 16 | 3 << 8 | 0  # of the client protocol; only the major has to match
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
@@ -207,7 +208,7 @@ class AsyncConnect:
         self.state = ConnectState.AWAIT_PUBLICATION_CONNECTED
 
     def _describe(self) -> str:
-        endpoints = ",".join(f"{m}={e}" for m, e in self.publications.endpoints.items())
+        endpoints = format_endpoints(self.publications.endpoints)
         told = [f"no session within {self._context.message_timeout_s:g} s ({self.state.name})"]
         told.append(f"ingress endpoints {endpoints}")
         if self._redirects:

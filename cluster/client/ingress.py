@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from cluster.errors import ConfigurationError, RemoteProtocolError
+from cluster.errors import RemoteProtocolError
 from cluster.protocol import Message, decode, link, session, streams
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import align
-from cluster.transport.endpoint import Endpoint, parse_endpoints
+from cluster.transport.endpoint import Endpoint, adopt_endpoints, describe_member
 from cluster.transport.frames import decode_first, each_frame, link_frame, message_frame
 from cluster.transport.sockets import Buffer
 
@@ -68,7 +68,10 @@ class World(Protocol):
 
 
 class IngressPublication:
-    """One member's connection: usable once its HelloReply came."""
+    """One member's connection: usable once its HelloReply came.
+
+    ``member_id`` is negative until then where the endpoint was given without one.
+    """
 
     def __init__(
         self, member_id: int, endpoint: Endpoint, connection: MemberConnection, cluster_id: int
@@ -118,6 +121,8 @@ class IngressPublication:
         if reply.code is not link.LinkErrorCode.OK:
             connection.close(reply.detail)
             return
+        if self.member_id < 0:
+            self.member_id = reply.member_id
         self.message_length_max = reply.message_length_max
         self.is_connected = True
 
@@ -174,7 +179,7 @@ class IngressPublications:
 
     def do_work(self, now_ns: int) -> None:
         """Dial members that are not connected, once an interval each, and take the greetings on."""
-        for member_id, endpoint in self.endpoints.items():
+        for member_id, endpoint in list(self.endpoints.items()):
             publication = self._publications.get(member_id)
             if publication is not None and publication.is_closed:
                 self.why_failed[member_id] = publication.connection.why_closed
@@ -187,6 +192,17 @@ class IngressPublications:
                 self._publications[member_id] = publication
             if publication is not None:
                 publication.do_work()
+                if publication.member_id != member_id:
+                    self._name(member_id, publication)
+
+    def _name(self, unnamed: int, publication: IngressPublication) -> None:
+        """The member at an endpoint without an id has told its own."""
+        member_id = publication.member_id
+        del self._publications[unnamed]
+        self.endpoints[member_id] = self.endpoints.pop(unnamed)
+        if (other := self._publications.get(member_id)) is not None:
+            other.connection.close("the member has another endpoint")
+        self._publications[member_id] = publication
 
     def connected(self) -> list[IngressPublication]:
         """Those that said Hello, in the order of the endpoints."""
@@ -212,27 +228,20 @@ class IngressPublications:
                 del self._publications[member_id]
 
     def adopt(self, ingress_endpoints: str) -> None:
-        """Take over what a member tells of its cluster's endpoints, where they are of our medium.
-
-        The list that members share names the default medium; who chose ``tcp:`` or ``ipc:`` keeps to it.
-        """
-        try:
-            told = parse_endpoints(ingress_endpoints) if ingress_endpoints else {}
-        except ConfigurationError:
-            return
-        media = {endpoint.medium for endpoint in self.endpoints.values()}
-        for member_id, endpoint in told.items():
-            if endpoint.medium in media and self.endpoints.get(member_id) != endpoint:
-                self.endpoints[member_id] = endpoint
-                self._next_dial_ns.pop(member_id, None)
+        """Take over what a member tells of its cluster's endpoints, where they are of our medium."""
+        for member_id in adopt_endpoints(self.endpoints, ingress_endpoints):
+            self._next_dial_ns.pop(member_id, None)
+        for member_id in self._publications.keys() - self.endpoints.keys():
+            self._publications.pop(member_id).connection.close()
 
     def describe_failures(self) -> str:
         """Why members could not be reached, by member; empty when nothing failed."""
-        return "; ".join(
-            f"member {member_id} at {self.endpoints[member_id]}: {why}"
-            for member_id, why in sorted(self.why_failed.items())
-            if member_id in self.endpoints
-        )
+        told = []
+        for member_id, why in sorted(self.why_failed.items()):
+            if (endpoint := self.endpoints.get(member_id)) is not None:
+                at = f" at {endpoint}" if member_id >= 0 else ""
+                told.append(f"{describe_member(member_id, endpoint)}{at}: {why}")
+        return "; ".join(told)
 
     def close(self) -> None:
         for publication in self._publications.values():

@@ -25,7 +25,12 @@ from cluster.protocol import link
 from cluster.protocol.enums import Role
 from cluster.protocol.frame import compute_position, position_bits
 from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage, Wait
-from cluster.transport.endpoint import Endpoint, parse_endpoint, parse_endpoints
+from cluster.transport.endpoint import (
+    Endpoint,
+    adopt_endpoints,
+    parse_endpoint,
+    parse_endpoints,
+)
 from cluster.transport.log_client import LogClient, Unreachable, open_log_client, statuses
 
 TIMEOUT_S = 5.0  # of one request to one member
@@ -49,7 +54,10 @@ def member_status(endpoint: Endpoint | str, timeout_s: float = 2.0) -> link.LogS
 
 
 class RemoteLogReader(LogReader):
-    """The log of a running cluster; ``endpoints`` as for a client, ``0=host:9000,1=…``, of any members."""
+    """The log of a running cluster; ``endpoints`` as for a client, of any members.
+
+    Where they come without ids, the members tell them, and over gRPC also which other members there are.
+    """
 
     def __init__(
         self,
@@ -68,8 +76,10 @@ class RemoteLogReader(LogReader):
         """
         self.warnings: list[str] = []
         self._endpoints = parse_endpoints(endpoints)
+        self._are_all_given = all(member_id >= 0 for member_id in self._endpoints)
+        self._open_client = lambda endpoint: open_client(endpoint, timeout_s)
         self._clients = {
-            member_id: open_client(endpoint, timeout_s) for member_id, endpoint in self._endpoints.items()
+            member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
         }
         self._give_up_ms = int(give_up_s * 1000)
         self._spread = os.getpid() if spread is None else spread
@@ -110,15 +120,32 @@ class RemoteLogReader(LogReader):
             if isinstance(answer, ClusterError):
                 failures[member_id] = answer
             else:
-                found[member_id] = answer
                 self._observe(answer)
+                found[member_id if self._are_all_given else self._meet(member_id, answer)] = answer
         followers = sorted(m for m, status in found.items() if status.role != Role.LEADER)
         if followers:
             turn = self._spread % len(followers)
             followers = followers[turn:] + followers[:turn]
         leaders = [m for m in found if m not in followers]
-        self._order = [*followers, *leaders, *failures]
+        failures = {m: error for m, error in failures.items() if m in self._clients}
+        met = [m for m in self._clients if m not in found and m not in failures]
+        self._order = [*followers, *leaders, *met, *failures]
         return found, failures
+
+    def _meet(self, key: int, status: link.LogStatus) -> int:
+        """A member has answered: call it by its id, and add the members that it knows; returns the id."""
+        if key < 0 and key in self._clients:
+            member_id = status.member_id
+            if (other := self._clients.pop(member_id, None)) is not None:
+                other.close()
+            self._clients[member_id] = self._clients.pop(key)
+            self._endpoints[member_id] = self._endpoints.pop(key)
+        for member_id in adopt_endpoints(self._endpoints, status.ingress_endpoints):
+            if member_id not in self._clients:
+                self._clients[member_id] = self._open_client(self._endpoints[member_id])
+        for unnamed in self._clients.keys() - self._endpoints.keys():
+            self._clients.pop(unnamed).close()
+        return status.member_id
 
     def _observe(self, status: link.LogStatus) -> None:
         """Take note of a member's status; ``ConfigurationError`` when it is of another cluster's log."""
@@ -288,7 +315,10 @@ def _position(block: np.ndarray, status: link.LogStatus) -> int:
 
 
 def _describe(failures: dict[int, ClusterError]) -> str:
-    return "; ".join(f"member {member_id}: {error}" for member_id, error in sorted(failures.items()))
+    return "; ".join(
+        f"member {member_id}: {error}" if member_id >= 0 else str(error)  # it names the endpoint
+        for member_id, error in sorted(failures.items())
+    )
 
 
 def _is_passing(failures: dict[int, ClusterError]) -> bool:

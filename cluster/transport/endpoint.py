@@ -5,12 +5,14 @@
     ipc:/path/of.sock  our frames over a Unix socket on this host
 
 and lists of them with the member's id, as AeronCluster's ingress endpoints are written:
-``0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020``. An IPv6 host stands in brackets.
+``0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020``. The ids may be left out of a whole list; the members
+tell them, and over gRPC also the members that are not in it. An IPv6 host stands in brackets.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +23,11 @@ from cluster.errors import ConfigurationError
 # sun_path holds 108 bytes with its terminator; longer paths are reached by an abstract name.
 UNIX_PATH_BYTES_MAX = 107
 PORT_MAX = 65_535
+
+# Where a client finds the members when it is told nothing else.
+ENDPOINTS_VARIABLE = "CLUSTER_ENDPOINTS"
+
+_WITH_ID = re.compile(r"([0-9]+)=(.*)", re.DOTALL)
 
 
 class Medium(StrEnum):
@@ -113,23 +120,62 @@ def parse_endpoint(text: str) -> Endpoint:
 def parse_endpoints(text: str) -> dict[int, Endpoint]:
     """Read ``memberId=endpoint,…`` into member id -> endpoint, in the order given.
 
-    ``ConfigurationError`` for an empty list, an item without ``=``, a member id that is no number, or
-    one that stands twice (AeronCluster.Context: ingress endpoints).
+    Of a list without ids the first endpoint gets -1, the second -2 and so on, until its member tells who it
+    is. ``ConfigurationError`` for an empty list, one of both kinds, an id that is no number, or one that
+    stands twice (AeronCluster.Context: ingress endpoints).
     """
     endpoints: dict[int, Endpoint] = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        id_text, equals, endpoint_text = item.partition("=")
-        if not equals or not (id_text.isascii() and id_text.isdigit()):
-            raise ConfigurationError(f"endpoints: {item!r} is not memberId=endpoint, as in 0=127.0.0.1:9000")
-        member_id = int(id_text)
+    items = [part.strip() for part in text.split(",") if part.strip()]
+    has_ids = any(map(_WITH_ID.match, items))
+    for index, item in enumerate(items):
+        found = _WITH_ID.match(item)
+        if found is None and (has_ids or ("=" in item and not item.startswith("ipc:"))):
+            raise ConfigurationError(
+                f"endpoints: {item!r} is not memberId=endpoint, as in 0=127.0.0.1:9000; "
+                "a list has the id of every member or of none"
+            )
+        member_id, endpoint_text = (int(found[1]), found[2]) if found else (-1 - index, item)
         if member_id in endpoints:
             raise ConfigurationError(f"endpoints: member {member_id} stands twice in {text!r}")
         endpoints[member_id] = parse_endpoint(endpoint_text)
     if not endpoints:
-        raise ConfigurationError("endpoints: the list is empty; expected 0=127.0.0.1:9000,1=…")
+        raise ConfigurationError("endpoints: the list is empty; expected host:9000,… or 0=host:9000,1=…")
     return endpoints
 
 
 def format_endpoints(endpoints: Mapping[int, Endpoint]) -> str:
     """Write member id -> endpoint as ``parse_endpoints`` reads it."""
-    return ",".join(f"{member_id}={endpoint}" for member_id, endpoint in endpoints.items())
+    return ",".join(
+        f"{member_id}={endpoint}" if member_id >= 0 else str(endpoint)
+        for member_id, endpoint in endpoints.items()
+    )
+
+
+def adopt_endpoints(known: dict[int, Endpoint], told: str) -> list[int]:
+    """Take over what a member tells of its cluster's endpoints; returns the ids that are new or changed.
+
+    Only those of a medium that is in use: the list that members share names the default medium, and who
+    chose ``tcp:`` or ``ipc:`` keeps to it. An endpoint without an id gives way to the same one with its id.
+    What cannot be read is passed over.
+    """
+    try:
+        endpoints = parse_endpoints(told) if told else {}
+    except ConfigurationError:
+        return []
+    media = {endpoint.medium for endpoint in known.values()}
+    changed = [
+        member_id
+        for member_id, endpoint in endpoints.items()
+        if member_id >= 0 and endpoint.medium in media and known.get(member_id) != endpoint
+    ]
+    for member_id in changed:
+        known[member_id] = endpoints[member_id]
+    for unnamed in [member_id for member_id in known if member_id < 0]:
+        if known[unnamed] in endpoints.values():
+            del known[unnamed]
+    return changed
+
+
+def describe_member(member_id: int, endpoint: Endpoint) -> str:
+    """How messages to people call a member: by its id, or by its endpoint as long as it has not told one."""
+    return f"member {member_id}" if member_id >= 0 else str(endpoint)

@@ -200,6 +200,18 @@ def test_what_goes_wrong_is_one_plain_line_and_a_status(run, tmp_path, arguments
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", [["log", "dump"], ["log", "tail"], ["top"], ["send", __file__], ["bench"]])
+def test_members_may_be_named_by_the_environment(capsys, monkeypatch, command):
+    monkeypatch.setenv("CLUSTER_ENDPOINTS", "nowhere")
+    assert main(command) == 2
+    assert "endpoint 'nowhere': expected host:port" in capsys.readouterr().err
+
+
+def test_a_directory_goes_before_the_members_of_the_environment(run, monkeypatch):
+    monkeypatch.setenv("CLUSTER_ENDPOINTS", "nowhere")
+    assert run("tail", "-n", 1, "--dir", members() / "member-0")[0] == 0
+
+
 @pytest.mark.parametrize("command", ["dump", "tail", "export"])
 def test_help_has_an_example(run, command):
     status, out, _ = run(command, "--help")

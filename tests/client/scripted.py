@@ -182,6 +182,7 @@ class FakeCluster:
         self.message_length_max = 1024
         self.heartbeat_timeout_ns: int | None = 10_000 * MS
         self.is_released = False
+        self.aliases: dict[Endpoint, int] = {}  # other endpoints, and whose they are
 
     # -- the client's world --
 
@@ -192,7 +193,8 @@ class FakeCluster:
         self._now_ns += int(timeout_s * 1e9)
 
     def dial(self, endpoint: Endpoint) -> ScriptedConnection:
-        member = next(m for m in self.members if self.endpoints[m.member_id] == endpoint)
+        known = {**{e: m for m, e in self.endpoints.items()}, **self.aliases}
+        member = self.members[known[endpoint]]
         connection = ScriptedConnection(member)
         if member.is_up:
             member.connections.append(connection)
@@ -310,9 +312,11 @@ class Listener:
         return [told[3] for told in self.told if told[0] == "message"]
 
 
-def connect(cluster: FakeCluster, listener: object = None, **settings: object) -> ClusterClient:
+def connect(
+    cluster: FakeCluster, listener: object = None, *, endpoints: str = ENDPOINTS, **settings: object
+) -> ClusterClient:
     """Open a session and hand out its client."""
-    context = ClientContext(ENDPOINTS, listener, **settings)  # type: ignore[arg-type]
+    context = ClientContext(endpoints, listener, **settings)  # type: ignore[arg-type]
     attempt = AsyncConnect(context, cluster)
     while not attempt.poll():
         cluster.wait(0.001)

@@ -11,7 +11,15 @@ from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationEr
 from cluster.protocol import link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest
-from tests.client.scripted import ENDPOINTS, RESUME_TOKEN, FakeCluster, Listener, connect
+from cluster.transport.endpoint import parse_endpoint
+from tests.client.scripted import (
+    ENDPOINTS,
+    RESUME_TOKEN,
+    FakeCluster,
+    Listener,
+    connect,
+    poll_until,
+)
 
 
 @pytest.fixture
@@ -49,7 +57,9 @@ def test_the_reply_tells_session_term_and_leader(cluster):
 
 
 @pytest.mark.conformance("S-6")
-@pytest.mark.parametrize("endpoints", ["", "127.0.0.1:9000", "x=127.0.0.1:9000", "0=a:1,0=b:1", "0=a:70000"])
+@pytest.mark.parametrize(
+    "endpoints", ["", "127.0.0.1", "x=127.0.0.1:9000", "0=a:1,b:1", "0=a:1,0=b:1", "0=a:70000"]
+)
 def test_endpoints_that_cannot_be_meant_are_refused_before_anything_is_sent(endpoints):
     with pytest.raises(ConfigurationError):
         ClusterClient.connect(endpoints)
@@ -73,6 +83,38 @@ def test_one_member_that_can_be_reached_is_enough(cluster):
     cluster.leader = cluster.members[2]
 
     assert connect(cluster).leader_member_id == 2
+
+
+@pytest.mark.parametrize("endpoints", ["tcp:a:1", "tcp:b:1", "tcp:c:1,tcp:a:1"])
+def test_endpoints_need_no_ids_and_one_of_them_is_enough_where_the_members_tell_of_the_others(
+    cluster, endpoints
+):
+    cluster.leader = cluster.members[1]
+    client = connect(cluster, endpoints=endpoints)
+    assert client.leader_member_id == 1
+
+    client.poll_egress()
+    cluster.members[1].stop()
+    cluster.elect(2)
+
+    poll_until(client, lambda: client.leader_member_id == 2)
+    assert client.offer(b"still here") > 0
+
+
+def test_a_member_that_was_given_by_two_names_is_connected_to_once(cluster):
+    cluster.aliases[parse_endpoint("tcp:other-name:1")] = 0
+
+    connect(cluster, endpoints="tcp:other-name:1,tcp:a:1")
+
+    assert [connection.is_closed for connection in cluster.members[0].connections].count(False) == 1
+
+
+def test_a_member_that_cannot_be_reached_and_has_told_no_id_is_named_by_its_endpoint(cluster):
+    for member in cluster.members:
+        member.is_up = False
+
+    with pytest.raises(TimedOut, match="; tcp:b:1: ECONNREFUSED; tcp:a:1: ECONNREFUSED"):
+        connect(cluster, endpoints="tcp:a:1,tcp:b:1")
 
 
 @pytest.mark.conformance("S-10", "S-11")

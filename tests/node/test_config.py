@@ -168,7 +168,8 @@ def test_a_wrong_variable_of_the_environment_is_named_as_such(tmp_path):
 
 def test_a_variable_that_only_looks_like_ours_is_told_but_no_error(tmp_path):
     load_text(tmp_path, "", CLUSTER_MAX_SESION="1")
-    assert config.unknown_variables({"CLUSTER_MAX_SESION": "1", "PATH": "", "CLUSTER_DIR": "x"}) == [
+    known = {"PATH": "", "CLUSTER_DIR": "x", "CLUSTER_ENDPOINTS": "localhost:9000"}
+    assert config.unknown_variables({"CLUSTER_MAX_SESION": "1", **known}) == [
         "unknown environment variable CLUSTER_MAX_SESION; did you mean max_sessions?"
     ]
 

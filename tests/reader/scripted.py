@@ -26,6 +26,7 @@ class FakeMember:
         self.reads = []
         self.ends_with = None
         self.is_closed = False
+        self.ingress_endpoints = ""
 
     def status(self):
         if not self.is_up:
@@ -49,6 +50,7 @@ class FakeMember:
             mtu=1408,
             initial_term_id=9,
             time_unit=ClusterTimeUnit.MILLIS,
+            ingress_endpoints=self.ingress_endpoints,
         )
 
     def read(self, from_position, to_position, max_bytes):
@@ -87,7 +89,7 @@ class FakeMember:
         self.is_closed = True
 
 
-def open_reader(members, spread=0):
+def open_reader(members, spread=0, endpoints=""):
     now_ms = 0
 
     def wait(seconds):
@@ -95,7 +97,7 @@ def open_reader(members, spread=0):
         now_ms += int(seconds * 1000)
 
     return RemoteLogReader(
-        ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
+        endpoints or ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
         open_client=lambda endpoint, timeout_s: members[int(endpoint.host[1:])],
         spread=spread,
         now_ms=lambda: now_ms,

@@ -295,3 +295,24 @@ def test_silence_of_all_ends_in_an_error_that_names_each(members):
 
     with pytest.raises(TimedOut, match=r"member 0: down; member 1: down; member 2: down"):
         positions(reader, 0, 640, is_committed=True)
+
+
+def test_endpoints_need_no_ids_and_a_member_tells_of_those_that_were_not_given(members):
+    told = "0=h0:1,1=h1:1,2=h2:1"
+    for member in members:
+        member.ingress_endpoints = told
+    members[0].is_up = False
+    reader = open_reader(members, endpoints="h0:1,h1:1")
+
+    members[1].is_up = False
+
+    assert reader.end_position() == 6400
+    assert sum(len(block) for _, block in reader.blocks(0, 640)) == 640
+    assert members[2].reads == [(0, 640)]
+
+
+def test_silence_of_members_without_ids_names_their_endpoints_alone(members):
+    for member in members:
+        member.is_up = False
+    with pytest.raises(TimedOut, match=r"no member answers: down; down$"):
+        open_reader(members, endpoints="h0:1,h1:1")

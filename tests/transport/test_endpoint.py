@@ -6,6 +6,7 @@ from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import (
     Endpoint,
     Medium,
+    adopt_endpoints,
     format_endpoints,
     parse_endpoint,
     parse_endpoints,
@@ -56,11 +57,45 @@ def test_a_list_keeps_its_order_and_its_ids():
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("", "empty"), ("h:1", "memberId=endpoint"), ("0=h:1,0=h:2", "stands twice"), ("a=h:1", "'a=h:1'")],
+    [
+        ("", "empty"),
+        ("0=h:1,h:2", "'h:2' is not memberId=endpoint"),
+        ("h:1,1=h:2", "'h:1' is not memberId=endpoint"),
+        ("0=h:1,0=h:2", "stands twice"),
+        ("a=h:1", "'a=h:1'"),
+        ("-1=h:1", "'-1=h:1'"),
+        ("h", "expected host:port"),
+    ],
 )
 def test_a_list_that_cannot_be_meant_is_refused(text, told):
     with pytest.raises(ConfigurationError, match=told):
         parse_endpoints(text)
+
+
+def test_a_list_without_ids_keeps_its_order_until_members_tell_who_they_are():
+    text = "tcp:b:1,ipc:/tmp/a=b.sock,[::1]:9000"
+
+    endpoints = parse_endpoints(text)
+
+    assert list(endpoints) == [-1, -2, -3]
+    assert format_endpoints(endpoints) == text
+
+
+def test_what_a_member_tells_names_the_endpoints_that_were_given_and_adds_the_others():
+    known = parse_endpoints("a:1,b:1")
+
+    assert adopt_endpoints(known, "0=a:1,1=b:1,2=c:1") == [0, 1, 2]
+
+    assert format_endpoints(known) == "0=a:1,1=b:1,2=c:1"
+
+
+@pytest.mark.parametrize("told", ["0=a:1,1=b:1", "", "not a list", "a:1"])
+def test_of_what_a_member_tells_only_our_medium_and_what_can_be_read_counts(told):
+    known = parse_endpoints("0=tcp:a:2")
+
+    assert adopt_endpoints(known, told) == []
+
+    assert format_endpoints(known) == "0=tcp:a:2"
 
 
 def test_a_path_too_long_for_a_socket_gets_an_abstract_name_that_both_ends_find():

@@ -1,0 +1,70 @@
+"""Which members a command is meant for: options that several commands have."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.errors import ClusterError, ConfigurationError
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, adopt_endpoints
+
+if TYPE_CHECKING:
+    from cluster.protocol.link import LogStatus
+
+# Of a command that needs them.
+Endpoints = Annotated[
+    str,
+    typer.Option(
+        envvar=ENDPOINTS_VARIABLE,
+        metavar="LIST",
+        help="Members: host:port,... (gRPC), tcp:host:port,... or ipc:/path,..., or each as 0=host:port.",
+    ),
+]
+# Of a command that can look at a directory instead.
+OptionalEndpoints = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help=f"Members to ask instead: host:port,... or 0=host:port,1=...; or set {ENDPOINTS_VARIABLE}.",
+    ),
+]
+
+
+def endpoints_unless(is_directory_given: bool, endpoints: str | None) -> str | None:
+    """The members to ask, by the option or the environment; None when a directory is to be looked at.
+
+    Raises BadParameter when neither is given, or both are as options.
+    """
+    if not is_directory_given:
+        endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE)
+    if is_directory_given == bool(endpoints):
+        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+    return endpoints
+
+
+def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | ClusterError]:
+    """How each member stands, or why it did not answer, in the order of their ids.
+
+    Members whose ids were not given are put into ``endpoints`` under those that they tell, and members that
+    were not given beside them.
+    """
+    from cluster.reader.remote import member_status
+
+    are_all_given = all(member_id >= 0 for member_id in endpoints)
+    answers: dict[int, LogStatus | ClusterError] = {}
+    while (key := next((key for key in endpoints if key not in answers), None)) is not None:
+        try:
+            status = member_status(endpoints[key])
+        except ConfigurationError:
+            raise
+        except ClusterError as error:
+            answers[key] = error
+            continue
+        if key < 0:
+            endpoints[status.member_id] = endpoints.pop(key)
+        answers[status.member_id if key < 0 else key] = status
+        if not are_all_given:
+            adopt_endpoints(endpoints, status.ingress_endpoints)
+    return {key: answers[key] for key in sorted(endpoints)}
