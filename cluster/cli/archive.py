@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli.verbs import Verbs
+from cluster.cli.verbs import Verb, Verbs
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_arg
 Directory = Annotated[
     Path, typer.Option("--dir", help="An archive directory, or the member's that holds it.")
 ]
-RecordingId = Annotated[int | None, typer.Argument(help="Only this recording.")]
+RecordingId = Annotated[int | None, typer.Argument(help="Only this recording.", metavar="RECORDING")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AllSegments = Annotated[
     bool, typer.Option("--all", "-a", help="All segments, not only each recording's last.")
@@ -116,9 +116,8 @@ def dump(
     epilog=_example(
         "verify --dir cluster-data/member-0",
         "verify --dir member-0 --all --checksum crc32c",
-        more="""A recording that fails is marked INVALID, one that passes VALID, and an end that a crash
-        left open is
-written down. An archive that runs, or cannot be written, is only looked at.""",
+        more="A recording that fails is marked INVALID, one that passes VALID, and an end that a crash left\n"
+        "open is written down. An archive that runs, or cannot be written, is only looked at.",
     )
 )
 def verify(
@@ -172,9 +171,9 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command(epilog=_example("checksum crc32c --dir cluster-data/member-0 --all"))
+@app.command(cls=Verb, epilog=_example("checksum crc32c --dir cluster-data/member-0 --all"))
 def checksum(
-    name: Annotated[str, typer.Argument(help="crc32 or crc32c, or Aeron's name of either.")],
+    name: Annotated[str, typer.Argument(help="crc32 or crc32c, or Aeron's name of either.", metavar="NAME")],
     directory: Directory,
     recording_id: RecordingId = None,
     all_segments: AllSegments = False,
@@ -231,14 +230,17 @@ def delete_orphaned_segments(
 
 
 @app.command(
+    cls=Verb,
     epilog=_example(
         "purge 134217728 --dir cluster-data/member-0",
         more="A running member does this by itself: log_retained_snapshots in its configuration.",
-    )
+    ),
 )
 def purge(
     directory: Directory,
-    position: Annotated[int, typer.Argument(help="Where the log is to begin: a segment's begin.")],
+    position: Annotated[
+        int, typer.Argument(help="Where the log is to begin: a segment's begin.", metavar="POSITION")
+    ],
     yes: Yes = False,
 ) -> None:
     """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
@@ -260,17 +262,19 @@ def purge(
     print(f"the log began at {start}, it begins at {begin}")
 
 
-@app.command("mark-valid", epilog=_example("mark-valid 0 --dir cluster-data/member-0"))
+@app.command("mark-valid", cls=Verb, epilog=_example("mark-valid 0 --dir cluster-data/member-0"))
 def mark_valid(
-    recording_id: Annotated[int, typer.Argument(help="The recording.")], directory: Directory
+    recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
+    directory: Directory,
 ) -> None:
     """Make an INVALID recording VALID again."""
     _mark(directory, recording_id, "VALID")
 
 
-@app.command("mark-invalid", epilog=_example("mark-invalid 0 --dir cluster-data/member-0"))
+@app.command("mark-invalid", cls=Verb, epilog=_example("mark-invalid 0 --dir cluster-data/member-0"))
 def mark_invalid(
-    recording_id: Annotated[int, typer.Argument(help="The recording.")], directory: Directory
+    recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
+    directory: Directory,
 ) -> None:
     """Make a VALID recording INVALID: it is kept, and not listed."""
     _mark(directory, recording_id, "INVALID")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.members import OptionalEndpoints, endpoints_unless
-from cluster.cli.verbs import Verbs
+from cluster.cli.verbs import Verb, Verbs
 from cluster.errors import LogDamaged, StorageError
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ def tail(
         told.finish()
 
 
-@app.command(epilog=EXPORT)
+@app.command(cls=Verb, epilog=EXPORT)
 def export(
-    file: Annotated[Path, typer.Argument(help="File to write.")],
+    file: Annotated[Path, typer.Argument(help="File to write.", metavar="FILE")],
     format: Annotated[Format | None, typer.Option(help="By default what the file's name ends with.")] = None,
     directory: Directory = None,
     cluster_directory: ClusterDirectory = None,

@@ -20,6 +20,9 @@ from cluster.errors import ClusterError
 UsageError: Any = typer.BadParameter.__mro__[1]
 ClickException: Any = typer.BadParameter.__mro__[2]
 
+# What the library that typer checks values with puts before an error of a choice.
+VALUE_ERROR = "Value error, "
+
 # What `cluster --help` lists, so that it need not import the modules.
 COMMANDS = {
     "up": "Run a whole cluster on this machine, one process per member.",
@@ -66,7 +69,11 @@ class LazyCommands(TyperGroup):
 
 
 app = typer.Typer(
-    cls=LazyCommands, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
+    cls=LazyCommands,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
 )
 
 
@@ -103,18 +110,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # Whoever read us has enough. What is still buffered would raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _stop_writing()
+    except SystemExit as end:
+        # Click ends with 1 for a closed pipe before we see it.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return _stop_writing()
     except ClickException as error:
         return _report_usage(error)
 
 
+def _stop_writing() -> int:
+    """Whoever read us has enough. What is still buffered would raise again at exit."""
+    sys.stdout = sys.__stdout__
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
 def _report_usage(error: Any) -> int:
-    if type(error).__name__ == "NoArgsIsHelpError":
-        sys.stderr.write(error.format_message().rstrip() + "\n")
-        return 2
-    message = error.format_message().rstrip(".")
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group without a verb
+        print(error.format_message().rstrip())
+        return 0
+    message = error.format_message().rstrip(".").replace(VALUE_ERROR, "")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "cluster"
     hint = f" (see {command} --help)" if isinstance(error, UsageError) else ""

@@ -53,7 +53,7 @@ Messages survive a leader; answers that were on their way when one died do not: 
 @app.command(epilog=EPILOG)
 def send(
     endpoints: Endpoints,
-    file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="[FILE]")] = "-",
+    file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="FILE")] = "-",
     binary: Annotated[bool, typer.Option("--binary", help="Length-prefixed records, not lines.")] = False,
     linger: Annotated[
         float, typer.Option(help="Milliseconds without an answer after which it is over.", min=0)

@@ -336,7 +336,7 @@ def abort(directory: Directory, as_json: AsJson = False) -> None:
 def export_watermark(
     directory: Directory,
     position: Annotated[
-        int | None, typer.Argument(help="What is before it is safe elsewhere.", min=0)
+        int | None, typer.Argument(help="What is before it is safe elsewhere.", min=0, metavar="POSITION")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

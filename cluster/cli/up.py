@@ -45,7 +45,10 @@ def up(
         Path, typer.Option("--dir", help="Where the members' directories are, or are made.")
     ] = Path("cluster-data"),
     service: Annotated[
-        list[str], typer.Option(help="echo, or module:ClassName (the working directory is searched too).")
+        list[str],
+        typer.Option(
+            help="echo, or module:ClassName (the working directory is searched too).", metavar="NAME"
+        ),
     ] = ["echo"],  # noqa: B006 - never changed
     base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 SENTENCE_LENGTH_MAX = 200  # click's own limit cuts most sentences off
 
@@ -20,3 +20,10 @@ class Verbs(TyperGroup):
             rows.append((name, command.get_short_help_str(limit=SENTENCE_LENGTH_MAX)))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class Verb(TyperCommand):
+    """A verb with arguments that must be given; typer's usage line has them in braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]

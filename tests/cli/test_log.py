@@ -200,7 +200,9 @@ def test_what_goes_wrong_is_one_plain_line_and_a_status(run, tmp_path, arguments
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", [["log", "dump"], ["log", "tail"], ["top"], ["send", __file__], ["bench"]])
+@pytest.mark.parametrize(
+    "command", [["log", "dump"], ["log", "tail"], ["top"], ["send", __file__], ["bench"]], ids=" ".join
+)
 def test_members_may_be_named_by_the_environment(capsys, monkeypatch, command):
     monkeypatch.setenv("CLUSTER_ENDPOINTS", "nowhere")
     assert main(command) == 2

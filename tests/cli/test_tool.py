@@ -243,7 +243,6 @@ def test_a_service_that_is_linked_is_described_once(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "what"),
     [
-        ([], 2, "Usage: cluster tool"),
         (["fly", "--dir", "."], 2, "fly"),
         (["describe"], 2, "--dir"),
         (["describe", "--dir", "{tmp}/nowhere"], 1, "nowhere: no such directory"),

@@ -1,0 +1,89 @@
+"""The command itself: help, completion, what a shell does with it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from cluster.cli.main import COMMANDS, app, main
+from tests.node.processes import COMMAND, DEADLINE_S, environment
+from tests.reader.real import members, remove_unpacked
+
+GROUPS = ("log", "tool", "archive")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unpacked() -> Iterator[None]:
+    yield
+    remove_unpacked()
+
+
+def command_lines() -> list[list[str]]:
+    """Every command with its verbs, as typed."""
+    group: Any = typer.main.get_command(app)
+    found: list[list[str]] = []
+    for name in COMMANDS:
+        command = group.get_command(None, name)
+        verbs = getattr(command, "commands", {})
+        found += [[name, verb] for verb in verbs] or [[name]]
+    return found
+
+
+@pytest.mark.parametrize("words", [[], *([group] for group in GROUPS)], ids=" ".join)
+def test_a_group_without_a_verb_shows_its_help(capsys, words):
+    assert main(words) == 0
+    without = capsys.readouterr()
+    assert main([*words, "--help"]) == 0
+    assert (without.out.strip(), without.err) == (capsys.readouterr().out.strip(), "")
+
+
+@pytest.mark.parametrize("words", [[], *([group] for group in GROUPS), *command_lines()], ids=" ".join)
+def test_help_has_a_short_form_everywhere_and_no_word_of_the_library_below(capsys, words):
+    assert main([*words, "-h"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(" ".join(["Usage: cluster", *words]))
+    for leak in ("list[", "{file}", "{recording_id}", "{name}", "{position}", "[[", "   left open"):
+        assert leak not in text
+    assert "{" not in text.splitlines()[0]
+
+
+def test_a_wrong_choice_is_told_without_the_words_of_the_library_that_checks(capsys):
+    assert main(["log", "dump", "--dir", "x", "--payload", "rot13"]) == 2
+    assert "Invalid value for '--payload': 'rot13' is not one of 'base64'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("cluster to", ["top", "tool"]), ("cluster tool describe-", ["describe-latest-cm-snapshot"])],
+)
+def test_a_shell_completes_commands_and_verbs(typed, expected):
+    words = str(len(typed.split()) - 1)
+    result = subprocess.run(
+        COMMAND, capture_output=True, text=True, timeout=DEADLINE_S,
+        env=environment() | {"_CLUSTER_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": words},
+    )  # fmt: skip
+    assert (result.returncode, result.stdout.split()) == (0, expected)
+
+
+def test_completion_installs_itself(tmp_path):
+    result = subprocess.run(
+        [*COMMAND, "--install-completion", "bash"],
+        capture_output=True, text=True, timeout=DEADLINE_S, env=environment(HOME=str(tmp_path)),
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "cluster" in (tmp_path / ".bash_completions" / "cluster.sh").read_text()
+
+
+def test_a_reader_that_has_enough_is_no_failure():
+    with subprocess.Popen(
+        [*COMMAND, "log", "dump", "--dir", str(members() / "member-0"), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as dump:  # fmt: skip
+        assert dump.stdout is not None and dump.stderr is not None
+        assert dump.stdout.readline().startswith("{")
+        dump.stdout.close()
+        assert (dump.wait(DEADLINE_S), dump.stderr.read()) == (0, "")
