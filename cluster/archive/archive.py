@@ -329,6 +329,10 @@ class Archive:
         entry = self._catalog.entry(recording_id)
         return entry is not None and entry.is_valid and recording_id not in self._damage
 
+    def find_recording(self, recording_id: int) -> RecordingDescriptor | None:
+        """The descriptor of a VALID recording whose end is known; None for any other id."""
+        return self._catalog.descriptor(recording_id) if self.has_recording(recording_id) else None
+
     def recording(self, recording_id: int) -> Recording:
         """The recording, for reading, cutting and purging; the same object for every caller.
 

@@ -3,24 +3,27 @@
     entries are appended            term T, base B                  closes term T-1 at B
     one field of an entry changes   the end of a term; valid to invalid; anything to removed
 
-In memory entries stand in Aeron's order (``sort_key``), whatever their order in the file. Sources:
-RecordingLog of Aeron Cluster; the rules and their defects are told in consensus.md §3.4, the layout in
-protocol/recording_log.py.
+What is changed under one sync lies in one sector, so that a power cut leaves it whole or not at all, but for
+a term that closes the one before it, elsewhere in the file: an open term ends where the next one begins.
+Several entries at once replace the file.
+
+In memory entries stand in Aeron's order (``sort_key``), whatever their order in the file. Source:
+RecordingLog of Aeron Cluster; layout in protocol/recording_log.py.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LocalProtocolError, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import align
+from cluster.protocol.frame import FRAME_ALIGNMENT, align
 from cluster.protocol.recording_log import (
     CONSENSUS_MODULE_SERVICE_ID,
     ENTRY_ALIGNMENT,
     ENTRY_TYPE_OFFSET,
-    LOG_POSITION_OFFSET,
     NULL_POSITION,
     RECORDING_LOG_FILE_NAME,
     REMOVED,
@@ -28,12 +31,14 @@ from cluster.protocol.recording_log import (
     STANDBY_SNAPSHOT,
     TERM,
     RecordingLogEntry,
+    Seal,
     decode_recording_log,
-    encode_entry,
-    encode_type,
+    seal_entry,
+    seal_of,
     sort_entries,
 )
 
+FindRecording: TypeAlias = Callable[[int], RecordingDescriptor | None]
 _REMOVED = REMOVED.to_bytes(4, "little", signed=True)
 
 
@@ -72,6 +77,8 @@ class RecordingLog:
     """The entries of a cluster directory. Every change is durable when it returns, by the sync level.
 
     ``damage`` says where the readable part of the file ends when it was opened with ``readable_part``.
+    ``changed_by_others``: one of Aeron's programs has changed these entries since they got their checksum;
+    they get a new one when a member opens the log.
     """
 
     def __init__(self, files: Files, directory: str, file: File, file_sync_level: int) -> None:
@@ -92,9 +99,12 @@ class RecordingLog:
         file_sync_level: int = 1,
         write: bool = True,
         readable_part: bool = False,
+        find_recording: FindRecording | None = None,
     ) -> "RecordingLog":
         """The log of a cluster directory; made when missing and to be written.
 
+        A member says by ``find_recording`` what its archive has: the terms must be those of its log, and
+        entries without a checksum get one.
         Raises NotAClusterDirectory (nothing there to read), LogDamaged (unless ``readable_part``),
         StorageError.
         """
@@ -115,34 +125,91 @@ class RecordingLog:
         except OSError as error:
             raise StorageError(path, error.errno, "opening failed") from error
         recording_log = cls(files, directory, file, file_sync_level)
-        if recording_log.damage is not None and not readable_part:
+        try:
+            if recording_log.damage is not None and not readable_part:
+                raise recording_log.damage
+            if write and not readable_part:
+                recording_log._check_terms()
+            if find_recording is not None:
+                recording_log._check_zeros(find_recording)
+            if write and recording_log.damage is None:
+                recording_log._settle(with_checksums=find_recording is not None)
+        except BaseException:
             file.close()
-            raise recording_log.damage
-        if write and recording_log._unwritten:
-            for entry in recording_log._unwritten:
-                recording_log._write(_REMOVED, entry.offset + ENTRY_TYPE_OFFSET)
-            recording_log._sync()
-        if write and file_sync_level > 0 and recording_log.damage is None:
-            recording_log._write_again()
+            raise
         return recording_log
 
     def reload(self) -> None:
         """Read the file again."""
         self.damage = None
         self._unwritten: list[RecordingLogEntry] = []
+        self.changed_by_others: list[RecordingLogEntry] = []
         found: list[RecordingLogEntry] = []
         data = b""
         try:
             data = read_at_rest(self._file, self._file.size())
             for entry in decode_recording_log(data):
-                (self._unwritten if _is_unwritten(entry) else found).append(entry)
+                if _is_unwritten(entry):
+                    self._unwritten.append(entry)
+                    continue
+                if seal_of(data, entry) is Seal.OUTDATED:
+                    self.changed_by_others.append(entry)
+                found.append(entry)
         except LogDamaged as damage:
             self.damage = damage.at(self._file.path)
-        self.entries = sort_entries(found)
+        self.entries = _with_ends(sort_entries(found))
         # Removed entries count for the index, those behind the last one too.
         last = max((*found, *self._unwritten), key=lambda entry: entry.entry_index, default=None)
         end = 0 if last is None else last.offset + last.length
         self._index_end = (0 if last is None else last.entry_index + 1) + (len(data) - end) // ENTRY_ALIGNMENT
+
+    def _check_terms(self) -> None:
+        """Raise LogDamaged where terms do not follow each other."""
+        terms = self._terms()
+        for term in terms:
+            base, end = term.term_base_log_position, term.log_position
+            is_extent = base >= 0 and (end == NULL_POSITION or (end >= base and end % FRAME_ALIGNMENT == 0))
+            if term.leadership_term_id < 0 or not is_extent:
+                what = f"term {term.leadership_term_id} from {base} to {end} cannot be"
+                raise LogDamaged(self.path, term.offset, what)
+        for before, term in pairwise(terms):
+            follows = (before.recording_id, before.leadership_term_id + 1, before.log_position)
+            if (term.recording_id, term.leadership_term_id, term.term_base_log_position) != follows:
+                what = (
+                    f"term {term.leadership_term_id} from {term.term_base_log_position} on does not follow "
+                    f"term {before.leadership_term_id}, which ends at {before.log_position}"
+                )
+                raise LogDamaged(self.path, term.offset, what)
+
+    def _check_zeros(self, find_recording: FindRecording) -> None:
+        """Raise LogDamaged for zeros in the place of entries that were synced.
+
+        Those that a power cut left for others were never spoken of, and the log has no bytes of their terms.
+        """
+        terms = self._terms()
+        log = find_recording(terms[-1].recording_id) if terms else None
+        if log is None or not self._unwritten:
+            return
+        begin, end = terms[0].term_base_log_position, terms[-1].log_position
+        if begin > log.start_position or end not in (NULL_POSITION, log.stop_position):
+            what = f"zeros, but the log has bytes of other terms than those from {begin} to {end}"
+            raise LogDamaged(self.path, self._unwritten[0].offset, what)
+
+    def _settle(self, *, with_checksums: bool) -> None:
+        """Write down, durably, what was made of the file.
+
+        What is there already is written again: if a sync failed in an earlier life, the cache alone has it.
+        """
+        data = self._file.pread(self._file.size(), 0)
+        settled = bytearray(data)
+        for entry in self._unwritten:
+            begin = entry.offset + ENTRY_TYPE_OFFSET
+            settled[begin : begin + len(_REMOVED)] = _REMOVED
+        for entry in self.entries if with_checksums else ():
+            settled[entry.offset : entry.offset + entry.length] = seal_entry(entry)
+        if settled and (settled != data or self._sync_level > 0):
+            self._write(bytes(settled), 0)
+            self._sync()
 
     def close(self) -> None:
         self._file.close()
@@ -162,8 +229,11 @@ class RecordingLog:
 
     def find_last_term(self) -> RecordingLogEntry | None:
         """The valid term entry that sorts last: the term the log ends in."""
-        terms = [entry for entry in self.entries if entry.is_valid and entry.entry_type is TERM]
+        terms = self._terms()
         return terms[-1] if terms else None
+
+    def _terms(self) -> list[RecordingLogEntry]:
+        return [entry for entry in self.entries if entry.is_valid and entry.entry_type is TERM]
 
     def find_last_recording_id(self) -> int | None:
         """Id of the log's recording; None before the first term."""
@@ -193,9 +263,7 @@ class RecordingLog:
             if [(entry.service_id, *_place(entry)) for entry in services] == wanted:
                 yield (module, *services)
 
-    def recovery_plan(
-        self, service_count: int, find_recording: Callable[[int], RecordingDescriptor | None]
-    ) -> RecoveryPlan:
+    def recovery_plan(self, service_count: int, find_recording: FindRecording) -> RecoveryPlan:
         """What a start loads and replays. ``find_recording`` knows the archive's VALID recordings.
 
         Raises LogDamaged when the archive does not know the log's recording.
@@ -240,7 +308,7 @@ class RecordingLog:
 
         Raises LocalProtocolError for a term that is there already and for another recording.
         """
-        self._append_term(recording_id, leadership_term_id, term_base_log_position, timestamp)
+        self._append_terms(recording_id, [(leadership_term_id, term_base_log_position)], timestamp)
         self._sync()
 
     def commit_log_position(self, leadership_term_id: int, log_position: int) -> None:
@@ -267,24 +335,22 @@ class RecordingLog:
         if recording_id is None or recording_id < 0:
             return
         last = self.find_last_term()
-        if last is None:
-            for term_id in range(max(initial_log_leadership_term_id, 0), leadership_term_id):
-                self._append_term(recording_id, term_id, initial_term_base_log_position, timestamp)
-            self._append_term(recording_id, leadership_term_id, term_base_log_position, timestamp)
-        elif last.leadership_term_id < leadership_term_id:
-            end = last.log_position
-            if end == NULL_POSITION:
-                if term_base_log_position == NULL_POSITION:
+        if last is None or last.leadership_term_id < leadership_term_id:
+            if last is None:
+                first, base = max(initial_log_leadership_term_id, 0), initial_term_base_log_position
+            else:
+                first, base = last.leadership_term_id + 1, last.log_position
+                if base == NULL_POSITION:
+                    base = term_base_log_position
+                if base == NULL_POSITION:
                     raise LocalProtocolError(
                         f"term {last.leadership_term_id} is open and the base of term {leadership_term_id} "
                         "is not known"
                     )
-                end = term_base_log_position
-                self._commit_log_position(last.leadership_term_id, end)
-            for term_id in range(last.leadership_term_id + 1, leadership_term_id):
-                self._append_term(recording_id, term_id, end, timestamp)
-            self._append_term(recording_id, leadership_term_id, term_base_log_position, timestamp)
-        if log_position != NULL_POSITION:
+            missing = [(term_id, base) for term_id in range(first, leadership_term_id)]
+            term = (leadership_term_id, term_base_log_position)
+            self._append_terms(recording_id, [*missing, term], timestamp, log_position)
+        elif log_position != NULL_POSITION:
             self._commit_log_position(leadership_term_id, log_position)
         self._sync()
 
@@ -321,11 +387,10 @@ class RecordingLog:
                 and old.length >= entry.length
             ):
                 entry = entry._replace(entry_index=old.entry_index, offset=old.offset)
-                self._write(encode_entry(entry), old.offset)
-                self._replace(old, entry)
+                self._overwrite(old, entry)
                 break
         else:
-            self._append(entry)
+            self._append([entry])
         self._sync()
 
     def invalidate(self, entry: RecordingLogEntry) -> None:
@@ -367,77 +432,89 @@ class RecordingLog:
 
         Raises StorageError; the old file or the new one stands there then, and this log is to be closed.
         """
-        path = self.path
-        replace(self._files, path, b"".join(encode_entry(entry) for entry in entries))
-        try:
-            file = self._files.open(path, write=True)
-        except OSError as error:
-            raise StorageError(path, error.errno, "opening failed") from error
-        self._file.close()
-        self._file = file
+        data = b""
+        for entry in entries:
+            data += seal_entry(entry._replace(offset=len(data)))
+        self._replace_file(data)
         self.reload()
 
-    # ---- single writes, synced by the caller
+    # ---- writes, synced by the caller
 
-    def _append_term(
-        self, recording_id: int, leadership_term_id: int, term_base_log_position: int, timestamp: int
+    def _append_terms(
+        self,
+        recording_id: int,
+        bases: list[tuple[int, int]],
+        timestamp: int,
+        log_position: int = NULL_POSITION,
     ) -> None:
+        """Append terms by id and base, ascending without a gap; the last of them ends at ``log_position``."""
         if (last := self.find_last_recording_id()) is not None and last != recording_id:
             raise LocalProtocolError(
-                f"term {leadership_term_id} of recording {recording_id}: the log is recording {last}"
+                f"term {bases[-1][0]} of recording {recording_id}: the log is recording {last}"
             )
-        if self.find_term(leadership_term_id) is not None:
-            raise LocalProtocolError(f"term {leadership_term_id} is already in {self.path}")
-        if self.find_term(leadership_term_id - 1) is not None:
-            self._commit_log_position(leadership_term_id - 1, term_base_log_position)
-        following = self.find_term(leadership_term_id + 1)
+        known = {entry.leadership_term_id for entry in self._terms()} & {term_id for term_id, _ in bases}
+        if known:
+            raise LocalProtocolError(f"term {min(known)} is already in {self.path}")
+        first_id, first_base = bases[0]
+        if self.find_term(first_id - 1) is not None:
+            self._commit_log_position(first_id - 1, first_base)
+        following = self.find_term(bases[-1][0] + 1)
+        if following is not None and log_position == NULL_POSITION:
+            log_position = following.term_base_log_position
+        ends = [*(base for _, base in bases[1:]), log_position]
         self._append(
-            RecordingLogEntry(
-                recording_id,
-                leadership_term_id,
-                term_base_log_position,
-                NULL_POSITION if following is None else following.term_base_log_position,
-                timestamp,
-                CONSENSUS_MODULE_SERVICE_ID,
-                TERM,
-            )
+            [
+                RecordingLogEntry(
+                    recording_id, term_id, base, end, timestamp, CONSENSUS_MODULE_SERVICE_ID, TERM
+                )
+                for (term_id, base), end in zip(bases, ends, strict=True)
+            ]
         )
 
     def _commit_log_position(self, leadership_term_id: int, log_position: int) -> None:
         entry = self.find_term(leadership_term_id)
         assert entry is not None, leadership_term_id
         if entry.log_position != log_position:
-            self._write(log_position.to_bytes(8, "little", signed=True), entry.offset + LOG_POSITION_OFFSET)
-            self._replace(entry, entry._replace(log_position=log_position))
+            self._overwrite(entry, entry._replace(log_position=log_position))
 
     def _invalidate(self, entry: RecordingLogEntry) -> None:
-        self._write(encode_type(entry.entry_type, False), entry.offset + ENTRY_TYPE_OFFSET)
-        self._replace(entry, entry._replace(is_valid=False))
+        self._overwrite(entry, entry._replace(is_valid=False))
 
-    def _append(self, entry: RecordingLogEntry) -> None:
-        offset = align(self._file.size(), ENTRY_ALIGNMENT)
-        index = self._index_end
-        entry = entry._replace(entry_index=index, offset=offset)
-        self._write(encode_entry(entry), offset)
-        self._index_end += 1
-        self.entries = sort_entries([*self.entries, entry])
+    def _append(self, entries: list[RecordingLogEntry]) -> None:
+        """Append entries: several by replacing the file, since a power cut may keep any of them."""
+        size = self._file.size()
+        end = align(size, ENTRY_ALIGNMENT)
+        data = b""
+        for index, entry in enumerate(entries):
+            entries[index] = entry._replace(entry_index=self._index_end + index, offset=end + len(data))
+            data += seal_entry(entries[index])
+        if len(entries) == 1:
+            self._write(data, end)
+        else:
+            self._replace_file(self._file.pread(size, 0).ljust(end, b"\0") + data)
+        self._index_end += len(entries)
+        self.entries = sort_entries([*self.entries, *entries])
 
-    def _replace(self, old: RecordingLogEntry, new: RecordingLogEntry) -> None:
+    def _overwrite(self, old: RecordingLogEntry, new: RecordingLogEntry) -> None:
+        self._write(seal_entry(new), new.offset)
         self.entries[self.entries.index(old)] = new
         self.entries = sort_entries(self.entries)
+
+    def _replace_file(self, data: bytes) -> None:
+        path = self.path
+        replace(self._files, path, data)
+        try:
+            file = self._files.open(path, write=True)
+        except OSError as error:
+            raise StorageError(path, error.errno, "opening failed") from error
+        self._file.close()
+        self._file = file
 
     def _write(self, data: bytes, offset: int) -> None:
         try:
             self._file.pwrite(data, offset)
         except OSError as error:
             raise StorageError(self.path, error.errno, "writing failed") from error
-
-    def _write_again(self) -> None:
-        """Make durable what was read: if a sync failed in an earlier life, the cache alone has it."""
-        data = self._file.pread(self._file.size(), 0)
-        if data:
-            self._write(data, 0)
-            self._sync()
 
     def _sync(self) -> None:
         try:
@@ -455,6 +532,20 @@ def _is_unwritten(entry: RecordingLogEntry) -> bool:
     They would read as term 0 of recording 0, but the service id of a term is -1.
     """
     return entry[:7] == (0, 0, 0, 0, 0, 0, TERM)
+
+
+def _with_ends(entries: list[RecordingLogEntry]) -> list[RecordingLogEntry]:
+    """Sorted entries, with the ends of open terms before others.
+
+    A power cut may have kept the entry of a term, and not the end that it gives the term before it.
+    """
+    closed = list(entries)
+    places = [i for i, entry in enumerate(entries) if entry.is_valid and entry.entry_type is TERM]
+    for place, place_after in pairwise(places):
+        term, after = entries[place], entries[place_after]
+        if term.log_position == NULL_POSITION and after.leadership_term_id == term.leadership_term_id + 1:
+            closed[place] = term._replace(log_position=after.term_base_log_position)
+    return closed
 
 
 def _place(entry: RecordingLogEntry) -> tuple[int, int, int]:

@@ -68,12 +68,7 @@ def recover(
     Raises LogDamaged when the entries and the archive do not fit together, DataLoss when nothing is left to
     begin with, AgentTermination for a snapshot of another version, StorageError.
     """
-    plan = recording_log.recovery_plan(
-        context.service_count,
-        lambda recording_id: (
-            archive.recording(recording_id).descriptor if archive.has_recording(recording_id) else None
-        ),
-    )
+    plan = recording_log.recovery_plan(context.service_count, archive.find_recording)
     is_wiped = node_state.candidate_term_id == NULL_VALUE
     _drop_orphans(archive, recording_log, plan.log, tell)
     if plan.log is None:

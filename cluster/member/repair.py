@@ -137,7 +137,12 @@ def open_files(
             epoch_ms=epoch_ms,
         )
         try:
-            recording_log = RecordingLog.open(cluster_directory, files=files, file_sync_level=file_sync_level)
+            recording_log = RecordingLog.open(
+                cluster_directory,
+                files=files,
+                file_sync_level=file_sync_level,
+                find_recording=archive.find_recording,
+            )
             try:
                 node_state = NodeStateFile.open(
                     cluster_directory, files=files, file_sync_level=file_sync_level
@@ -161,6 +166,8 @@ def open_files(
                 found.node_state.close()
                 found.archive.abandon()
                 raise
+            for entry in found.recording_log.changed_by_others:
+                tell(f"{found.recording_log.path} at offset {entry.offset}: changed by another program")
             return found
         except LogDamaged as damage:
             if is_alone:

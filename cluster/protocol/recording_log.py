@@ -4,11 +4,15 @@
     |recId |termId|base  |logPos|time  |svc |type| archive endpoint of a standby snapshot, else unspecified
 
 Entries lie back to back at multiples of 64, in the order they were appended; a reader keeps them sorted
-(`sort_key`). An entry is closed or made invalid in place; the file never shrinks.
+(`sort_key`). An entry is closed or made invalid in place; the file never shrinks. Where Aeron leaves the
+bytes from 48 on to chance, ours holds a checksum of the entry (`seal_entry`).
 Source: RecordingLog of Aeron Cluster. Nothing here does I/O.
 """
 
+import struct
+import zlib
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from cluster.errors import LocalProtocolError, LogDamaged
@@ -49,8 +53,14 @@ class StandbyTail(Composite):
 
 
 assert EntryRecord.BLOCK_LENGTH == 48
-LOG_POSITION_OFFSET: Final = EntryRecord.offset_of("log_position")  # in an entry, to close a term
-ENTRY_TYPE_OFFSET: Final = EntryRecord.offset_of("entry_type")  # in an entry, to make it invalid
+# Behind them, in our entries for terms and snapshots: magic, slot (the entry's offset / 64), CRC-32 of all
+# before it. Aeron writes there what its buffer has left of some other entry: that sum names another slot.
+_SEAL = struct.Struct("<II")
+_CHECKSUM = struct.Struct("<I")
+_SEAL_LIMIT: Final = EntryRecord.BLOCK_LENGTH + _SEAL.size + _CHECKSUM.size
+_SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"; as the length of an endpoint it is out of bounds
+assert _SEAL_LIMIT <= ENTRY_ALIGNMENT
+ENTRY_TYPE_OFFSET: Final = EntryRecord.offset_of("entry_type")  # in an entry, to remove it
 ENTRY_LENGTH_MIN: Final = 49  # a reader stops where fewer bytes are left
 
 
@@ -81,6 +91,14 @@ class RecordingLogEntry(NamedTuple):
         if self.entry_type is not STANDBY_SNAPSHOT:
             return ENTRY_ALIGNMENT
         return align(52 + len(self.archive_endpoint), ENTRY_ALIGNMENT)
+
+
+class Seal(Enum):
+    """What an entry's checksum says of it."""
+
+    RIGHT = auto()
+    NONE = auto()  # Aeron's, or of a version of ours that wrote none
+    OUTDATED = auto()  # Aeron has changed the entry in place: a term that was open, a snapshot that was valid
 
 
 def decode_recording_log(buffer: Buffer) -> Iterator[RecordingLogEntry]:
@@ -130,11 +148,6 @@ def decode_entry(buffer: Buffer, offset: int, entry_index: int = -1) -> Recordin
     )
 
 
-def encode_type(entry_type: RecordingLogEntryType, is_valid: bool = True) -> bytes:
-    """The 4 bytes at `ENTRY_TYPE_OFFSET` of an entry."""
-    return (entry_type if is_valid else entry_type | INVALID_FLAG).to_bytes(4, "little")
-
-
 def encode_entry(entry: RecordingLogEntry) -> bytes:
     """The whole entry with zeros up to its aligned length; its index and offset are not in the bytes."""
     code = int(entry.entry_type) if entry.is_valid else entry.entry_type - INVALID_FLAG
@@ -155,6 +168,37 @@ def encode_entry(entry: RecordingLogEntry) -> bytes:
             )
         data += StandbyTail(entry.archive_endpoint).encode_body()
     return data.ljust(align(len(data), ENTRY_ALIGNMENT), b"\0")
+
+
+def seal_entry(entry: RecordingLogEntry) -> bytes:
+    """As `encode_entry`, with the checksum that belongs to the entry at its ``offset``."""
+    data = encode_entry(entry)
+    if entry.entry_type is STANDBY_SNAPSHOT:
+        return data
+    head = data[: EntryRecord.BLOCK_LENGTH] + _SEAL.pack(_SEAL_MAGIC, entry.offset // ENTRY_ALIGNMENT)
+    return (head + _CHECKSUM.pack(zlib.crc32(head))).ljust(len(data), b"\0")
+
+
+def _seal_bytes(entry: RecordingLogEntry) -> bytes:
+    return seal_entry(entry)[EntryRecord.BLOCK_LENGTH : _SEAL_LIMIT]
+
+
+def seal_of(buffer: Buffer, entry: RecordingLogEntry) -> Seal:
+    """What the checksum says that the file in ``buffer`` holds of its ``entry``.
+
+    Raises LogDamaged for one that is wrong, and not outdated.
+    """
+    found = bytes(buffer[entry.offset + EntryRecord.BLOCK_LENGTH : entry.offset + _SEAL_LIMIT])
+    expected = _seal_bytes(entry)
+    if entry.entry_type is STANDBY_SNAPSHOT or found[: _SEAL.size] != expected[: _SEAL.size]:
+        return Seal.NONE
+    if found == expected:
+        return Seal.RIGHT
+    is_term = entry.entry_type is TERM
+    before = entry._replace(log_position=NULL_POSITION) if is_term else entry._replace(is_valid=True)
+    if found == _seal_bytes(before):
+        return Seal.OUTDATED
+    raise LogDamaged(None, entry.offset, f"checksum mismatch in the entry of term {entry.leadership_term_id}")
 
 
 _SORT_RANK = {TERM: 0, STANDBY_SNAPSHOT: 1, SNAPSHOT: 2}

@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster.log.append import append_message, message_end_position
 from cluster.log.frames import LogParams
+from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit
 from cluster.protocol.log import NewLeadershipTermEvent, SessionCloseEvent, SessionOpenEvent, TimerEvent
 from cluster.protocol.session import SessionMessageHeader
@@ -130,3 +131,25 @@ def a_log(count: int = 100, seed: int = 1, **params: int) -> LogWriter:
     log.term(0)
     log.walk(seed, count)
     return log
+
+
+def a_descriptor(recording_id: int, *, start_position: int = 0, stop_position: int) -> RecordingDescriptor:
+    """Of a stopped recording of a log."""
+    return RecordingDescriptor(
+        0,
+        0,
+        recording_id,
+        T0,
+        T0,
+        start_position,
+        stop_position,
+        0,
+        1 << 17,
+        1 << 16,
+        1408,
+        7,
+        100,
+        "",
+        "",
+        "",
+    )

@@ -15,11 +15,10 @@ from cluster.archive.directory_lock import read_mark_header
 from cluster.archive.files import OsFile
 from cluster.archive.recording_log_repair import seed_from_latest_snapshot, sort_file
 from cluster.errors import DirectoryInUse, LocalProtocolError, LogDamaged, NotAClusterDirectory
-from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import ACTIVATING, TERMINATED
 from cluster.protocol.recording_log import SNAPSHOT, STANDBY_SNAPSHOT, TERM, encode_entry
-from tests.archive.logs import T0, Clock
+from tests.archive.logs import T0, Clock, a_descriptor
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -153,7 +152,7 @@ def test_the_plan_takes_the_newest_valid_complete_snapshot_and_never_a_standby_s
     log = with_snapshots(tmp_path, 960, 1920, services=2)
     for service_id in (1, 0, -1):
         log.append_snapshot(77, 0, 0, 2880, T0, service_id, archive_endpoint="localhost:8010")
-    plan = log.recovery_plan(2, {0: _descriptor(0, stop_position=8192)}.get)
+    plan = log.recovery_plan(2, {0: a_descriptor(0, stop_position=8192)}.get)
     assert [(e.service_id, e.log_position, e.recording_id) for e in plan.snapshots] == [
         (-1, 1920, 6),
         (0, 1920, 5),
@@ -169,14 +168,14 @@ def test_the_plan_takes_the_newest_valid_complete_snapshot_and_never_a_standby_s
 
     assert log.invalidate_latest_snapshot()  # the standby's is the highest
     assert log.invalidate_latest_snapshot()
-    plan = log.recovery_plan(2, {0: _descriptor(0, stop_position=8192)}.get)
+    plan = log.recovery_plan(2, {0: a_descriptor(0, stop_position=8192)}.get)
     assert [entry.log_position for entry in plan.snapshots] == [960, 960, 960]
 
 
 @pytest.mark.conformance("C-315")
 def test_without_a_snapshot_the_plan_is_to_replay_from_the_start(tmp_path):
     log = with_snapshots(tmp_path)
-    plan = log.recovery_plan(1, {0: _descriptor(0, start_position=64, stop_position=8192)}.get)
+    plan = log.recovery_plan(1, {0: a_descriptor(0, start_position=64, stop_position=8192)}.get)
     assert plan.snapshots == ()
     assert plan.log is not None and plan.log.start_position == 64
     assert (plan.last_term_base_log_position, plan.committed_log_position) == (4096, 0)
@@ -189,7 +188,7 @@ def test_the_plan_of_an_empty_directory_is_empty(tmp_path):
 
 def test_a_snapshot_that_lacks_a_service_is_passed_over_for_the_one_before(tmp_path):
     log = with_snapshots(tmp_path, 960, services=2)
-    find_recording = {0: _descriptor(0, stop_position=8192)}.get
+    find_recording = {0: a_descriptor(0, stop_position=8192)}.get
     log.append_snapshot(41, 0, 0, 1920, T0, 0)
     log.append_snapshot(42, 0, 0, 1920, T0, -1)
     assert [entry.log_position for entry in log.recovery_plan(2, find_recording).snapshots] == [960] * 3
@@ -202,27 +201,6 @@ def test_a_recording_that_the_archive_does_not_know_is_named(tmp_path):
     log = with_snapshots(tmp_path, 960, services=1)
     with pytest.raises(LogDamaged, match="the archive has no recording 0"):
         log.recovery_plan(1, {}.get)
-
-
-def _descriptor(recording_id: int, *, start_position: int = 0, stop_position: int) -> RecordingDescriptor:
-    return RecordingDescriptor(
-        0,
-        0,
-        recording_id,
-        T0,
-        T0,
-        start_position,
-        stop_position,
-        0,
-        1 << 17,
-        1 << 16,
-        1408,
-        7,
-        100,
-        "",
-        "",
-        "",
-    )
 
 
 def test_an_invalid_snapshot_entry_is_used_again_for_the_same_snapshot(tmp_path):
@@ -344,23 +322,6 @@ def test_standby_entries_keep_their_endpoint(tmp_path):
 
 
 # ---- node state
-
-
-def test_the_candidate_term_only_grows_and_is_read_again(tmp_path):
-    state = NodeStateFile.open(str(tmp_path), files=OsFiles())
-    assert state.candidate_term_id == -1
-    assert state.propose(4, 960, T0) == 4
-    assert state.propose(3, 9999, T0 + 1) == 4
-    state.close()
-    again = NodeStateFile.open(str(tmp_path), files=OsFiles())
-    assert tuple(again.candidate_term) == (4, T0, 960)
-
-
-@pytest.mark.parametrize("damage", [b"", bytes(64), b"\xff" * 64])
-def test_a_garbled_node_state_is_named(tmp_path, damage):
-    (tmp_path / "node-state.dat").write_bytes(damage)
-    with pytest.raises(LogDamaged, match=r"node-state\.dat"):
-        NodeStateFile.open(str(tmp_path), files=OsFiles())
 
 
 @pytest.mark.parametrize("name", ["node-state.dat", "recording.log", "archive.catalog"])

@@ -211,7 +211,10 @@ def test_sorting_says_whether_there_was_anything_to_do(run, tmp_path):
     data = path.read_bytes()
     path.write_bytes(data[192:] + data[:192])
     assert run("sort-recording-log", "--dir", copy) == (0, "sorted\n", "")
-    assert path.read_bytes() == data
+    sorted_data = path.read_bytes()
+    assert [sorted_data[begin : begin + 48] for begin in range(0, len(sorted_data), 64)] == [
+        data[begin : begin + 48] for begin in range(0, len(data), 64)
+    ]
 
 
 def test_a_member_that_runs_keeps_the_tools_from_rewriting(run, tmp_path):

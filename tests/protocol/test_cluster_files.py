@@ -15,13 +15,11 @@ from cluster.protocol.node_state import (
 )
 from cluster.protocol.recording_log import (
     ENTRY_TYPE_OFFSET,
-    LOG_POSITION_OFFSET,
     SNAPSHOT,
     STANDBY_SNAPSHOT,
     TERM,
     RecordingLogEntry,
     decode_recording_log,
-    encode_type,
     sort_entries,
 )
 from cluster.protocol.recording_log import encode_entry as encode_log_entry
@@ -65,8 +63,8 @@ def test_entries_are_closed_invalidated_and_removed_in_place():
     file = bytearray(
         encode_log_entry(a_term()) + encode_log_entry(a_snapshot(0)) + encode_log_entry(a_term(1))
     )
-    file[LOG_POSITION_OFFSET : LOG_POSITION_OFFSET + 8] = (96).to_bytes(8, "little")
-    file[64 + ENTRY_TYPE_OFFSET : 64 + ENTRY_TYPE_OFFSET + 4] = encode_type(SNAPSHOT, is_valid=False)
+    file[24:32] = (96).to_bytes(8, "little")
+    file[64 + ENTRY_TYPE_OFFSET : 64 + ENTRY_TYPE_OFFSET + 4] = (SNAPSHOT | 1 << 31).to_bytes(4, "little")
 
     term, snapshot, last = decode_recording_log(file)
     assert (term.log_position, snapshot.is_valid, snapshot.entry_type) == (96, False, SNAPSHOT)

@@ -135,7 +135,12 @@ class SimulatedMember:
                 segment_length=cluster.term_length,
                 epoch_ms=lambda: (EPOCH_NS + world.now_ns) // MS,
             )
-            recording_log = RecordingLog.open(f"{DIRECTORY}/cluster", files=self.disk, file_sync_level=1)
+            recording_log = RecordingLog.open(
+                f"{DIRECTORY}/cluster",
+                files=self.disk,
+                file_sync_level=1,
+                find_recording=archive.find_recording,
+            )
             node_state = NodeStateFile.open(f"{DIRECTORY}/cluster", files=self.disk, file_sync_level=1)
         except ClusterError as error:
             self._die(error)
