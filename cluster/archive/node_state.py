@@ -3,30 +3,25 @@
 Source: NodeStateFile of Aeron Cluster; layout in cluster/protocol/node_state.py.
 """
 
-import struct
-
 from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.node_state import (
+    CANDIDATE_TERM_OFFSET,
     NEW_CANDIDATE_TERM,
     NODE_STATE_FILE_LENGTH,
     NODE_STATE_FILE_NAME,
     CandidateTerm,
     decode_node_state,
-    encode_node_state,
+    is_sealed,
+    seal_node_state,
 )
-
-_REST = struct.Struct("<qq")
-_TERM = struct.Struct("<q")
-_CANDIDATE_LENGTH = _TERM.size + _REST.size
 
 
 class NodeStateFile:
     """The candidate term of a cluster directory; ``candidate_term.candidate_term_id`` is -1 at first."""
 
-    def __init__(self, file: File, candidate_term: CandidateTerm, offset: int, file_sync_level: int) -> None:
+    def __init__(self, file: File, candidate_term: CandidateTerm, file_sync_level: int) -> None:
         self._file = file
-        self._offset = offset
         self._sync_level = file_sync_level
         self.candidate_term = candidate_term
 
@@ -36,6 +31,7 @@ class NodeStateFile:
     ) -> "NodeStateFile":
         """The file of a cluster directory; made when missing and to be written.
 
+        One of Aeron, or of a version that wrote no checksum, is believed and then gets one.
         Raises NotAClusterDirectory (nothing there to read), LogDamaged, StorageError.
         """
         path = f"{directory}/{NODE_STATE_FILE_NAME}"
@@ -47,22 +43,30 @@ class NodeStateFile:
             file = files.open(path, write=write)
             try:
                 data = read_at_rest(file, file.size())
-                state = decode_node_state(data)
+                is_ours = is_sealed(data)
+                candidate_term = decode_node_state(data).candidate_term
+                if candidate_term.candidate_term_id < NEW_CANDIDATE_TERM.candidate_term_id:
+                    what = f"candidate term {candidate_term.candidate_term_id} cannot be"
+                    raise LogDamaged(None, CANDIDATE_TERM_OFFSET, what)
             except LogDamaged as damage:
                 file.close()
                 raise damage.at(path) from None
-            if write and file_sync_level > 0:
+            if write and not is_ours:
+                file.close()
+                replace(files, path, seal_node_state(candidate_term), length=NODE_STATE_FILE_LENGTH)
+                file = files.open(path, write=True)
+            elif write and file_sync_level > 0:
                 # What reads back well may never have reached the disk, if a sync failed in an earlier life.
-                file.pwrite(data[state.offset : state.offset + _CANDIDATE_LENGTH], state.offset)
+                file.pwrite(seal_node_state(candidate_term), 0)
                 file.datasync()
         except OSError as error:
             raise StorageError(path, error.errno, "opening failed") from error
-        return cls(file, state.candidate_term, state.offset, file_sync_level)
+        return cls(file, candidate_term, file_sync_level)
 
     @staticmethod
     def _create(files: Files, directory: str, path: str) -> None:
         files.make_directory(directory)
-        replace(files, path, encode_node_state(NEW_CANDIDATE_TERM), length=NODE_STATE_FILE_LENGTH)
+        replace(files, path, seal_node_state(NEW_CANDIDATE_TERM), length=NODE_STATE_FILE_LENGTH)
 
     @property
     def candidate_term_id(self) -> int:
@@ -77,9 +81,7 @@ class NodeStateFile:
         if candidate_term_id > self.candidate_term_id:
             candidate_term = CandidateTerm(candidate_term_id, now_ms, log_position)
             try:
-                # The term last: it says that the rest is of it. All 24 bytes lie in one sector.
-                self._file.pwrite(_REST.pack(now_ms, log_position), self._offset + _TERM.size)
-                self._file.pwrite(_TERM.pack(candidate_term_id), self._offset)
+                self._file.pwrite(seal_node_state(candidate_term), 0)  # in one sector: whole, or not at all
                 if self._sync_level == 1:
                     self._file.datasync()
                 elif self._sync_level == 2:

@@ -1,8 +1,11 @@
 """node-state.dat: the candidate term that a member may never fall behind.
 
     0              8                        24                     48                      64
-    | version, pad | 24, 301, 112, 10 | 40 | candidate term, time, | 0, 304, 112, 10 | 16  | zeros up to 1 MiB
-    |              | frame header     |    | log position          | footer
+    | version, pad | 24, 301, 112, 10 | 40 | candidate term, time, | 0, 304, 112, 10 | 16  | magic, CRC-32 of
+    |              | frame header     |    | log position          | footer                | the 64 bytes
+
+The last 8 bytes are ours: Aeron reads no further than the footer, and has zeros there. Zeros follow up to
+1 MiB.
 
 SBE schema 112, whose message header takes 16 bytes (a frame length and padding more than elsewhere); the
 first 8 bytes are the body of template 300 without a header. The next frame is at offset + frame length
@@ -10,6 +13,8 @@ aligned to 8; template 304 or a frame length of 0 ends the file. Template 303 (m
 Source: NodeStateFile and aeron-cluster-node-state-codecs.xml of Aeron Cluster. Nothing here does I/O.
 """
 
+import struct
+import zlib
 from typing import Final, NamedTuple
 
 from cluster.errors import LogDamaged
@@ -78,6 +83,31 @@ def encode_node_state(candidate_term: CandidateTerm) -> bytes:
         FrameHeader(0, FOOTER_TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION, FrameHeader.BLOCK_LENGTH),
     )
     return b"".join(record.encode_body() for record in records)
+
+
+_SEAL = struct.Struct("<II")
+_SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"
+
+
+def seal_node_state(candidate_term: CandidateTerm) -> bytes:
+    """As `encode_node_state`, with a checksum behind it."""
+    data = encode_node_state(candidate_term)
+    return data + _SEAL.pack(_SEAL_MAGIC, zlib.crc32(data))
+
+
+def is_sealed(buffer: Buffer) -> bool:
+    """Whether the file in ``buffer`` is as `seal_node_state` made it; False for one that has no checksum.
+
+    Raises LogDamaged for a checksum that is wrong.
+    """
+    begin = CANDIDATE_TERM_OFFSET + CandidateTerm.BLOCK_LENGTH + FrameHeader.BLOCK_LENGTH
+    seal = bytes(buffer[begin : begin + _SEAL.size]).ljust(_SEAL.size, b"\0")
+    magic, checksum = _SEAL.unpack(seal)
+    if magic != _SEAL_MAGIC:
+        return False
+    if checksum != zlib.crc32(buffer[:begin]):
+        raise LogDamaged(None, CANDIDATE_TERM_OFFSET, "checksum mismatch in the node state")
+    return True
 
 
 def decode_node_state(buffer: Buffer) -> NodeState:
