@@ -137,8 +137,9 @@ class _Sender:
 
     def _turn(self, client: ClusterClient) -> None:
         """Let the client work. Raises ClientClosed or TimedOut when rows cannot be brought in any more."""
-        client.wait(POLL_S)
-        client.poll_egress()
+        if not client.is_closed:
+            client.wait(POLL_S)
+            client.poll_egress()
         if client.is_closed:
             raise ClientClosed(
                 f"session {client.cluster_session_id} ended ({client.why_closed}) with "

@@ -228,6 +228,8 @@ class _Sending:
                 self._read(WAIT_S if client.acknowledged == client.offered else 0)
             if self._waiting is not None and client.offer_batch(self._waiting) > 0:
                 self._waiting = None
+            if client.is_closed:
+                continue  # which is told above, with what is missing
             if client.poll_egress() == 0 and (self._waiting is not None or self._is_read):
                 client.wait(WAIT_S)
             self._progress.update()

@@ -153,8 +153,12 @@ class ClusterClient:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session is over, for the client; a new one needs a new client."""
+        """Whether the session is over, for the client (``why_closed``); a new one needs a new client."""
         return self._state is State.CLOSED
+
+    def _check_not_closed(self) -> None:
+        if self._state is State.CLOSED:
+            raise ClientClosed(f"session {self.cluster_session_id} is closed: {self.why_closed}")
 
     @property
     def leadership_term_id(self) -> int:
@@ -230,7 +234,7 @@ class ClusterClient:
 
     def _refuse(self) -> int:
         """Why nothing can be taken now, after a poll: offers move the search for a leader on as well."""
-        if not self._egress.is_dispatching:
+        if not self._egress.is_dispatching and not self.is_closed:
             self.poll_egress()
         match self._state:
             case State.AWAIT_NEW_LEADER:
@@ -286,10 +290,10 @@ class ClusterClient:
         """Hear what came, keep the session alive, follow the leader; returns the messages dispatched.
 
         Without a limit everything that one receive brought is dispatched (at most a mebibyte). Never
-        waits; see ``wait``. What the listener raises comes out, and the next poll goes on behind it.
+        waits; see ``wait``. What the listener raises comes out, and the next poll goes on behind it. The
+        poll that comes upon the end of the session returns; the next one raises ClientClosed.
         """
-        if self._state is State.CLOSED:
-            return 0
+        self._check_not_closed()
         publication = self._publication
         if publication is None or not publication.connection.is_readable:
             self._world.wait(0)  # else a wait has just told
@@ -305,9 +309,8 @@ class ClusterClient:
         return dispatched
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until something came or can be written, at most ``timeout_s``."""
-        if self._state is State.CLOSED:
-            return
+        """Sleep until something came or can be written, at most ``timeout_s``. Raises ClientClosed."""
+        self._check_not_closed()
         publication = self._publication
         if publication is None or not publication.connection.has_frames:
             self._world.wait(timeout_s)
@@ -319,7 +322,8 @@ class ClusterClient:
         """
         deadline_ns = None if timeout_s is None else self._world.now_ns() + int(timeout_s * 1e9)
         while self._window.unacknowledged:
-            self.poll_egress()
+            if not self.is_closed:
+                self.poll_egress()
             if self.is_closed:
                 raise ClientClosed(
                     f"session {self.cluster_session_id} closed ({self.why_closed}) with "

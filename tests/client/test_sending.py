@@ -361,14 +361,15 @@ def test_a_closed_event_closes_the_client_at_the_poll_after_it(cluster):
     client.poll_egress()
     assert client.state in (State.PENDING_CLOSE, State.CLOSED)
     assert listener.told == [("session event", 0, 7, 1, 0, EventCode.CLOSED, "TIMEOUT")]
-    client.poll_egress()
+    with pytest.raises(ClientClosed, match="session 7 is closed: TIMEOUT"):
+        client.poll_egress()
     assert client.is_closed
     assert client.why_closed == "TIMEOUT"
     assert cluster.is_released
 
 
 @pytest.mark.conformance("S-68")
-def test_a_closed_client_says_so_and_never_raises(cluster):
+def test_a_closed_client_says_so_whatever_it_is_asked(cluster):
     client = connect(cluster)
     client.close()
     client.close()
@@ -376,8 +377,38 @@ def test_a_closed_client_says_so_and_never_raises(cluster):
     assert client.offer(b"x") == Offer.CLOSED
     assert client.offer_batch([b"x"]) == Offer.CLOSED
     assert client.send_keep_alive() is False
-    assert client.poll_egress() == 0
-    client.wait(0)
+    for ask in (client.poll_egress, lambda: client.wait(0)):
+        with pytest.raises(ClientClosed, match="session 7 is closed: closed by the client"):
+            ask()
+
+
+def test_a_loop_that_only_polls_and_waits_for_an_answer_ends_with_the_session(cluster):
+    listener = Listener()
+    client = connect(cluster, listener)
+    client.offer(b"x")
+    cluster.leader.send(
+        cluster.leader.connection, cluster.event(EventCode.CLOSED, 0, "SERVICE_ACTION", session_id=7)
+    )
+
+    with pytest.raises(ClientClosed, match="session 7 is closed: SERVICE_ACTION"):
+        while not listener.payloads:
+            client.poll_egress()
+            client.wait(0.1)
+
+
+def test_committed_messages_are_no_error_after_the_session_and_others_are(cluster):
+    client = connect(cluster)
+    client.offer(b"x")
+    cluster.acknowledge(1)
+    client.poll_egress()
+    client.close()
+    assert client.await_committed() == 4096
+
+    other = connect(cluster)
+    other.offer(b"y")
+    other.close()
+    with pytest.raises(ClientClosed, match=r"closed by the client\) with 1 of 1 messages"):
+        other.await_committed()
 
 
 @pytest.mark.conformance("S-62")

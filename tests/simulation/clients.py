@@ -147,7 +147,8 @@ class Client(Process):
                 return
 
     def _work(self, client: ClusterClient) -> None:
-        client.poll_egress()
+        if not client.is_closed:  # else an offer of the last turn came upon its end
+            client.poll_egress()
         self._tell_acknowledged(client)
         if client.is_closed:
             self.tell(f"session {client.cluster_session_id} ended: {client.why_closed}")
