@@ -41,6 +41,11 @@ def is_active(header: MarkFileHeader, now_ms: int) -> bool:
     return header.activity_timestamp == ACTIVATING or now_ms - header.activity_timestamp < LIVENESS_TIMEOUT_MS
 
 
+def lock_path(directory: str, mark_file_name: str) -> str:
+    """The file that is locked for what the mark file marks."""
+    return f"{directory}/{mark_file_name.removesuffix('.dat')}.lock"
+
+
 class DirectoryLock:
     """Held from ``take`` to ``release``."""
 
@@ -55,7 +60,7 @@ class DirectoryLock:
         less than 10 s ago by a process that never took it; LogDamaged for a mark file that is none, where no
         process of ours was before. ``now_ms`` is epoch time.
         """
-        path = f"{directory}/{mark_file_name.removesuffix('.dat')}.lock"
+        path = lock_path(directory, mark_file_name)
         lock = files.lock(path)
         if lock is None:
             owner = next(iter(_last_owners(files, path)), "unknown")

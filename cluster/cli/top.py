@@ -14,6 +14,7 @@ from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
 from cluster.errors import ClusterError, NotAClusterDirectory
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
     from cluster.counters import CountersReader
@@ -29,17 +30,20 @@ Examples:
 
 --dir shows everything that the members' counters files have, --endpoints what a member tells of itself. With
 --json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role", "electionState",
-"moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag", "sessions", ...}]}; with --once
-there is one. Lag is how far a commit position is behind the greatest of all, in bytes.
+"moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag", "bytesPerSecond", "sessions",
+...}]}; with --once there is one. Lag is how far a commit position is behind the greatest of all, in bytes,
+and bytesPerSecond how fast it grew since the look before; null while the member replays its log. A member
+whose process is gone is "not running" at once.
 """
 
 
-HEADINGS = (
-    "member", "role", "election", "module",
-    "term", "commit", "append", "lag", "bytes/s", "sessions", "elections", "errors",
-)  # fmt: skip
-FIRST_NUMBER = HEADINGS.index("term")
-ROWS_WIDTH = 130  # columns that a row a member takes with positions of gigabytes
+COLUMNS = {
+    "member": "memberId", "role": "role", "election": "electionState", "module": "moduleState",
+    "term": "leadershipTermId", "commit": "commitPosition", "append": "appendPosition", "lag": "lag",
+    "bytes/s": "bytesPerSecond", "sessions": "sessions", "elections": "elections", "errors": "errors",
+}  # fmt: skip
+UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be
+WORDS = ("member", "role", "election", "module")  # the others are numbers
 
 
 @app.command(epilog=EPILOG)
@@ -57,15 +61,16 @@ def top(
     endpoints = endpoints_unless(directory is not None, endpoints)
     source: _Directories | _Endpoints
     source = _Directories(directory) if directory is not None else _Endpoints(endpoints or "")
+    rates = _Rates()
     try:
         if as_json or once or not sys.stdout.isatty():
             while True:
-                members = source.look()
+                members = rates.added_to(source.look())
                 _print(members, as_json, counters)
                 if once:
                     raise typer.Exit(0 if any(member["isAlive"] for member in members) else 1)
                 time.sleep(interval)
-        _watch(source, interval, counters)
+        _watch(source, rates, interval, counters)
     finally:
         source.close()
 
@@ -77,6 +82,7 @@ class _Directories:
         folders = sorted(path for path in directory.glob("member-*") if path.is_dir())
         self._folders = folders or [directory]
         self._readers: dict[Path, CountersReader] = {}
+        self._gone: set[Path] = set()  # whose process has ended, until there is a new counters file
         if not directory.is_dir():
             raise NotAClusterDirectory(f"{directory}: no such directory")
         if not any(self._file(folder).exists() for folder in self._folders):
@@ -104,6 +110,7 @@ class _Directories:
         reader = self._readers.get(folder)
         if reader is not None and reader.is_replaced():
             self._readers.pop(folder).close()
+            self._gone.discard(folder)
             reader = None
         name = folder.name
         member_id = int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
@@ -115,15 +122,13 @@ class _Directories:
         records = [record for record in reader.counters() if record.is_allocated]
         value_of = {record.type_id: record.value for record in records}
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
+        is_alive = reader.is_live(time.time_ns() // 1_000_000) and not self._is_gone(folder)
+        states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
         return {
             "memberId": member_id,
-            "isAlive": reader.is_live(time.time_ns() // 1_000_000),
+            "isAlive": is_alive,
             "dir": str(folder),
-            **_states(
-                value_of.get(Id.NODE_ROLE),
-                value_of.get(Id.ELECTION_STATE),
-                value_of.get(Id.CONSENSUS_MODULE_STATE),
-            ),
+            **_states(*(value_of.get(state) if is_alive else None for state in states)),
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
             "commitPosition": value_of.get(Id.COMMIT_POSITION),
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
@@ -144,9 +149,32 @@ class _Directories:
             ],
         }
 
+    def _is_gone(self, folder: Path) -> bool:
+        """Whether the member's process has ended: its lock is free, long before its counters are stale.
+
+        A real Aeron's member takes no lock.
+        """
+        if folder not in self._gone and _is_lock_free(folder):
+            self._gone.add(folder)
+        return folder in self._gone
+
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()
+
+
+def _is_lock_free(folder: Path) -> bool:
+    from cluster.archive.directory_lock import lock_path
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+    from cluster.reader.member_directory import find_cluster_directory
+
+    files = OsFiles()
+    try:
+        cluster = find_cluster_directory(files, str(folder))
+        return not files.is_locked(lock_path(cluster, CLUSTER_MARK_FILE_NAME))
+    except (FileNotFoundError, NotAClusterDirectory):
+        return False
 
 
 def _elsewhere(folder: Path) -> Path | None:
@@ -222,6 +250,28 @@ def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return members
 
 
+class _Rates:
+    """How fast members commit, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[float, int]] = {}  # by member: when, and the commit position then
+
+    def added_to(self, members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The members with ``bytesPerSecond``; None at the first look and while a member replays its log."""
+        now = time.monotonic()
+        before, self._before = self._before, {}
+        for member in members:
+            member_id, position = member["memberId"], member.get("commitPosition")
+            member["bytesPerSecond"] = None
+            if position is None or not member["isAlive"] or member["electionState"] != "CLOSED":
+                continue
+            self._before[member_id] = now, position
+            since, earlier = before.get(member_id, (now, position))
+            if since < now:
+                member["bytesPerSecond"] = round((position - earlier) / (now - since))
+        return members
+
+
 def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None:
     if as_json:
         shown = [
@@ -232,92 +282,81 @@ def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None
     from rich.console import Console
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    for table in _tables(members, counters, {}, console.width):
-        console.print(table)
+    for part in _screen(members, counters, console):
+        console.print(part)
 
 
-def _watch(source: _Directories | _Endpoints, interval: float, counters: bool) -> None:
+def _watch(source: _Directories | _Endpoints, rates: _Rates, interval: float, counters: bool) -> None:
     from rich.console import Group
     from rich.live import Live
 
-    before: dict[int, tuple[float, int]] = {}
     with Live(screen=True, auto_refresh=False) as live:
         while True:
-            members = source.look()
-            now = time.monotonic()
-            rates = {}
-            for index, member in enumerate(members):
-                position = member.get("commitPosition")
-                if position is not None:
-                    if index in before:
-                        since, earlier = before[index]
-                        rates[index] = (position - earlier) / max(now - since, 1e-3)
-                    before[index] = (now, position)
-            live.update(Group(*_tables(members, counters, rates, live.console.width)), refresh=True)
+            members = rates.added_to(source.look())
+            live.update(Group(*_screen(members, counters, live.console)), refresh=True)
             time.sleep(interval)
 
 
-def _members_table(members: list[dict[str, Any]], rates: dict[int, float], in_rows: bool) -> Table:
-    """A row a member, or on a narrow screen a column."""
+def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> list[RenderableType]:
+    """The members as rows where the screen is wide enough for them, else as columns; then what failed."""
+    from rich.measure import Measurement
+
+    table = _members_table(members, in_rows=True)
+    if Measurement.get(console, console.options.update_width(UNBOUNDED), table).maximum > console.width:
+        table = _members_table(members, in_rows=False)
+    parts: list[RenderableType] = [table]
+    parts += [f"member {member['memberId']}: {member['error']}" for member in members if "error" in member]
+    if counters:
+        parts += [_counters_table(member) for member in members]
+    return parts
+
+
+def _members_table(members: list[dict[str, Any]], in_rows: bool) -> Table:
+    """A row a member or, for a narrow screen, a column; what is known of none is left out."""
     from rich import box
     from rich.table import Table
 
-    lines = []
-    for index, member in enumerate(members):
-        if not member["isAlive"] and "error" in member:
-            lines.append([str(member["memberId"]), member["error"], *[""] * (len(HEADINGS) - 2)])
-            continue
-        rate = rates.get(index)
-        lines.append(
-            [
-                str(member["memberId"]),
-                str(member["role"]) if member["isAlive"] else "not running",
-                *(_cell(member.get(key)) for key in ("electionState", "moduleState", "leadershipTermId")),
-                *(_cell(member.get(key)) for key in ("commitPosition", "appendPosition", "lag")),
-                "" if rate is None else f"{rate:,.0f}",
-                *(_cell(member.get(key)) for key in ("sessions", "elections", "errors")),
-            ]
-        )
+    columns = {
+        heading: [_cell(member.get(key)) for member in members]
+        for heading, key in COLUMNS.items()
+        if heading == "role" or any(member.get(key) is not None for member in members)
+    }
+    columns["role"] = [_role(member) for member in members]
     styles = [
         "dim" if not member["isAlive"] else "bold" if member["role"] == "LEADER" else "" for member in members
     ]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     if in_rows:
-        for index, heading in enumerate(HEADINGS):
-            table.add_column(heading, justify="left" if index < FIRST_NUMBER else "right")
-        for line, style in zip(lines, styles, strict=True):
+        for heading in columns:
+            table.add_column(heading, justify="left" if heading in WORDS else "right")
+        for line, style in zip(zip(*columns.values(), strict=True), styles, strict=True):
             table.add_row(*line, style=style)
     else:
-        table.add_column(HEADINGS[0])
-        for line, style in zip(lines, styles, strict=True):
-            table.add_column(line[0], style=style, overflow="fold")
-        for index, heading in enumerate(HEADINGS[1:], start=1):
-            table.add_row(heading, *(line[index] for line in lines))
+        table.add_column("member")
+        for cell, style in zip(columns.pop("member"), styles, strict=True):
+            table.add_column(cell, style=style, overflow="fold")
+        for heading, cells in columns.items():
+            table.add_row(heading, *cells)
     return table
 
 
-def _tables(
-    members: list[dict[str, Any]], counters: bool, rates: dict[int, float], width: int
-) -> list[Table]:
+def _role(member: dict[str, Any]) -> str:
+    if member["isAlive"]:
+        return _cell(member["role"])
+    return "no answer" if "error" in member else "not running"
+
+
+def _counters_table(member: dict[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = _members_table(members, rates, in_rows=width >= ROWS_WIDTH)
-    tables = [table]
-    if counters:
-        for member in members:
-            listing = Table(
-                box=box.SIMPLE_HEAD, pad_edge=False, title=f"counters of member {member['memberId']}"
-            )
-            for heading in ("id", "type", "value"):
-                listing.add_column(heading, justify="right")
-            listing.add_column("label")
-            for counter in member.get("counters", ()):
-                listing.add_row(
-                    str(counter["id"]), str(counter["typeId"]), f"{counter['value']:,}", counter["label"]
-                )
-            tables.append(listing)
-    return tables
+    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"counters of member {member['memberId']}")
+    for heading in ("id", "type", "value"):
+        listing.add_column(heading, justify="right")
+    listing.add_column("label")
+    for counter in member.get("counters", ()):
+        listing.add_row(str(counter["id"]), str(counter["typeId"]), f"{counter['value']:,}", counter["label"])
+    return listing
 
 
 def _cell(value: object) -> str:

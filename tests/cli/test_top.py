@@ -6,8 +6,12 @@ import shutil
 import pytest
 from rich.console import Console
 
-from cluster.cli.top import _Directories, _tables
+from cluster.archive import OsFiles
+from cluster.archive.clock import epoch_ms
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.cli.top import _Directories, _Rates, _screen
 from cluster.errors import NotAClusterDirectory
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
 
@@ -16,6 +20,7 @@ MEMBERS = [
         "memberId": member_id, "isAlive": member_id != 2, "role": "LEADER" if member_id == 0 else "FOLLOWER",
         "electionState": "CLOSED", "moduleState": "ACTIVE", "leadershipTermId": 12,
         "commitPosition": 9_876_543_210, "appendPosition": 9_876_543_210, "lag": 96,
+        "bytesPerSecond": 123_456 if member_id == 0 else None,
         "sessions": 16, "elections": 2, "errors": 0,
     }
     for member_id in range(3)
@@ -24,12 +29,13 @@ MEMBERS = [
 
 def shown(members, width):
     screen = io.StringIO()
-    for table in _tables(members, False, {0: 123_456.0}, width):
-        Console(width=width, file=screen).print(table)
+    console = Console(width=width, file=screen)
+    for part in _screen(members, False, console):
+        console.print(part)
     return screen.getvalue()
 
 
-@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("width", [80, 120, 160])
 def test_three_members_are_shown_whole_on_a_narrow_and_on_a_wide_screen(width):
     text = shown(MEMBERS, width)
 
@@ -39,18 +45,64 @@ def test_three_members_are_shown_whole_on_a_narrow_and_on_a_wide_screen(width):
         assert word in text
 
 
+def test_members_take_a_row_each_as_soon_as_the_screen_has_room_for_it():
+    widths = [width for width in range(60, 160) if "election" in shown(MEMBERS, width).splitlines()[1]]
+
+    assert widths == list(range(widths[0], 160)) and widths[0] < 120
+    assert all(len(line.rstrip()) <= widths[0] for line in shown(MEMBERS, 159).splitlines())
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_member_that_does_not_answer_is_shown_with_the_reason(width):
     silent = {"memberId": 1, "isAlive": False, "error": "127.0.0.1:9010: UNAVAILABLE"}
 
     text = shown([MEMBERS[0], silent], width)
 
-    assert "127.0.0.1:9010: UNAVAILABLE" in text and "LEADER" in text
+    assert "member 1: 127.0.0.1:9010: UNAVAILABLE" in text and "LEADER" in text and "no answer" in text
+
+
+def test_a_column_of_which_nothing_is_known_is_left_out():
+    known = [{k: v for k, v in member.items() if k not in ("elections", "errors")} for member in MEMBERS]
+
+    assert "elections" not in shown(known, 160) and "sessions" in shown(known, 160)
+
+
+def test_a_rate_is_of_what_is_committed_and_not_of_a_replay(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("cluster.cli.top.time.monotonic", lambda: now)
+    rates = _Rates()
+
+    def look(position, election="CLOSED"):
+        nonlocal now
+        now += 2.0
+        member = {**MEMBERS[0], "commitPosition": position, "electionState": election}
+        return rates.added_to([member])[0]["bytesPerSecond"]
+
+    assert look(1_000) is None
+    assert look(3_000) == 1_000
+    assert look(0, "FOLLOWER_REPLAY") is None
+    assert look(500_000_000, "FOLLOWER_CATCHUP") is None
+    assert look(500_000_100) is None
+    assert look(500_000_300) == 100
+
+
+def test_a_member_whose_process_is_gone_does_not_run_though_its_counters_are_fresh(tmp_path):
+    write_member(tmp_path / "member-0", a_log(5))
+    cluster = str(tmp_path / "member-0" / "cluster")
+    with live_counters(tmp_path / "member-0"):
+        lock = DirectoryLock.take(OsFiles(), cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
+        source = _Directories(tmp_path)
+        assert [(member["isAlive"], member["role"]) for member in source.look()] == [(True, "LEADER")]
+        lock.release()
+        assert [(member["isAlive"], member["role"]) for member in source.look()] == [(False, None)]
+        source.close()
 
 
 def test_counters_are_found_where_the_mark_file_says_as_a_real_aeron_s_are(tmp_path):
     write_member(tmp_path / "running", a_log(5))
-    shutil.copytree(tmp_path / "running", tmp_path / "member-4", ignore=shutil.ignore_patterns("driver"))
+    shutil.copytree(
+        tmp_path / "running", tmp_path / "member-4", ignore=shutil.ignore_patterns("driver", "*.lock")
+    )
     with live_counters(tmp_path / "running"):
         source = _Directories(tmp_path / "member-4")
         (member,) = source.look()
