@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.members import AnyMemberDirectory
 from cluster.cli.verbs import Verb, Verbs
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
 
@@ -43,13 +44,15 @@ def _archive() -> None:
 
 
 @app.command(epilog=_example("describe --dir cluster-data/member-0", "describe 2 --dir member-0 --json"))
-def describe(directory: Directory, recording_id: RecordingId = None, as_json: AsJson = False) -> None:
+def describe(
+    directory: AnyMemberDirectory, recording_id: RecordingId = None, as_json: AsJson = False
+) -> None:
     """Show the mark file, the catalog's size, and the VALID recordings."""
     _describe(directory, recording_id, as_json, valid_only=recording_id is None)
 
 
 @app.command("describe-all", epilog=_example("describe-all --dir cluster-data/member-0"))
-def describe_all(directory: Directory, as_json: AsJson = False) -> None:
+def describe_all(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """As describe, with recordings of every state."""
     _describe(directory, None, as_json, valid_only=False)
 
@@ -62,7 +65,7 @@ def describe_all(directory: Directory, as_json: AsJson = False) -> None:
     )
 )
 def dump(
-    directory: Directory,
+    directory: AnyMemberDirectory,
     recording_id: RecordingId = None,
     limit: Annotated[int, typer.Option(help="Frames of each recording to show; 0 for all.", min=0)] = 10,
     as_json: AsJson = False,
@@ -281,13 +284,13 @@ def mark_invalid(
 
 
 @app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
-def count_entries(directory: Directory) -> None:
+def count_entries(directory: AnyMemberDirectory) -> None:
     """Print how many VALID recordings there are."""
     print(len(_catalog(_archive_directory(directory)).descriptors()))
 
 
 @app.command(epilog=_example("capacity --dir cluster-data/member-0"))
-def capacity(directory: Directory) -> None:
+def capacity(directory: AnyMemberDirectory) -> None:
     """Print the catalog's size in bytes."""
     print(_catalog(_archive_directory(directory)).capacity)
 

@@ -70,7 +70,7 @@ class Format(StrEnum):
 
 
 Directory = Annotated[
-    Path | None, typer.Option("--dir", help="A member's directory, ours or a real Aeron's.")
+    Path | None, typer.Option("--dir", help="A member's directory, ours or a real Aeron's, or a cluster's.")
 ]
 ClusterDirectory = Annotated[
     Path | None, typer.Option("--cluster-dir", help="Its cluster directory, where it lies apart.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,24 @@ OptionalEndpoints = Annotated[
     typer.Option(
         metavar="LIST",
         help=f"Members to ask instead: host:port,... or 0=host:port,1=...; or set {ENDPOINTS_VARIABLE}.",
+    ),
+]
+
+
+def _serving(directory: Path) -> Path:
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import serving_member
+
+    return Path(serving_member(OsFiles(), str(directory)))
+
+
+# Of a command that reads what every member has.
+AnyMemberDirectory = Annotated[
+    Path,
+    typer.Option(
+        "--dir",
+        help="A member's directory, or what it holds, or a whole cluster's: then its first that runs.",
+        callback=_serving,
     ),
 ]
 

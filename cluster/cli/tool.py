@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.members import AnyMemberDirectory
 from cluster.cli.verbs import Verbs
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, NotLeader
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
+LeaderDirectory = Annotated[
+    Path, typer.Option("--dir", help="A whole cluster's directory, or the one of the member that leads.")
+]
 ArchiveDirectory = Annotated[
     Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
 ]
@@ -37,7 +41,7 @@ def _tool() -> None:
 
 
 @app.command(epilog=_example("describe --dir cluster-data/member-0"))
-def describe(directory: Directory, as_json: AsJson = False) -> None:
+def describe(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the mark files: which components own the directory, and when they were last alive."""
     from cluster.archive.clock import epoch_ms
     from cluster.cli import aeron_text
@@ -61,7 +65,7 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
 
 
 @app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
-def recording_log(directory: Directory, as_json: AsJson = False) -> None:
+def recording_log(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the leadership terms and snapshots, one a line, in the order of the log."""
     from cluster.cli import aeron_text
 
@@ -123,7 +127,7 @@ def invalidate_latest_snapshot(directory: Directory) -> None:
 
 @app.command("recovery-plan", epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))
 def recovery_plan(
-    directory: Directory,
+    directory: AnyMemberDirectory,
     services: ServiceCount = 1,
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
@@ -151,7 +155,7 @@ def recovery_plan(
     epilog=_example("describe-latest-cm-snapshot --dir cluster-data/member-0"),
 )
 def describe_latest_cm_snapshot(
-    directory: Directory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
+    directory: AnyMemberDirectory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
 ) -> None:
     """Show the consensus module's newest valid snapshot: its sessions, timers and pending messages."""
     from cluster.archive.files import OsFiles
@@ -188,7 +192,7 @@ def describe_latest_cm_snapshot(
 
 
 @app.command(epilog=_example("errors --dir cluster-data/member-0"))
-def errors(directory: Directory, as_json: AsJson = False) -> None:
+def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the errors that the member's components have met: consensus module, driver, services."""
     from cluster.archive.clock import epoch_ms
     from cluster.cli import aeron_text
@@ -221,23 +225,15 @@ def errors(directory: Directory, as_json: AsJson = False) -> None:
 )
 def is_leader(directory: Directory, as_json: AsJson = False) -> None:
     """Tell by the exit status whether the member leads."""
-    from cluster.protocol.counter_types import CounterTypeId
-    from cluster.protocol.enums import ElectionState, Role
-
-    mark = _mark(str(directory))
-    with _live_counters(str(directory), mark) as counters:
-        role = counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id)
-        election = counters.find(CounterTypeId.ELECTION_STATE, mark.cluster_id)
-        leads = role is not None and role.get() == Role.LEADER
-        is_closed = election is not None and election.get() == ElectionState.CLOSED
+    leads = _leads(str(directory))
     if as_json:
-        print(json.dumps({"isLeader": leads and is_closed}))
-    if not (leads and is_closed):
+        print(json.dumps({"isLeader": leads}))
+    if not leads:
         raise typer.Exit(1)
 
 
 @app.command("list-members", epilog=_example("list-members --dir cluster-data/member-0"))
-def list_members(directory: Directory, as_json: AsJson = False) -> None:
+def list_members(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Ask the running member who leads and who its members are."""
     mark = _mark(str(directory))
     _live_counters(str(directory), mark).close()  # says so when the member does not run
@@ -272,10 +268,44 @@ def _member_status(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | N
 # ---- what a leader is asked to do
 
 
+def _leads(directory: str) -> bool:
+    """Whether the running member is the leader of a closed election. Raises NotAClusterDirectory."""
+    from cluster.protocol.counter_types import CounterTypeId
+    from cluster.protocol.enums import ElectionState, Role
+
+    mark = _mark(directory)
+    with _live_counters(directory, mark) as counters:
+        role = counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id)
+        election = counters.find(CounterTypeId.ELECTION_STATE, mark.cluster_id)
+        return (
+            role is not None
+            and role.get() == Role.LEADER
+            and election is not None
+            and election.get() == ElectionState.CLOSED
+        )
+
+
+def _leader_directory(directory: Path) -> Path:
+    """The leader's directory in a whole cluster's; a member's is taken as it is. Raises NotLeader."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import is_running, members_in
+
+    files = OsFiles()
+    members = members_in(files, str(directory))
+    running = [member for member in members if is_running(files, member)]
+    for member in running:
+        if _leads(member):
+            return Path(member)
+    if members:
+        raise NotLeader(f"{directory}: none of its {len(running)} running members leads")
+    return directory
+
+
 def _set_toggle(directory: Path, toggle_name: str, state_name: str, as_json: bool, wait_s: float = 0) -> None:
     """Set the control toggle of the leader, refused unless its module is in the state; wait for NEUTRAL."""
     from cluster.cli.toggle import set_control_toggle
 
+    directory = _leader_directory(directory)
     mark = _mark(str(directory))
     with _live_counters(str(directory), mark, write=True) as counters:
         try:
@@ -293,35 +323,35 @@ def _set_toggle(directory: Path, toggle_name: str, state_name: str, as_json: boo
 
 @app.command(
     epilog=_example(
-        "snapshot --dir cluster-data/member-0",
-        "Returns when this member has taken it. For the leader: `is-leader` tells which member that is.",
+        "snapshot --dir cluster-data",
+        "Returns when the leader has taken it.",
     )
 )
-def snapshot(directory: Directory, as_json: AsJson = False) -> None:
+def snapshot(directory: LeaderDirectory, as_json: AsJson = False) -> None:
     """Have all members and their services take a snapshot, by the leader."""
     _set_toggle(directory, "SNAPSHOT", "ACTIVE", as_json, wait_s=30)
 
 
-@app.command(epilog=_example("suspend --dir cluster-data/member-0"))
-def suspend(directory: Directory, as_json: AsJson = False) -> None:
+@app.command(epilog=_example("suspend --dir cluster-data"))
+def suspend(directory: LeaderDirectory, as_json: AsJson = False) -> None:
     """Stop the cluster from taking messages and firing timers, until `resume`; by the leader."""
     _set_toggle(directory, "SUSPEND", "ACTIVE", as_json)
 
 
-@app.command(epilog=_example("resume --dir cluster-data/member-0"))
-def resume(directory: Directory, as_json: AsJson = False) -> None:
+@app.command(epilog=_example("resume --dir cluster-data"))
+def resume(directory: LeaderDirectory, as_json: AsJson = False) -> None:
     """Let a suspended cluster go on, by the leader."""
     _set_toggle(directory, "RESUME", "SUSPENDED", as_json, wait_s=1)
 
 
-@app.command(epilog=_example("shutdown --dir cluster-data/member-0"))
-def shutdown(directory: Directory, as_json: AsJson = False) -> None:
+@app.command(epilog=_example("shutdown --dir cluster-data"))
+def shutdown(directory: LeaderDirectory, as_json: AsJson = False) -> None:
     """Have all members take a snapshot, and then end, by the leader."""
     _set_toggle(directory, "SHUTDOWN", "ACTIVE", as_json)
 
 
-@app.command(epilog=_example("abort --dir cluster-data/member-0"))
-def abort(directory: Directory, as_json: AsJson = False) -> None:
+@app.command(epilog=_example("abort --dir cluster-data"))
+def abort(directory: LeaderDirectory, as_json: AsJson = False) -> None:
     """Have all members end without a snapshot, by the leader."""
     _set_toggle(directory, "ABORT", "ACTIVE", as_json)
 

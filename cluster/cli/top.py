@@ -150,31 +150,22 @@ class _Directories:
         }
 
     def _is_gone(self, folder: Path) -> bool:
-        """Whether the member's process has ended: its lock is free, long before its counters are stale.
+        """Whether the member's process has ended: its lock is free, long before its counters are stale."""
+        from cluster.archive.files import OsFiles
+        from cluster.reader.member_directory import find_cluster_directory, holds_lock
 
-        A real Aeron's member takes no lock.
-        """
-        if folder not in self._gone and _is_lock_free(folder):
-            self._gone.add(folder)
+        if folder not in self._gone:
+            files = OsFiles()
+            try:
+                if holds_lock(files, find_cluster_directory(files, str(folder))) is False:
+                    self._gone.add(folder)
+            except NotAClusterDirectory:  # no more than a counters file is here
+                return False
         return folder in self._gone
 
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()
-
-
-def _is_lock_free(folder: Path) -> bool:
-    from cluster.archive.directory_lock import lock_path
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-    from cluster.reader.member_directory import find_cluster_directory
-
-    files = OsFiles()
-    try:
-        cluster = find_cluster_directory(files, str(folder))
-        return not files.is_locked(lock_path(cluster, CLUSTER_MARK_FILE_NAME))
-    except (FileNotFoundError, NotAClusterDirectory):
-        return False
 
 
 def _elsewhere(folder: Path) -> Path | None:

@@ -62,9 +62,9 @@ class LogReader(ABC):
     ) -> "LogReader":
         """A reader of a member's directory on this host, or of a running cluster by its endpoints.
 
-        ``dir`` is a member's folder, ours or a real Aeron Cluster's; ``cluster_dir`` and ``archive_dir``
-        name the two when they lie apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark
-        file says.
+        ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
+        first member that runs is read then; ``cluster_dir`` and ``archive_dir`` name the two when they lie
+        apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says.
         """
         directories = (dir, archive_dir, cluster_dir)
         if endpoints is not None:
@@ -75,8 +75,12 @@ class LogReader(ABC):
             return RemoteLogReader(endpoints, **options)
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
+        from cluster.archive.files import OsFiles
         from cluster.reader.directory import DirectoryLogReader
+        from cluster.reader.member_directory import serving_member
 
+        if dir is not None and archive_dir is None and cluster_dir is None:
+            dir = serving_member(OsFiles(), dir)
         return DirectoryLogReader(
             dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options
         )

@@ -10,8 +10,9 @@ exactly one recording log and one catalog.
 
 from dataclasses import dataclass
 
-from cluster.archive.directory_lock import read_mark_header
-from cluster.archive.files import Files
+from cluster.archive.clock import epoch_ms
+from cluster.archive.directory_lock import is_active, lock_path, read_mark_header
+from cluster.archive.files import Files, OsFiles
 from cluster.errors import NotAClusterDirectory, StorageError
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.cnc import CNC_FILE_NAME
@@ -74,6 +75,41 @@ def find_archive_directory(files: Files, dir: str) -> str:
     if found is None:
         raise NotAClusterDirectory(_what_is_missing(files, member))
     return found
+
+
+def members_in(files: Files, dir: str) -> list[str]:
+    """The members' directories in the folder of a whole cluster; none in a member's own."""
+    if not files.is_directory(dir) or _holder(files, dir, _CLUSTER_FILES) is not None:
+        return []
+    folder = dir.rstrip("/") or "/"
+    return [
+        path
+        for path in (f"{folder}/{name}" for name in sorted(_subfolders(files, folder)))
+        if _holder(files, path, _CLUSTER_FILES) is not None
+    ]
+
+
+def holds_lock(files: OsFiles, cluster: str) -> bool | None:
+    """Whether a process holds the lock of a cluster directory; None for one that no member of ours had."""
+    try:
+        return files.is_locked(lock_path(cluster, CLUSTER_MARK_FILE_NAME))
+    except FileNotFoundError:
+        return None
+
+
+def is_running(files: OsFiles, member: str) -> bool:
+    """Whether the member's process lives: it holds its lock or, a real Aeron's, keeps its mark file fresh."""
+    cluster = find_cluster_directory(files, member)
+    if (is_held := holds_lock(files, cluster)) is not None:
+        return is_held
+    mark = read_cluster_mark(files, cluster)
+    return mark is not None and is_active(mark, epoch_ms())
+
+
+def serving_member(files: OsFiles, dir: str) -> str:
+    """The member to read: ``dir`` or, of a whole cluster, the first that runs, else the first."""
+    members = members_in(files, dir)
+    return next((member for member in members if is_running(files, member)), members[0] if members else dir)
 
 
 def mark_directory(files: Files, cluster: str, name: str = CLUSTER_MARK_FILE_NAME) -> str:

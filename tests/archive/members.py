@@ -140,6 +140,7 @@ def allocate_counters(counters: CountersFile, *, is_leader: bool = True, commit_
         (CounterTypeId.NODE_ROLE, Role.LEADER if is_leader else Role.FOLLOWER),
         (CounterTypeId.CONTROL_TOGGLE, 1 if is_leader else 0),
         (CounterTypeId.NODE_CONTROL_TOGGLE, 1),
+        (CounterTypeId.SNAPSHOT_COUNT, 0),
     ):
         counters.allocate_cluster_counter(type_id, CLUSTER_ID, int(value))
     return counters.allocate_cluster_counter(CounterTypeId.COMMIT_POSITION, CLUSTER_ID, commit_position)

@@ -6,11 +6,17 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from cluster.archive import OsFiles, RecordingLog
+from cluster.archive.clock import epoch_ms
+from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli.main import main
+from cluster.counters import CountersReader
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import SNAPSHOT
 from tests.archive.logs import T0, a_log
 from tests.archive.members import Member, live_counters, write_member
@@ -300,3 +306,62 @@ def test_the_export_watermark_is_told_and_shown(run, tmp_path):
     assert run("export-watermark", 4096, "--dir", copy) == (0, "4096\n", "")
     assert run("export-watermark", "--dir", copy, "--json") == (0, '{"position": 4096}\n', "")
     assert run("export-watermark", "--dir", copy, "--", -1)[0] == 2
+
+
+@pytest.fixture
+def a_cluster(tmp_path: Path) -> Iterator[Path]:
+    """Three members of which the middle one runs and leads; the first was killed when it led."""
+    for member_id in range(3):
+        write_member(tmp_path / f"member-{member_id}", a_log(5 + member_id))
+    cluster = str(tmp_path / "member-1" / "cluster")
+    with live_counters(tmp_path / "member-0"), live_counters(tmp_path / "member-1"):
+        lock = DirectoryLock.take(OsFiles(), cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
+        for stopped in ("member-0", "member-2"):
+            lock_of = str(tmp_path / stopped / "cluster")
+            DirectoryLock.take(OsFiles(), lock_of, CLUSTER_MARK_FILE_NAME, epoch_ms()).release()
+        yield tmp_path
+        lock.release()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["describe", "recording-log", "recovery-plan", "errors", "archive describe", "archive count-entries",
+     "archive dump", "log dump", "log tail"],
+)  # fmt: skip
+def test_what_reads_takes_a_whole_cluster_s_directory_and_its_first_member_that_runs(
+    capsys, a_cluster, command
+):
+    words = command.split() if " " in command else ["tool", command]
+
+    def of(directory: Path) -> tuple[int, str]:
+        status = main([*words, "--dir", str(directory)])
+        return status, re.sub(r"activityTime[^ ]*|[0-9:.]{8,}[A-Z+]*", "", capsys.readouterr().out)
+
+    assert of(a_cluster) == of(a_cluster / "member-1")
+    assert of(a_cluster)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["pid", "is-leader", "sort-recording-log", "invalidate-latest-snapshot"])
+def test_what_is_about_one_member_or_changes_it_has_to_be_told_which(run, a_cluster, command):
+    status, out, err = run(command, "--dir", a_cluster)
+    assert (status, out) == (1, "")
+    assert "holds several archives (member-0, member-1, member-2), name one of them" in err
+
+
+def test_what_a_leader_is_asked_for_finds_the_leader(run, a_cluster):
+    assert run("suspend", "--dir", a_cluster) == (0, "[0] SUSPEND applied\n", "")
+    toggle = CounterTypeId.CONTROL_TOGGLE
+    found = []
+    for member_id in range(2):
+        with CountersReader(str(a_cluster / f"member-{member_id}" / "driver" / "cnc.dat")) as counters:
+            found.append(counters.find(toggle).get())
+    assert found == [1, 2], "the one that runs, and not the one that was killed while it led"
+
+
+def test_without_a_leader_that_is_said(run, tmp_path):
+    for member_id in range(2):
+        write_member(tmp_path / f"member-{member_id}", a_log(5))
+        lock_of = str(tmp_path / f"member-{member_id}" / "cluster")
+        DirectoryLock.take(OsFiles(), lock_of, CLUSTER_MARK_FILE_NAME, epoch_ms()).release()
+    status, _, err = run("snapshot", "--dir", tmp_path)
+    assert (status, err) == (1, f"{tmp_path}: none of its 0 running members leads\n")
