@@ -194,6 +194,13 @@ class NodeConfig(BaseModel):
         "Whether services answer clients; if not, their offers return NOT_CONNECTED.",
         aeron="aeron.cluster.service.responder",
     )
+    service_error_policy: Literal["continue", "stop"] = _key(
+        "continue",
+        """What an exception of a service's callback does to its member. continue: it is counted and told, and
+        the log goes on behind the entry; a service that fails on every member alike stays alike. stop: the
+        member ends, and meets the same entry again when it is started, until the service is mended. The same
+        on every member.""",
+    )
     service_cycle_threshold_ns: Duration = _key(
         "100ms",
         "Turns of a service that are longer than this are counted (counter 219).",

@@ -12,6 +12,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── ClientClosed                   the caller: connect again
 ├── AuthenticationRejected         the caller: the cluster did not accept the credentials
 ├── TimedOut                       the caller: the named deadline passed
+├── ServiceError                   the service's author: a callback raised, its log entry is skipped
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
 │   └── MemberRestart              whoever runs the member: start it again, from what is on its disk now
 └── ProtocolError
@@ -107,6 +108,32 @@ class AuthenticationRejected(ClusterError):
 
 class TimedOut(ClusterError):
     """Something that was waited for did not come within its deadline."""
+
+
+class ServiceError(ClusterError):
+    """A callback of a clustered service raised ``__cause__``; the log goes on behind the entry.
+
+    ``log_position`` is that after the entry, ``cluster_session_id`` the client whose entry it was or None.
+    ``kind`` is the same for errors of one cause: callback, type and place in the code.
+    """
+
+    def __init__(
+        self,
+        service_id: int,
+        callback: str,
+        log_position: int,
+        cause: Exception,
+        place: str,
+        cluster_session_id: int | None = None,
+    ) -> None:
+        self.service_id = service_id
+        self.callback = callback
+        self.log_position = log_position
+        self.cluster_session_id = cluster_session_id
+        self.cause_name = type(cause).__name__
+        self.kind = f"service {service_id} raised {self.cause_name} in {callback} ({place})"
+        # Without the position: equal errors are counted by their text.
+        super().__init__(f"{self.kind}: {cause}")
 
 
 class AgentTermination(ClusterError):

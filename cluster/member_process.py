@@ -10,12 +10,15 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from cluster.config import NodeConfig
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ServiceError
+from cluster.hosted_service import OnServiceError
 from cluster.log.append import message_end_position
 from cluster.log.frames import LogParams
 from cluster.node import ClusterNode
+from cluster.service_errors import describe
 from cluster.service_loader import load_service
 from cluster.supervisor import tell
 
@@ -56,14 +59,20 @@ def run(
     config: NodeConfig,
     link: socket.socket | None = None,
     on_listening: Callable[[], None] | None = None,
+    on_service_error: OnServiceError | None = None,
 ) -> int:
     """Run the member until a signal or its supervisor ends it; returns the exit status.
 
     ``link`` leads to a supervisor (``supervisor.py``). An error that ends the member is told there, or
-    raised without one. ``on_listening`` is called when clients and other members can connect.
+    raised without one. ``on_listening`` is called when clients and other members can connect, and
+    ``on_service_error`` as by ClusterNode, where there is no supervisor to be told.
     """
     try:
-        node = ClusterNode(config, on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader))
+        node = ClusterNode(
+            config,
+            on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader),
+            on_service_error=on_service_error if link is None else partial(_tell_service_error, link),
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
                 signal.signal(number, lambda *_: node.stop())
@@ -81,6 +90,10 @@ def run(
         tell(link, event="failed", error=str(error))
         return error.exit_status
     return 0
+
+
+def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
+    tell(link, event="service-error", **describe(error, count))
 
 
 class _Commands:

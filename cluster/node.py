@@ -24,7 +24,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cluster import config as configuration
 from cluster.archive.export_watermark import ExportWatermark
@@ -32,15 +32,15 @@ from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.config import NodeConfig
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.counters import Counter, CountersFile
-from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse
+from cluster.counters import CountersFile
+from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse, ServiceError
+from cluster.hosted_service import HostedService, OnServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
-from cluster.member.counters import DutyCycleStallTracker, MemberCounters
+from cluster.member.counters import MemberCounters
 from cluster.member.disk_failures import SURVIVED, DiskFailures
 from cluster.member.repair import open_files
 from cluster.node_log import NodeLog
-from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import (
     ClusterComponentType,
     ClusterControlToggle,
@@ -50,9 +50,7 @@ from cluster.protocol.enums import (
 )
 from cluster.protocol.members import format_members, ingress_endpoints
 from cluster.runner import Agent, AgentRunner, cluster_clock
-from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
-from cluster.service_loader import load_service
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
 from cluster.transport.poller import Poller, Target
@@ -66,21 +64,19 @@ HOUSEKEEPING_INTERVAL_NS = 1_000_000_000
 CLOSE_TIMEOUT_S = 10.0
 
 
-class ServiceCounters(NamedTuple):
-    """Counters 215, 218 and 219 of one service; the names are those that the stall tracker sets."""
-
-    errors: Counter
-    max_cycle_time_ns: Counter
-    cycle_time_exceeded: Counter
-
-
 class ClusterNode:
     """One member. ``launch`` runs it in a thread of its own, ``run`` in the caller's.
 
-    ``on_leader`` is told whenever this member begins or ceases to lead with its election over.
+    ``on_leader`` is told whenever this member begins or ceases to lead with its election over,
+    ``on_service_error`` of the errors of services, of each kind the first and every doubling of their count.
     """
 
-    def __init__(self, config: NodeConfig, on_leader: Callable[[bool], None] | None = None) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        on_leader: Callable[[bool], None] | None = None,
+        on_service_error: OnServiceError | None = None,
+    ) -> None:
         """Open everything; what is opened is closed again when something fails.
 
         Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError.
@@ -88,6 +84,7 @@ class ClusterNode:
         self.config = config
         self.error: ClusterError | None = None  # why the member ended, when it was not asked to
         self._on_leader = on_leader
+        self._on_service_error = on_service_error
         self._thread: threading.Thread | None = None
         self._is_leader = False
         self._is_orderly = False
@@ -236,16 +233,27 @@ class ClusterNode:
             on_error=lambda error: self._record(self._mark_file, "consensus module", error),
             distrusts_log=self._failures.distrusts_all,
         )
-        self._services: list[ClusteredServiceAgent] = []
-        self._service_mark_files: list[ClusterMarkFile] = []
-        self._service_counters: list[ServiceCounters] = []
-        for service_id, (name, channel) in enumerate(zip(config.services, channels, strict=True)):
-            self._open_service(service_id, name, channel, length_max, files, now_ms)
+        self._services: list[HostedService] = []
+        for service_id, channel in enumerate(channels):
+            service = HostedService(
+                service_id,
+                config,
+                channel,
+                files=files,
+                now_ms=now_ms,
+                counters_file=self._counters_file,
+                commit_position=self._counters.commit_position.get,
+                snapshots=self._consensus_module.snapshots.archive,
+                max_message_length=length_max,
+                on_error=self._on_service_error,
+            )
+            self._life.callback(self._end, service.mark_file)
+            self._services.append(service)
         if config.grpc_gateway == "thread":
             self._open_gateway(ipc, length_max)
 
         self._runner = AgentRunner(
-            [self._consensus_module, *self._services, self],
+            [self._consensus_module, *(service.agent for service in self._services), self],
             self._poller,
             self._clock,
             spin_ns=config.idle_spin_ns,
@@ -254,61 +262,6 @@ class ClusterNode:
         self._began_ns = time.monotonic_ns()
         self._consensus_module.on_start(self._began_ns, self._clock())
         self._is_living = True
-
-    def _open_service(
-        self,
-        service_id: int,
-        name: str,
-        channel: ServiceChannel,
-        length_max: int,
-        files: OsFiles,
-        now_ms: int,
-    ) -> None:
-        config = self.config
-        mark_file = ClusterMarkFile.create(
-            str(config.cluster_path),
-            files=files,
-            component_type=ClusterComponentType.CONTAINER,
-            now_ms=now_ms,
-            cluster_id=config.cluster_id,
-            member_id=config.member_id,
-            service_id=service_id,
-            aeron_directory=str(config.driver_path),
-            service_name=name,
-        )
-        self._life.callback(lambda: self._end(mark_file))
-        allocate = self._counters_file.allocate_cluster_counter
-        counters = ServiceCounters(
-            allocate(CounterTypeId.CONTAINER_ERRORS, config.cluster_id, service_id=service_id),
-            allocate(CounterTypeId.CONTAINER_MAX_CYCLE_TIME, config.cluster_id, service_id=service_id),
-            allocate(
-                CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED,
-                config.cluster_id,
-                service_id=service_id,
-                threshold_ns=config.service_cycle_threshold_ns,
-            ),
-        )
-        commit_position = self._counters.commit_position
-        agent = ClusteredServiceAgent(
-            load_service(name),
-            channel,
-            commit_position.get,
-            service_id=service_id,
-            cluster_id=config.cluster_id,
-            client_id=service_id + 1,
-            app_version=config.app_version,
-            log_fragment_limit=config.log_fragment_limit,
-            max_message_length=length_max,
-            is_responder=config.service_responder,
-            duty_cycle_tracker=DutyCycleStallTracker(
-                counters,  # type: ignore[arg-type]  # has the two that the tracker sets
-                config.service_cycle_threshold_ns,
-            ),
-            snapshots=self._consensus_module.snapshots.archive,
-        )
-        self._services.append(agent)
-        self._service_mark_files.append(mark_file)
-        self._service_counters.append(counters)
 
     def _open_gateway(self, ipc: Endpoint, length_max: int) -> None:
         from cluster.reader.serving import ServedLog
@@ -397,9 +350,9 @@ class ClusterNode:
         self._clients.shutdown()
         for service in self._services:
             try:
-                service.close()
+                service.agent.close()
             except Exception as failure:
-                self._on_agent_error(service, failure)
+                self._on_service_failure(service, failure)
         now_ns = time.monotonic_ns()
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns, now_ns)
         self._close_life()
@@ -497,8 +450,8 @@ class ClusterNode:
             now_ms = _epoch_ms()
             self._counters_file.update_heartbeat(now_ms)
             self._archive_mark_file.update_activity(now_ms)
-            for mark_file in self._service_mark_files:
-                mark_file.update_activity(now_ms)
+            for service in self._services:
+                service.mark_file.update_activity(now_ms)
         self._counters_file.drain_commands()
         if self._consensus_module.is_closed:
             self.stop()
@@ -513,10 +466,10 @@ class ClusterNode:
                 now_ns, cluster_time = time.monotonic_ns(), self._clock()
                 for service in self._services:
                     try:
-                        service.do_work(now_ns, cluster_time)  # takes the termination position
-                        service.close()
+                        service.agent.do_work(now_ns, cluster_time)  # takes the termination position
+                        service.agent.close()
                     except Exception as error:
-                        self._on_agent_error(service, error)
+                        self._on_service_failure(service, error)
 
     def _end(self, mark_file: Any) -> None:
         if self._is_orderly:
@@ -530,10 +483,10 @@ class ClusterNode:
         """Counted, and the agent goes on with what comes next (Aeron: the container's error handler)."""
         if isinstance(error, SURVIVED):
             raise error  # of the disk, whoever met it
-        if agent in self._services:
-            service_id = self._services.index(agent)
-            self._service_counters[service_id].errors.get_and_add(1)
-            self._record(self._service_mark_files[service_id], f"service {service_id}", error)
+        service = next((service for service in self._services if service.agent is agent), None)
+        if service is not None:
+            self._on_service_failure(service, error)
+            service.check_policy(error)
         elif isinstance(error, ClusterError):
             # The consensus module reports by itself what it can live with.
             raise error
@@ -541,14 +494,19 @@ class ClusterNode:
             self._counters.errors.get_and_add(1)
             self._record(self._mark_file, "consensus module", error)
 
+    def _on_service_failure(self, service: HostedService, error: Exception) -> None:
+        fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}
+        self._record(service.mark_file, service.name, error, **fields)
+        service.on_error(error)
+
     def _on_watermark_error(self, error: ClusterError) -> None:
         self._record(self._mark_file, "export watermark", error)
 
     def _on_peer_error(self, error: ClusterError) -> None:
         self.log.info("a peer was cut off", why=str(error))
 
-    def _record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
-        text = self.log.error(where, error)
+    def _record(self, mark_file: ClusterMarkFile, where: str, error: BaseException, **fields: Any) -> None:
+        text = self.log.error(where, error, **fields)
         try:
             mark_file.record_error(text, _epoch_ms())
         except OSError as failure:

@@ -72,7 +72,7 @@ class NodeLog:
         """What an operator wants to know has happened."""
         self._logger.info(event, **fields)
 
-    def error(self, where: str, error: BaseException) -> str:
+    def error(self, where: str, error: BaseException, **fields: Any) -> str:
         """Note an exception; returns its whole text, as distinct error logs have it."""
         text = "".join(traceback.format_exception(error))
         if len(self._counts) >= DISTINCT_ERRORS_MAX:
@@ -80,7 +80,8 @@ class NodeLog:
         self._counts[text] += 1
         count = self._counts[text]
         if count & (count - 1) == 0:
-            self._logger.error(str(error), where=where, kind=type(error).__name__, count=count, trace=text)
+            kind = type(error).__name__
+            self._logger.error(str(error), where=where, kind=kind, count=count, trace=text, **fields)
         return text
 
     def close(self) -> None:

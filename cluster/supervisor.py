@@ -1,7 +1,7 @@
 """Several members as child processes of one: started together, watched, stopped together.
 
     supervisor --fork--> member 0 .. n-1       everything is imported before, so that a member starts at once
-               <-lines-- {"event": ...}        listening, leader, failed: what members tell over a socket
+               <-lines-- {"event": ...}        listening, leader, service-error, failed: what members tell
                --lines-> {"command": ...}      terminate (the cluster, told to its leader) or stop (a member)
 
 A member whose supervisor is gone ends: its kernel sends SIGTERM, and its socket is at its end.
@@ -47,6 +47,7 @@ class Member:
     is_leader: bool = False
     status: int | None = None  # of its exit, negative for a signal; None while it runs
     error: str = ""
+    service_errors: list[dict[str, Any]] = field(default_factory=list)  # told, and to be taken
     _received: bytes = field(default=b"", repr=False)
 
     @property
@@ -134,6 +135,8 @@ class Supervisor:
                     for other in self.members:
                         other.is_leader = False
                 member.is_leader = is_leader
+            case {"event": "service-error"}:
+                member.service_errors.append(message)
             case {"event": "failed", "error": error}:
                 member.error = error
 

@@ -47,6 +47,8 @@ def node(
         sys.stderr.write(line + "\n")
 
     from cluster import member_process
+    from cluster.errors import ServiceError
+    from cluster.service_errors import ServiceErrorText, describe
 
     def on_listening() -> None:
         tcp = loaded.tcp_ingress_of(loaded.member)
@@ -61,5 +63,11 @@ def node(
         line = json.dumps(described) if as_json else f"member {loaded.member_id}: {described['endpoint']}"
         print(line, flush=True)
 
+    texts = ServiceErrorText()
+
+    def on_service_error(error: ServiceError, count: int) -> None:
+        where_logged = f"errors are in {loaded.path / 'node.log'}"
+        sys.stderr.write(texts.of(loaded.member_id, describe(error, count), where_logged))
+
     member_process.warm_up(loaded)
-    member_process.run(loaded, on_listening=on_listening)
+    member_process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from cluster.client import ClusterClient, EgressBatch
+    from cluster.protocol.enums import EventCode
 
     Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # buffer, offsets, lengths
 
@@ -45,7 +46,8 @@ every member's: a follower sends clients on to the leader, and knows only its ow
 
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
 With --binary messages are records instead, each behind its length as 4 bytes, little-endian; answers too.
-Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed.
+Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed
+or a service raised an exception on one (it is committed all the same).
 Messages survive a leader; answers that were on their way when one died do not: standard error says so then.
 """
 
@@ -70,9 +72,10 @@ def send(
     from cluster.client import ClusterClient
 
     answers = None if no_wait else _Answers(binary)
+    listener = answers or _Events()
     with ClusterClient.connect(
         endpoints,
-        answers,
+        listener,
         client_name="cluster-send",
         message_timeout_s=timeout,
         new_leader_timeout_s=timeout,
@@ -86,6 +89,12 @@ def send(
             "the leader changed: answers that were on their way then may be missing; "
             "every message is committed\n"
         )
+    if listener.errors:
+        raise ClusterError(f"every message is committed, but {_listed(listener.errors)}")
+
+
+def _listed(errors: list[str]) -> str:
+    return errors[0] if len(errors) == 1 else f"{errors[0]}; and {len(errors) - 1} more errors like it"
 
 
 def _open(file: str) -> int:
@@ -174,10 +183,30 @@ class _Records:
         return np.frombuffer(data, np.uint8), np.array(offsets, np.int64), np.array(lengths, np.int64)
 
 
-class _Answers:
+class _Events:
+    """Notes what went wrong for the session while it was open."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def on_session_event(
+        self,
+        correlation_id: int,
+        cluster_session_id: int,
+        leadership_term_id: int,
+        leader_member_id: int,
+        code: EventCode,
+        detail: str,
+    ) -> None:
+        if code.name == "ERROR":
+            self.errors.append(detail)
+
+
+class _Answers(_Events):
     """Prints egress as it comes."""
 
     def __init__(self, binary: bool) -> None:
+        super().__init__()
         self._is_binary = binary
         self._out = sys.stdout.buffer
         self.count = 0

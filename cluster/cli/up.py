@@ -14,6 +14,7 @@ from cluster.errors import ClusterError, StorageError
 
 if TYPE_CHECKING:
     from cluster.config import NodeConfig
+    from cluster.service_errors import ServiceErrorText
     from cluster.supervisor import Member, Supervisor
 
 MEMBER_COUNTS = (1, 3, 5, 7)
@@ -31,6 +32,8 @@ Examples:
 Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the other members; ipc clients use
 DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
 member that died is reported and not restarted; `cluster node --config DIR/member-i/node.toml` does that.
+What a service raises is told on standard error, and in DIR/member-i/node.log; what it prints is in
+DIR/member-i/output.log.
 
 The first line printed, once there is a leader, is "endpoints: 0=127.0.0.1:9000,1=..." or, with --json, an
 object {"endpoints", "tcpEndpoints", "ipcEndpoints", "leaderMemberId",
@@ -63,6 +66,7 @@ def up(
     keys = plan_members(members, directory.absolute(), service, base_port)
 
     from cluster import config, config_text, member_process
+    from cluster.service_errors import ServiceErrorText
     from cluster.supervisor import Supervisor
 
     configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
@@ -70,7 +74,8 @@ def up(
     for loaded in configs:
         _make_directory(loaded.path)
     supervisor = Supervisor(configs, member_process.run)
-    if not _await_leader(supervisor):
+    errors = ServiceErrorText()
+    if not _await_leader(supervisor, errors):
         is_orderly = supervisor.stop()
         raise typer.Exit(0 if is_orderly and supervisor.is_asked_to_stop else 1)
     try:
@@ -82,7 +87,9 @@ def up(
         raise
     print(json.dumps(describe(supervisor)) if as_json else f"endpoints: {endpoints(configs)}", flush=True)
     while supervisor.running and not supervisor.is_asked_to_stop:
-        _report(supervisor, supervisor.poll(60.0))
+        ended = supervisor.poll(60.0)
+        _report_services(supervisor, errors)
+        _report(supervisor, ended)
     running = supervisor.running
     supervisor.stop()
     failed = [member for member in running if member.status != 0]
@@ -142,13 +149,26 @@ def describe(supervisor: Supervisor) -> dict[str, object]:
     }
 
 
-def _await_leader(supervisor: Supervisor) -> bool:
+def _await_leader(supervisor: Supervisor, errors: ServiceErrorText) -> bool:
     """Whether a leader was found before a member failed or a signal came."""
     while supervisor.leader is None and not supervisor.is_asked_to_stop:
-        for member in supervisor.poll(60.0):
+        ended = supervisor.poll(60.0)
+        _report_services(supervisor, errors)
+        for member in ended:
             _complain(f"member {member.member_id}: {member.error or _how_it_ended(member)}")
             return False
     return supervisor.leader is not None
+
+
+def _report_services(supervisor: Supervisor, errors: ServiceErrorText) -> None:
+    """Print what the members' services have raised."""
+    for member in supervisor.members:
+        told, member.service_errors = member.service_errors, []
+        path = member.config.path
+        where_logged = f"errors are in {path / 'node.log'}, what services print is in {path / 'output.log'}"
+        for error in told:
+            sys.stderr.write(errors.of(member.member_id, error, where_logged))
+    sys.stderr.flush()
 
 
 def _report(supervisor: Supervisor, ended: list[Member]) -> None:

@@ -313,6 +313,14 @@ class SessionManager:
                     self._has_pending_events = True
         return work_count
 
+    def tell_error(
+        self, session_id: int, detail: str, leadership_term_id: int, leader_member_id: int
+    ) -> None:
+        """Tell an open session's client, if it is connected, that something went wrong for it."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            self._send_event(session, EventCode.ERROR, detail, leadership_term_id, leader_member_id)
+
     def _log_close(
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, *, is_told: bool
     ) -> int:

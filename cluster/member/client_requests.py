@@ -138,6 +138,17 @@ class ClientRequests:
         else:
             agent.sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
 
+    def on_service_failed(self, session_id: int, detail: str) -> None:
+        """A service raised on an entry of the session: its client, which may wait for an answer, is told.
+
+        Where to read more, and not what: that may be nothing for a client.
+        """
+        agent = self._agent
+        if agent.leading is not None:
+            member_id = agent.context.member_id
+            detail += f"; see node.log of member {member_id}"
+            agent.sessions.tell_error(session_id, detail, agent.leadership_term_id, member_id)
+
     def on_challenge_response(self, response: ChallengeResponse) -> None:
         agent = self._agent
         agent.sessions.on_challenge_response(

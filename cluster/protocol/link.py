@@ -284,3 +284,13 @@ class SnapshotOffer(Message, template_id=33, schema=LINK_SCHEMA):
     recordings: tuple[HeldRecording, ...] = ()
     terms: tuple[TermEntry, ...] = ()
     first_frame: Blob = b""
+
+
+class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
+    """From a service to its consensus module: a callback raised on an entry of this session.
+
+    The leader tells the session's client so, with a SessionEvent of code ERROR; the session goes on.
+    """
+
+    cluster_session_id: i64
+    detail: Ascii = ""

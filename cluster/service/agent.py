@@ -13,9 +13,10 @@ from enum import Enum
 from typing import Any, Protocol
 
 from cluster.archive.snapshots import SnapshotImage
-from cluster.errors import AgentTermination, ClusterError, LocalProtocolError
+from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role
+from cluster.protocol.link import ServiceFailed
 from cluster.protocol.log import (
     ClusterActionRequest,
     NewLeadershipTermEvent,
@@ -31,6 +32,7 @@ from cluster.protocol.service import (
 )
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.buffer_claim import Claims
+from cluster.service.callbacks import PASSED_ON, Callbacks, raised_at
 from cluster.service.channel import (
     EGRESS_OVERHEAD,
     EgressBatch,
@@ -42,7 +44,7 @@ from cluster.service.channel import (
 )
 from cluster.service.client_session import ClientSession
 from cluster.service.cluster import Cluster
-from cluster.service.clustered_service import SessionMessageBatch, overrides
+from cluster.service.clustered_service import SessionMessageBatch
 from cluster.service.egress import EgressBuilder
 from cluster.service.snapshot import Snapshots, container_records, read_container_section
 
@@ -74,8 +76,9 @@ class ClusteredServiceAgent:
     """Feeds one ClusteredService with the committed log, in the order and with the acks of Aeron.
 
     ``commit_position`` reads the member's commit-pos. ``client_id`` stands in the first ServiceAck, as
-    the Aeron client's does. ``do_work`` lets an exception of a callback out after it has moved past the
-    event, so whoever runs the agent counts it, logs it, and calls again; AgentTermination ends it.
+    the Aeron client's does. ``do_work`` raises ServiceError for an exception of a callback after it has
+    moved past the event, so whoever runs the agent counts it, logs it, and calls again or ends the member;
+    AgentTermination ends it.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class ClusteredServiceAgent:
         self.time_unit: ClusterTimeUnit | None = None
         self.sessions: dict[int, ClientSession] = {}
 
-        self._service = service
+        self._callbacks = Callbacks(service, service_id, lambda: self.log_position)
         self._channel = channel
         self._commit_position = commit_position
         self._client_id = client_id
@@ -118,6 +121,7 @@ class ClusteredServiceAgent:
         self._snapshots = snapshots
         self._cluster = Cluster(self)
         self._adapter = BoundedLogAdapter(self, log_fragment_limit, log_read_bytes, max_message_length)
+        self.check_may_send = self._callbacks.check_may_send
         self.claims = Claims(self.check_may_send)
         self.control_room = channel.control_room
         self.egress_room = channel.egress_room
@@ -126,9 +130,6 @@ class ClusteredServiceAgent:
         self._state = State.INIT
         self._now_ns = 0
         self._ack_id = 0
-        self._is_vectorised = overrides(service, "on_session_messages")
-        self._has_background_work = overrides(service, "do_background_work")
-        self._forbidding_callback: str | None = None
         self._sessions_by_id: tuple[ClientSession, ...] | None = ()
         self.batch: SessionMessageBatch | None = None  # the one being delivered
         self._pending_join: tuple[JoinLog, LogSource] | None = None
@@ -167,8 +168,8 @@ class ClusteredServiceAgent:
         if self.is_reading:
             try:
                 work_count += self._adapter.poll(self._commit_position())
-            except Exception:
-                self.claims.abort_all()
+            except ServiceError as error:
+                self._on_service_error(error)
                 raise
             finally:
                 self._flush_egress()
@@ -176,7 +177,7 @@ class ClusteredServiceAgent:
             if self._adapter.is_done:
                 self._close_log()
                 work_count += 1
-        if self._has_background_work and self._state is State.ACTIVE:
+        if self._callbacks.has_background_work and self._state is State.ACTIVE:
             work_count += self._do_background_work()
         return work_count
 
@@ -188,19 +189,15 @@ class ClusteredServiceAgent:
         if self._channel.is_closed or self._state is State.CLOSED:
             raise AgentTermination("the service container is closed")
         self._hand_over()
-        if self._has_background_work:
-            forbidding_callback = self._forbidding_callback
-            try:
-                self._do_background_work()
-            finally:
-                self._forbidding_callback = forbidding_callback
+        if self._callbacks.has_background_work:
+            self._do_background_work()
 
     def close(self) -> None:
         """End the container; ``on_terminate`` is called when it has run and was not terminated."""
         was_active = self._state is State.ACTIVE
         self._state = State.CLOSED
         if was_active:
-            self._call_guarded("on_terminate", self._cluster)
+            self._callbacks.call_guarded("on_terminate", self._cluster)
 
     def _recover(self) -> int:
         recovery = self._channel.recovery
@@ -211,11 +208,16 @@ class ClusteredServiceAgent:
             self.cluster_time = recovery.timestamp
             self._adapter.start(recovery.log_position)
             image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
-            self._call_guarded("on_start", self._cluster, image)
+            self._callbacks.call_guarded("on_start", self._cluster, image)
         except Exception as error:
             self._state = State.CLOSED
             self._ack(NULL_VALUE)
-            raise AgentTermination(f"service {self.service_id} failed to start: {error}") from error
+            what = str(error)
+            if isinstance(error, ServiceError):
+                cause = error.__cause__
+                assert cause is not None
+                what = f"{cause} ({error.cause_name} at {raised_at(cause)})"
+            raise AgentTermination(f"service {self.service_id} failed to start: {what}") from error
         self._state = State.ACTIVE
         self._ack(self._client_id)
         return 1
@@ -244,18 +246,7 @@ class ClusteredServiceAgent:
         return image
 
     def _do_background_work(self) -> int:
-        return int(self._call_guarded("do_background_work", self._now_ns) or 0)
-
-    def _call_guarded(self, name: str, *arguments: Any) -> Any:
-        """Call a callback in which sending is forbidden, if the service has it."""
-        callback = getattr(self._service, name, None)
-        if callback is None:
-            return None
-        self._forbidding_callback = name
-        try:
-            return callback(*arguments)
-        finally:
-            self._forbidding_callback = None
+        return int(self._callbacks.call_guarded("do_background_work", self._now_ns) or 0)
 
     # -- what the consensus module says --
 
@@ -325,7 +316,7 @@ class ClusteredServiceAgent:
     def _change_role(self, role: Role) -> None:
         if role is not self.role:
             self.role = role
-            self._call_guarded("on_role_change", role)
+            self._callbacks.call_guarded("on_role_change", role)
 
     def _disconnect_egress(self) -> None:
         for session in self.sessions.values():
@@ -336,7 +327,7 @@ class ClusteredServiceAgent:
         self._termination_position = None
         self._state = State.CLOSED
         try:
-            self._call_guarded("on_terminate", self._cluster)
+            self._callbacks.call_guarded("on_terminate", self._cluster)
         finally:
             if self._is_termination_ack_required:
                 self._ack(NULL_VALUE)
@@ -377,18 +368,9 @@ class ClusteredServiceAgent:
 
     def on_messages(self, batch: SessionMessageBatch) -> None:
         """Deliver a run of session messages."""
-        deliver = getattr(self._service, "on_session_message", None)
-        if self._is_vectorised or deliver is None:
-            self.log_position = int(batch.positions[-1])
-            self.cluster_time = int(batch.timestamps[-1])
-            self._adapter.advance(self.log_position)
-            if self._is_vectorised:
-                self._make_room()
-                self.batch = batch
-                try:
-                    self._service.on_session_messages(batch)
-                finally:
-                    self.batch = None
+        deliver = self._callbacks.on_message
+        if self._callbacks.is_vectorised:
+            self._on_batch(batch)
             return
         sessions = self.sessions
         advance = self._adapter.advance
@@ -398,12 +380,53 @@ class ClusteredServiceAgent:
             batch.positions.tolist(),
             batch.payloads(),
         )
-        for session_id, timestamp, position, payload in rows:
-            self.log_position = position
-            self.cluster_time = timestamp
-            advance(position)
-            self._make_room()
-            deliver(sessions.get(session_id), timestamp, payload)
+        session_id = NULL_VALUE
+        try:
+            for session_id, timestamp, position, payload in rows:
+                self.log_position = position
+                self.cluster_time = timestamp
+                advance(position)
+                self._make_room()
+                if deliver is not None:
+                    deliver(sessions.get(session_id), timestamp, payload)
+        except PASSED_ON:
+            raise
+        except Exception as error:
+            raise self._callbacks.error("on_session_message", error, session_id) from error
+
+    def _on_batch(self, batch: SessionMessageBatch) -> None:
+        """Deliver a batch; when that raises, its messages one at a time, to pass over those alone that raise.
+
+        How the log is cut into batches differs between members, and so would what they leave out.
+        """
+        try:
+            self._call_batch(batch)
+        except ServiceError:
+            if len(batch) > 1:
+                for row in range(len(batch)):
+                    self._call_batch(batch.row(row))
+            raise  # one message, or the batch although none of its messages did
+
+    def _call_batch(self, batch: SessionMessageBatch) -> None:
+        self.log_position = int(batch.positions[-1])
+        self.cluster_time = int(batch.timestamps[-1])
+        self._adapter.advance(self.log_position)
+        self._make_room()
+        self.batch = batch
+        try:
+            self._callbacks.call_batch(batch)
+        finally:
+            self.batch = None
+
+    def _on_service_error(self, error: ServiceError) -> None:
+        """Tell the client whose message it was, on the leader; its claims are nobody's any more."""
+        self.claims.abort_all()
+        session_id = error.cluster_session_id
+        session = None if session_id is None else self.sessions.get(session_id)
+        if session is not None and session._is_connected:
+            what = f"service {self.service_id} raised {error.cause_name} in {error.callback}"
+            failed = ServiceFailed(session.id, f"{what} at position {error.log_position}")
+            self._channel.offer_to_consensus_module(failed.encode(), error.log_position)
 
     def on_entry(self, message: Any, position: int) -> None:
         """Deliver any other log entry, which ends at ``position``; None is a template we do not know."""
@@ -412,7 +435,7 @@ class ClusteredServiceAgent:
         match message:
             case TimerEvent():
                 self.cluster_time = message.timestamp
-                self._call("on_timer_event", message.correlation_id, message.timestamp)
+                self._callbacks.call("on_timer_event", message.correlation_id, message.timestamp)
             case SessionOpenEvent():
                 self._on_session_open(message)
             case SessionCloseEvent():
@@ -438,7 +461,7 @@ class ClusteredServiceAgent:
         session._is_connected = self.role is Role.LEADER and self.is_responder
         self.sessions[session_id] = session
         self._sessions_by_id = None
-        self._call("on_session_open", session, event.timestamp)
+        self._callbacks.call("on_session_open", session, event.timestamp, cluster_session_id=session_id)
 
     def _on_session_close(self, event: SessionCloseEvent) -> None:
         self.cluster_time = event.timestamp
@@ -449,7 +472,7 @@ class ClusteredServiceAgent:
             )
         self._sessions_by_id = None
         session._is_connected = session._is_open = False
-        self._call("on_session_close", session, event.timestamp, CloseReason(event.close_reason))
+        self._callbacks.call("on_session_close", session, event.timestamp, CloseReason(event.close_reason))
 
     def _on_new_leadership_term(self, event: NewLeadershipTermEvent) -> None:
         if event.app_version >> 16 != self._app_version >> 16:
@@ -462,14 +485,17 @@ class ClusteredServiceAgent:
         self.leadership_term_id = event.leadership_term_id
         self.cluster_time = event.timestamp
         self.time_unit = event.time_unit or ClusterTimeUnit.MILLIS  # absent in old logs
-        self._call("on_new_leadership_term_event", event)
+        self._callbacks.call("on_new_leadership_term_event", event)
 
     def _on_action(self, request: ClusterActionRequest) -> None:
         if request.action == ClusterAction.SNAPSHOT and request.flags == 0:
             try:
                 recording_id = self._take_snapshot()
-            except Exception as error:
+            except ServiceError:
                 self._ack(NULL_VALUE)  # says that there is no snapshot of this service
+                raise
+            except Exception as error:
+                self._ack(NULL_VALUE)
                 raise ClusterError(
                     f"service {self.service_id} took no snapshot at position {self.log_position}: {error}"
                 ) from error
@@ -491,16 +517,11 @@ class ClusteredServiceAgent:
                 app_version=self._app_version,
             ):
                 publication.offer(record)
-            self._call_guarded("on_take_snapshot", publication)
+            self._callbacks.call_guarded("on_take_snapshot", publication)
             return snapshots.complete(publication)
         except Exception:
             snapshots.discard(publication.recording_id)
             raise
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        callback = getattr(self._service, name, None)
-        if callback is not None:
-            callback(*arguments)
 
     # -- what Cluster and ClientSession build on --
 
@@ -509,14 +530,6 @@ class ClusteredServiceAgent:
         if self._sessions_by_id is None:
             self._sessions_by_id = tuple(self.sessions[id_] for id_ in sorted(self.sessions))
         return self._sessions_by_id
-
-    def check_may_send(self) -> None:
-        """Raise LocalProtocolError in a callback that is not of a log entry."""
-        if self._forbidding_callback is not None:
-            raise LocalProtocolError(
-                "sending messages, scheduling timers and closing sessions "
-                f"is not allowed from {self._forbidding_callback}"
-            )
 
     def send(self, message: bytes) -> bool:
         """Queue an encoded message for the consensus module; False is back pressure."""

@@ -33,6 +33,18 @@ class SessionMessageBatch:
     def __len__(self) -> int:
         return len(self.session_ids)
 
+    def row(self, index: int) -> SessionMessageBatch:
+        """One message as a batch, not copied."""
+        rows = slice(index, index + 1)
+        return SessionMessageBatch(
+            self.session_ids[rows],
+            self.timestamps[rows],
+            self.positions[rows],
+            self.offsets[rows],
+            self.lengths[rows],
+            self.buffer,
+        )
+
     def payload(self, index: int) -> memoryview:
         """The payload of one message, not copied."""
         offset = int(self.offsets[index])
@@ -50,9 +62,9 @@ class ClusteredService:
 
     Derive from it and override what is of interest. All callbacks run in log order on one thread and
     never overlap. State may depend on what they are given only: no clock, no randomness, no set order.
-    ``timestamp`` is cluster time (milliseconds by default). An exception that leaves a callback is
-    counted and written to the error log, and the log goes on *behind* the event that caused it; with
-    ``on_session_messages`` that is the whole batch.
+    ``timestamp`` is cluster time (milliseconds by default). An exception that leaves a callback is counted
+    and told, and the log goes on *behind* the entry that caused it, or the member ends, as
+    ``service_error_policy`` says (docs/operations.md). Raise before anything is changed: nothing is undone.
 
     Sending, timers and closing sessions are for the callbacks of log entries; in ``on_start``,
     ``on_role_change``, ``on_terminate`` and ``do_background_work`` they raise.
@@ -78,7 +90,8 @@ class ClusteredService:
         """Override to be given runs of messages as columns instead of ``on_session_message`` calls.
 
         Within it ``cluster.log_position()`` and ``cluster.time()`` are those of the last message.
-        How the log is cut into batches differs between members: state must not depend on it.
+        How the log is cut into batches differs between members: state must not depend on it. A batch that
+        raises comes again one message at a time, and those that raise alone are passed over.
         """
 
     def on_timer_event(self, correlation_id: int, timestamp: int) -> None:

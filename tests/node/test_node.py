@@ -216,6 +216,50 @@ def test_a_member_that_ended_by_itself_says_why_when_it_is_closed(tmp_path):
         node.close()
 
 
+class NeedsArguments(ClusteredService):
+    def __init__(self, path):
+        self.path = path
+
+
+class ForgetsSession(ClusteredService):
+    def on_session_message(self, timestamp, buffer):
+        pass
+
+
+class Misspelt(ClusteredService):
+    def on_session_mesage(self, session, timestamp, buffer):
+        pass
+
+
+class Awaits(ClusteredService):
+    async def on_timer_event(self, correlation_id, timestamp):
+        pass
+
+
+class NoMethod(ClusteredService):
+    on_terminate = 5
+
+
+class FailsToBegin(ClusteredService):
+    def __init__(self):
+        raise ValueError("no")
+
+
+class Liberal(ClusteredService):
+    def on_session_message(self, *arguments):
+        pass
+
+    def on_timer_event(self, correlation_id, timestamp, is_mine=False):
+        pass
+
+    @staticmethod
+    def on_session_open(session, timestamp):
+        pass
+
+    def on_order(self, order):
+        pass
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -224,12 +268,43 @@ def test_a_member_that_ended_by_itself_says_why_when_it_is_closed(tmp_path):
         ("nowhere.at_all:Service", "no module nowhere.at_all, neither installed nor in"),
         ("json:Nothing", "json has no Nothing"),
         ("fractions:Fraction.nothing", "fractions has no Fraction.nothing"),
-        ("datetime:date", r"date\(\) failed: TypeError"),
+        ("datetime:date", r"class date is not derived from cluster\.ClusteredService"),
+        ("json:dumps", r"is a function, not a class derived from cluster\.ClusteredService"),
+        (f"{__name__}:Agent", "class Agent is not derived"),
+        (f"{__name__}:NeedsArguments", r"NeedsArguments\(\) is called without arguments: missing .* 'path'"),
+        (
+            f"{__name__}:ForgetsSession",
+            r"is called with \(session, timestamp, buffer\): too many",
+        ),
+        (f"{__name__}:Misspelt", "on_session_mesage is never called; did you mean on_session_message?"),
+        (f"{__name__}:Awaits", "on_timer_event is async"),
+        (f"{__name__}:NoMethod", "on_terminate is no method"),
+        (f"{__name__}:FailsToBegin", r"FailsToBegin\(\) failed: ValueError: no \(.*test_node\.py:\d+\)"),
     ],
 )
-def test_a_service_that_is_not_there_is_named(name, message):
+def test_a_service_that_cannot_be_run_is_refused_with_the_reason(name, message):
     with pytest.raises(ConfigurationError, match=message):
         load_service(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import math\n\nmath.sqrt(-1)\n", r"importing {0} failed: ValueError: .* \(.*{0}\.py:3\)"),
+        ("class Service(\n", r"importing {0} failed: SyntaxError: .* \(.*{0}\.py:1\)"),
+        ("import cluster\nimport pandaz\n", r"failed: ModuleNotFoundError: .*pandaz.* \(.*{0}\.py:2\)"),
+    ],
+)
+def test_an_import_that_fails_says_file_and_line(tmp_path, monkeypatch, source, message):
+    name = f"failing_{abs(hash(source))}"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match=message.format(name)):
+        load_service(f"{name}:Service")
+
+
+def test_a_service_may_have_methods_of_its_own_and_more_arguments_with_defaults():
+    assert isinstance(load_service(f"{__name__}:Liberal"), Liberal)
 
 
 class Agent:

@@ -40,6 +40,7 @@ PUBLIC_NAMES = set(
         "ProtocolError",
         "RemoteProtocolError",
         "Role",
+        "ServiceError",
         "SessionMessageBatch",
         "StorageError",
         "TimedOut",

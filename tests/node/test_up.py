@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -333,17 +334,87 @@ class Broken(ClusteredService):
 
 
 @pytest.mark.conformance("S-88", "S-111")
-def test_a_service_is_found_in_the_working_directory_and_its_errors_are_counted_while_it_goes_on(tmp_path):
+def test_a_service_is_found_in_the_working_directory_and_its_errors_are_seen_while_it_goes_on(tmp_path):
     (tmp_path / "moody.py").write_text(SERVICE)
     with Up(tmp_path / "c", "--service", "moody:Moody", members=1, cwd=tmp_path) as up:
         sent = run("send", "--endpoints", up.ipc, "--linger", "1000", text="one\nfail\ntwo\n")
-        assert (sent.returncode, sent.stdout) == (0, "got one\ngot two\ntimer 1\n")
-        assert [member["errors"] for member in up.top()] == [1]
-        assert up.stop() == (0, "", "")
-    log = [json.loads(line) for line in (up.member_dir(0) / "node.log").read_text().splitlines()]
-    assert [line["event"] for line in log if line["level"] == "error"] == ["I do not like it"]
-    errors = run("tool", "errors", "--dir", str(up.member_dir(0)))
+        assert (sent.returncode, sent.stdout) == (1, "got one\ngot two\ntimer 1\n")
+        told = re.fullmatch(
+            "every message is committed, but service 0 raised ValueError in on_session_message at position "
+            r"(\d+); see node\.log of member 0",
+            one_line(sent.stderr).removeprefix("Error: ").strip(),
+        )
+        assert told is not None, sent.stderr
+        again = run("send", "--endpoints", up.ipc, text="fail\n" * 4)
+        assert (again.returncode, again.stdout) == (1, "")
+        assert "; and 3 more errors like it" in again.stderr
+        unwaited = run("send", "--endpoints", up.ipc, "--no-wait", text="fine\n")
+        assert (unwaited.returncode, unwaited.stderr) == (0, "")
+        assert [member["errors"] for member in up.top()] == [5]
+        status, out, err = up.stop()
+    assert (status, out) == (0, "")
+    lines = err.splitlines()
+    moody = tmp_path / "moody.py"
+    what = f"member 0: service 0 raised ValueError in on_session_message ({moody}:10): I do not like it"
+    assert lines[0] == f"{what}; at position {told[1]} of the log"
+    assert lines[1] == "Traceback (most recent call last):"
+    assert f'  File "{moody}", line 10, in on_session_message' in lines
+    member = up.member_dir(0)
+    named = f"errors are in {member}/node.log, what services print is in {member}/output.log"
+    assert [line for line in lines if line.startswith(("member", "errors"))][1] == named
+    assert [line.rpartition(", ")[2] for line in lines[-2:]] == ["2 times so far", "4 times so far"]
+
+    log = [json.loads(line) for line in (member / "node.log").read_text().splitlines()]
+    raised = [line for line in log if line["level"] == "error"]
+    assert raised[0]["event"].endswith("I do not like it")
+    assert raised[0]["position"] == int(told[1])
+    assert [line["count"] for line in raised] == [1, 2, 4]
+    errors = run("tool", "errors", "--dir", str(member))
     assert "ValueError: I do not like it" in errors.stdout
+
+
+def test_each_member_tells_of_an_error_and_one_shows_where_it_came_from(tmp_path):
+    (tmp_path / "moody.py").write_text(SERVICE)
+    with Up(tmp_path / "c", "--service", "moody:Moody", members=3, cwd=tmp_path) as up:
+        assert run("send", "--endpoints", up.ipc, text="fail\n").returncode == 1
+        await_that(lambda: [member["errors"] for member in up.top()] == [1, 1, 1], "all have counted it")
+        status, _, err = up.stop()
+    assert status == 0
+    told = [line for line in err.splitlines() if line.startswith("member ")]
+    assert sorted(line[:9] for line in told) == ["member 0:", "member 1:", "member 2:"]
+    assert len({line[9:] for line in told}) == 1
+    assert err.count("Traceback") == 1
+
+
+def test_a_service_that_raises_ends_its_member_where_the_configuration_says_so(tmp_path):
+    (tmp_path / "moody.py").write_text(SERVICE)
+    with Up(
+        tmp_path / "c",
+        "--service",
+        "moody:Moody",
+        members=1,
+        cwd=tmp_path,
+        CLUSTER_SERVICE_ERROR_POLICY="stop",
+    ) as up:
+        run("send", "--endpoints", up.ipc, "--timeout", "1", text="fail\n")
+        status, _, err = up.end()
+    assert status == 1
+    assert "I do not like it; service_error_policy is stop" in err
+    log = (up.member_dir(0) / "node.log").read_text()
+    assert "service_error_policy is stop" in log
+
+
+def test_a_member_that_runs_alone_prints_what_its_service_raises(tmp_path):
+    (tmp_path / "moody.py").write_text(SERVICE)
+    with Up(tmp_path / "c", "--service", "moody:Moody", members=1, cwd=tmp_path) as up:
+        up.stop()
+    config = str(up.member_dir(0) / "node.toml")
+    with Process("node", "--config", config, cwd=tmp_path) as node:
+        assert run("send", "--endpoints", up.ipc, text="fail\n").returncode == 1
+        status, _, err = node.stop()
+    assert status == 0
+    assert err.startswith("member 0: service 0 raised ValueError in on_session_message (")
+    assert err.count("Traceback") == 1
 
 
 @pytest.mark.conformance("S-100")
@@ -354,4 +425,7 @@ def test_a_service_that_cannot_start_ends_its_member_with_one_line(tmp_path):
         "--base-port", str(free_base_port()), cwd=tmp_path,
     )  # fmt: skip
     assert (result.returncode, result.stdout) == (1, "")
-    assert "member 0: service 0 failed to start: no way" in one_line(result.stderr)
+    assert (
+        f"member 0: service 0 failed to start: no way (RuntimeError at {tmp_path / 'moody.py'}:20)"
+        in one_line(result.stderr)
+    )

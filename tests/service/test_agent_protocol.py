@@ -13,6 +13,7 @@ from cluster.errors import (
     LocalProtocolError,
     LogDamaged,
     RemoteProtocolError,
+    ServiceError,
 )
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, Role, SnapshotMark
@@ -251,7 +252,7 @@ def test_an_exception_of_a_callback_comes_out_and_the_log_goes_on_behind_its_eve
     if not is_vectorised:
         container.log.message(1, b"b")
     container.log.timer(1)
-    with pytest.raises(ValueError, match="boom"):
+    with pytest.raises(ServiceError, match="boom"):
         container.commit()
     container.settle()
 

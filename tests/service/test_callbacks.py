@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster.errors import AgentTermination, ClusterError, LocalProtocolError
+from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit, Role
 from cluster.protocol.service import CancelTimer, CloseSession, ScheduleTimer
 from cluster.service.buffer_claim import BufferClaim
@@ -271,8 +271,9 @@ def test_a_batch_that_does_not_fit_its_buffer_is_refused(offsets, lengths):
         np.array([1, 1]), np.array(offsets), np.array(lengths), np.zeros(9, np.uint8)
     )
     container.log.timer(1)
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(ServiceError) as raised:
         container.commit()
+    assert isinstance(raised.value.__cause__, LocalProtocolError)
     assert container.egress == []
 
 

@@ -12,7 +12,7 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
+from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
@@ -245,6 +245,8 @@ class Member(Process):
                 return self._end_life(error)
             self._exit(error)
             return None
+        except ServiceError:
+            raise  # a fault of the simulation, which none of its members survives
         except ClusterError as error:
             if not self.is_up:
                 self._exit(error)

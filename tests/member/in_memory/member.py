@@ -12,7 +12,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import AgentTermination, ClusterError, MemberRestart
+from cluster.errors import AgentTermination, ClusterError, MemberRestart, ServiceError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
 from cluster.service.agent import ClusteredServiceAgent
@@ -212,6 +212,8 @@ class SimulatedMember:
             work_count = agent.do_work(self.world.now_ns, self.cluster_time)
             if not service_agent.is_closed:
                 work_count += self._turn_service(service_agent)
+        except ServiceError:
+            raise  # a fault of the test
         except ClusterError as error:
             self._die(error)
             return
@@ -226,7 +228,7 @@ class SimulatedMember:
         """As the node does: what a callback raises is counted, and the log goes on behind it."""
         try:
             return service_agent.do_work(self.world.now_ns, self.cluster_time)
-        except AgentTermination:
+        except (AgentTermination, ServiceError):
             raise
         except ClusterError as error:
             self.world.tell(self.name, f"service: {error}")

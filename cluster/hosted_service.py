@@ -1,0 +1,110 @@
+"""One clustered service within the process of its member: what feeds it, and what is shown of it."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cluster.archive.files import OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.config import NodeConfig
+from cluster.counters import Counter, CountersFile
+from cluster.errors import AgentTermination, ServiceError
+from cluster.member.counters import DutyCycleStallTracker
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import ClusterComponentType
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.channel import ServiceChannel
+from cluster.service.snapshot import Snapshots
+from cluster.service_loader import load_service
+
+# Told of an error, and of how many there were of its kind so far.
+OnServiceError = Callable[[ServiceError, int], None]
+
+
+class ServiceCounters(NamedTuple):
+    """Counters 215, 218 and 219 of one service; the names are those that the stall tracker sets."""
+
+    errors: Counter
+    max_cycle_time_ns: Counter
+    cycle_time_exceeded: Counter
+
+
+class HostedService:
+    """Agent, mark file and counters of one service; ``close`` of the mark file is its owner's."""
+
+    def __init__(
+        self,
+        service_id: int,
+        config: NodeConfig,
+        channel: ServiceChannel,
+        *,
+        files: OsFiles,
+        now_ms: int,
+        counters_file: CountersFile,
+        commit_position: Callable[[], int],
+        snapshots: Snapshots,
+        max_message_length: int,
+        on_error: OnServiceError | None,
+    ) -> None:
+        """Load the service; ConfigurationError when there is none of its name."""
+        name = config.services[service_id]
+        service = load_service(name)
+        self.name = f"service {service_id}"
+        self._is_stopped_by_errors = config.service_error_policy == "stop"
+        self._on_error = on_error
+        self._error_kinds: Tally[str] = Tally()
+        self.mark_file = ClusterMarkFile.create(
+            str(config.cluster_path),
+            files=files,
+            component_type=ClusterComponentType.CONTAINER,
+            now_ms=now_ms,
+            cluster_id=config.cluster_id,
+            member_id=config.member_id,
+            service_id=service_id,
+            aeron_directory=str(config.driver_path),
+            service_name=name,
+        )
+        allocate = counters_file.allocate_cluster_counter
+        self.counters = ServiceCounters(
+            allocate(CounterTypeId.CONTAINER_ERRORS, config.cluster_id, service_id=service_id),
+            allocate(CounterTypeId.CONTAINER_MAX_CYCLE_TIME, config.cluster_id, service_id=service_id),
+            allocate(
+                CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED,
+                config.cluster_id,
+                service_id=service_id,
+                threshold_ns=config.service_cycle_threshold_ns,
+            ),
+        )
+        self.agent = ClusteredServiceAgent(
+            service,
+            channel,
+            commit_position,
+            service_id=service_id,
+            cluster_id=config.cluster_id,
+            client_id=service_id + 1,
+            app_version=config.app_version,
+            log_fragment_limit=config.log_fragment_limit,
+            max_message_length=max_message_length,
+            is_responder=config.service_responder,
+            duty_cycle_tracker=DutyCycleStallTracker(
+                self.counters,  # type: ignore[arg-type]  # has the two that the tracker sets
+                config.service_cycle_threshold_ns,
+            ),
+            snapshots=snapshots,
+        )
+
+    def on_error(self, error: Exception) -> None:
+        """Count an error; tell the first of its kind, and then whenever their number has doubled."""
+        self.counters.errors.get_and_add(1)
+        if isinstance(error, ServiceError):
+            self._error_kinds[error.kind] += 1
+            count = self._error_kinds[error.kind]
+            if self._on_error is not None and count & (count - 1) == 0:
+                self._on_error(error, count)
+
+    def check_policy(self, error: Exception) -> None:
+        """Raise AgentTermination where the configuration says that an error of a service ends its member."""
+        if self._is_stopped_by_errors and isinstance(error, ServiceError):
+            raise AgentTermination(f"{error}; service_error_policy is stop") from error

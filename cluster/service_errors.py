@@ -1,0 +1,40 @@
+"""Errors of services, told to people: of each kind the first with its traceback, then counts."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from cluster.errors import ServiceError
+
+TRACE_LENGTH_MAX = 16_384  # characters, of its end
+
+
+def describe(error: ServiceError, count: int) -> dict[str, Any]:
+    """What a member tells of one: the ``count``-th of its kind in its process."""
+    cause = error.__cause__
+    assert cause is not None
+    return {
+        "kind": error.kind,
+        "text": str(error),
+        "position": error.log_position,
+        "count": count,
+        "trace": "".join(traceback.format_exception(cause))[-TRACE_LENGTH_MAX:] if count == 1 else "",
+    }
+
+
+class ServiceErrorText:
+    """Text for each error that is told; of each kind one traceback, whichever member was first."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def of(self, member_id: int, described: dict[str, Any], where_logged: str) -> str:
+        """One line; below it traceback and ``where_logged``, when no member has told of the kind before."""
+        line = f"member {member_id}: {described['text']}; at position {described['position']} of the log"
+        if described["count"] > 1:
+            return f"{line}, {described['count']} times so far\n"
+        if described["kind"] in self._seen:
+            return f"{line}\n"
+        self._seen.add(described["kind"])
+        return f"{line}\n{described['trace']}{where_logged}\n"
