@@ -33,7 +33,7 @@ from cluster.archive.mending import Mender
 from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop, held_position
-from cluster.archive.segments import PAGE
+from cluster.archive.segments import PAGE, list_segments, segment_bases
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
@@ -155,9 +155,10 @@ class Archive:
         }
         if deleted:
             self._remove_files_of(deleted)
+        bases = list_segments(self.files, self.directory)
         for entry in [entry for entry in self._catalog.entries if entry.is_valid]:
-            self._catalog.check_entry(entry)
             recording_id = entry.descriptor.recording_id
+            self._catalog.check_entry(entry, bases.get(recording_id, []))
             if entry.descriptor.stop_position == NULL_POSITION:
                 self._find_end(entry.descriptor, is_after_failure, may_be_damaged)
             elif is_after_failure and proof_exists(self.files, self.directory, recording_id):
@@ -208,6 +209,16 @@ class Archive:
         remove_proof(self.files, self.directory, recording_id)
         return True
 
+    def check_start(self, recording_id: int) -> None:
+        """Raise LogDamaged where a stopped recording's start, in the middle of a term, is no frame's."""
+        descriptor = self._catalog.descriptor(recording_id)
+        start, stop = descriptor.start_position, descriptor.stop_position
+        if start % descriptor.term_buffer_length == 0 or start >= stop:
+            return
+        if not len(self.whole_frames(recording_id, start, stop, PAGE)):
+            what = f"no frame begins at its start position {start}"
+            raise self._catalog.damage_of(recording_id, "start_position", what)
+
     def find_damage(self, recording_id: int, from_position: int | None = None) -> Damage | None:
         """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.
 
@@ -255,7 +266,7 @@ class Archive:
         if entry is None or entry.header.state not in (RecordingState.VALID, RecordingState.INVALID):
             return False
         if entry.header.state is RecordingState.INVALID:
-            self._catalog.check_entry(entry)
+            self._catalog.check_entry(entry, segment_bases(self.files, self.directory, recording_id))
             self._catalog.set_state(recording_id, RecordingState.VALID)
             if entry.descriptor.stop_position == NULL_POSITION:
                 self._find_end(entry.descriptor, is_after_failure=False, may_be_damaged=True)

@@ -70,9 +70,14 @@ class CatalogFile:
         self.header: CatalogHeader = decode_catalog_header(data)
         self._end = first_entry_offset(self.header)
         try:
+            last_id = -1
             for entry in decode_entries(data, self.header):
+                recording_id = entry.descriptor.recording_id
+                if recording_id <= last_id:
+                    what = f"recording id {recording_id} follows {last_id}"
+                    raise LogDamaged(None, entry.field_offset("recording_id"), what)
                 self.entries.append(entry)
-                self._end = entry.end
+                self._end, last_id = entry.end, recording_id
         except LogDamaged as damage:
             self.damage = damage.at(file.path)
 
@@ -146,8 +151,11 @@ class CatalogFile:
         """Of the VALID recordings."""
         return [entry.descriptor for entry in self.entries if entry.is_valid]
 
-    def check_entry(self, entry: CatalogEntry) -> None:
-        """Raise LogDamaged for positions or a geometry that no recording can have."""
+    def check_entry(self, entry: CatalogEntry, bases: list[int]) -> None:
+        """Raise LogDamaged for positions or a geometry that no recording can have.
+
+        ``bases``, ascending, are those of its segment files, which must not all end before it begins.
+        """
         descriptor = entry.descriptor
         start, stop = descriptor.start_position, descriptor.stop_position
         term_length, segment_length = descriptor.term_buffer_length, descriptor.segment_file_length
@@ -160,10 +168,18 @@ class CatalogFile:
             wrong = "mtu_length", f"MTU {descriptor.mtu_length} cannot be"
         elif start < 0 or start % FRAME_ALIGNMENT:
             wrong = "start_position", f"start position {start} cannot be"
+        elif bases and bases[-1] + segment_length < start:
+            wrong = "start_position", f"start position {start} cannot be, its segment files end before"
         elif stop != NULL_POSITION and (stop < start or stop % FRAME_ALIGNMENT):
             wrong = "stop_position", f"stop position {stop} cannot be, the recording starts at {start}"
         if wrong is not None:
             raise LogDamaged(self.path, entry.field_offset(wrong[0]), wrong[1])
+
+    def damage_of(self, recording_id: int, field: str, what: str) -> LogDamaged:
+        """That a field of a recording's descriptor is damaged, by its offset in the file."""
+        entry = self.entry(recording_id)
+        assert entry is not None
+        return LogDamaged(self.path, entry.field_offset(field), what)
 
     # ---- changing
 

@@ -31,6 +31,11 @@ def list_segments(files: Files, directory: str) -> dict[int, list[int]]:
     return {recording_id: sorted(found) for recording_id, found in bases.items()}
 
 
+def segment_bases(files: Files, directory: str, recording_id: int) -> list[int]:
+    """Bases of the segment files of one recording, ascending."""
+    return list_segments(files, directory).get(recording_id, [])
+
+
 class Segments:
     """Reads a recording's segments and makes new ones; knows nothing of what is in them.
 
@@ -68,7 +73,7 @@ class Segments:
 
     def bases(self) -> list[int]:
         """Bases of the files that are there, ascending."""
-        return list_segments(self.files, self.directory).get(self.recording_id, [])
+        return segment_bases(self.files, self.directory, self.recording_id)
 
     def file(self, base: int) -> File:
         """The segment, open for reading; the caller must not close it."""

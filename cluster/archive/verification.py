@@ -13,7 +13,7 @@ from cluster.archive.damage import first_damage, open_segments
 from cluster.archive.files import Files
 from cluster.archive.proof import read_proof
 from cluster.archive.recovery import find_stop
-from cluster.archive.segments import Segments
+from cluster.archive.segments import Segments, segment_bases
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
@@ -50,7 +50,7 @@ def verify_recording(
     stop = descriptor.stop_position
     damage: LogDamaged | None = None
     try:
-        catalog.check_entry(entry)
+        catalog.check_entry(entry, segment_bases(files, directory, descriptor.recording_id))
     except LogDamaged as found:
         return Verified(descriptor.recording_id, entry.header.state, stop, found)
     segments = open_segments(files, directory, descriptor)

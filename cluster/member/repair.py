@@ -187,6 +187,7 @@ def _check_log_is_known(files: MemberFiles) -> None:
         if not archive.revive(term.recording_id):
             what = f"the archive has no recording {term.recording_id}"
             raise LogDamaged(recording_log.path, max(term.offset, 0), what)
+        archive.check_start(term.recording_id)
     elif not any(entry.is_valid for entry in recording_log.entries):
         for descriptor in archive.recordings():
             if descriptor.stream_id == streams.LOG and descriptor.stop_position > descriptor.start_position:

@@ -19,7 +19,7 @@ from cluster.archive.files import Files
 from cluster.archive.proof import read_proof
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recovery import find_stop
-from cluster.archive.segments import Segments
+from cluster.archive.segments import Segments, segment_bases
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.counters import CountersReader, FoundCounter
 from cluster.errors import DataLoss, LogDamaged, NotAClusterDirectory, StorageError
@@ -289,7 +289,8 @@ class MemberState:
         logs = [entry for entry in entries.values() if entry.descriptor.stream_id == LOG]
         found = entries.get(terms[-1].recording_id) if terms else (logs[-1] if logs else None)
         if found is not None:
-            catalog.check_entry(found)
+            recording_id = found.descriptor.recording_id
+            catalog.check_entry(found, segment_bases(self.files, self.member.archive, recording_id))
             if not found.is_valid:
                 self.warn(f"recording {found.descriptor.recording_id} is marked invalid in the catalog")
             return found.descriptor

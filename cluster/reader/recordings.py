@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
-from cluster.archive.segments import Segments
+from cluster.archive.segments import Segments, segment_bases
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import NotAClusterDirectory
 from cluster.log.deliver import read_message
@@ -17,7 +17,7 @@ def find_recording(files: Files, archive_dir: str, recording_id: int) -> Recordi
     catalog.close()
     entry = catalog.entry(recording_id)
     if entry is not None and entry.is_valid:
-        catalog.check_entry(entry)
+        catalog.check_entry(entry, segment_bases(files, archive_dir, recording_id))
         return entry.descriptor
     raise NotAClusterDirectory(f"{archive_dir}: recording {recording_id} is not in the catalog")
 

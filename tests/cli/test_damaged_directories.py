@@ -13,6 +13,8 @@ import pytest
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import OsFiles
 from cluster.cli.main import main
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
 from tests.reader.real import a_copy, members, remove_unpacked
 
 SEEDS = 40
@@ -48,7 +50,7 @@ def test_a_damaged_directory_is_looked_at_without_a_trace_or_an_end(
     files = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())
     for file in files:
         (member / file).parent.mkdir(parents=True, exist_ok=True)
-        (member / file).symlink_to(source / file)
+        (member / file).hardlink_to(source / file)
     told = _damage(random, source, member, files)
 
     for command in COMMANDS:
@@ -110,3 +112,21 @@ def test_a_log_that_ends_where_its_catalog_says_nothing_can_be_is_dumped_to_its_
     assert status == 1
     assert captured.out.splitlines()[-1].split()[1] == str(end)
     assert f"nothing is readable from position {end} to {1 << 60}" in captured.err
+
+
+@pytest.mark.parametrize("start", [64, 1 << 20, 1 << 54])
+def test_a_log_that_begins_where_nothing_can_begin_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int
+) -> None:
+    """Of a member that was killed: its catalog has no end that would show the start to be wrong."""
+    write_member(tmp_path, a_log(50), is_clean=False)
+    catalog = CatalogFile.open(OsFiles(), str(tmp_path / "archive"), write=True)
+    catalog.set_start_position(0, start)
+    catalog.close()
+
+    for command in (["log", "dump"], ["log", "tail"], ["archive", "verify", "--all"]):
+        folder = tmp_path / "archive" if command[0] == "archive" else tmp_path
+        status = main([*command, "--dir", str(folder)])
+        captured = capsys.readouterr()
+        assert status == 1, command
+        assert " at offset " in captured.err + captured.out, command
