@@ -19,6 +19,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from cluster.archive.files import open_regular
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
@@ -215,7 +216,7 @@ class CountersFile(_MappedCounters):
         aside = f"{path}.tmp"
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            fd = open_regular(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
                 os.posix_fallocate(fd, 0, length)  # a full disk says so now, not by a SIGBUS later
                 mapped = mmap.mmap(fd, length)
@@ -398,7 +399,7 @@ class CountersReader(_MappedCounters):
     def __init__(self, path: str, *, write: bool = False) -> None:
         """Raises NotAClusterDirectory (no such file, or not ready), LogDamaged, StorageError."""
         try:
-            fd = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+            fd = open_regular(path, os.O_RDWR if write else os.O_RDONLY)
             try:
                 status = os.fstat(fd)
                 if status.st_size < CncHeader.BLOCK_LENGTH:

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import stat
 from typing import Any, Protocol, TypeAlias
 
 from cluster.errors import LogDamaged, StorageError
@@ -81,7 +82,10 @@ class Files(Protocol):
     """A file system."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Open a file; ``create`` makes it and insists that it was not there (FileExistsError)."""
+        """Open a file; ``create`` makes it and insists that it was not there (FileExistsError).
+
+        Raises StorageError for what is there and is no regular file.
+        """
 
     def exists(self, path: str) -> bool: ...
 
@@ -213,17 +217,52 @@ class OsLock:
             self._fd = -1
 
 
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a fifo",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: str, flags: int) -> int:
+    """A descriptor of a regular file. Whatever else stands there is refused at once, and not opened for long.
+
+    Raises OSError, StorageError for a directory, link, fifo, socket or device.
+    """
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            _check_regular(path, os.lstat(path).st_mode)
+        raise
+    try:
+        _check_regular(path, os.fstat(fd).st_mode)
+    except StorageError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check_regular(path: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise StorageError(path, None, f"is {_KINDS[stat.S_IFMT(mode)]}, expected a file")
+
+
 class OsFiles:
     """``Files`` of this machine (Linux)."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
-        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY)
+        flags = os.O_RDWR if write or create else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | os.O_EXCL
-        return OsFile(path, os.open(path, flags, 0o644))
+        return OsFile(path, open_regular(path, flags))
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -248,7 +287,7 @@ class OsFiles:
             os.close(fd)
 
     def lock(self, path: str) -> OsLock | None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
