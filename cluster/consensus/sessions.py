@@ -5,6 +5,9 @@
                      └─ leader ── pending ─── authenticated ── SessionOpenEvent in the log ── sessions
     sessions ── close request, service, time-out ── SessionCloseEvent in the log ── gone
 
+The connection is closed behind REDIRECT and a refusal, and when a session's close is committed; what was sent
+on it before goes out first.
+
 Followers keep ``sessions`` by what the log says, so that any of them can take over. Over a stream a client's
 connection is its ingress and its egress; the response channel is kept for those who read the log.
 
@@ -48,6 +51,10 @@ class SessionPort(Protocol):
 
     def send_egress(self, connection_id: int, message: Message) -> bool:
         """Whether the connection took the message."""
+        ...
+
+    def close_egress(self, connection_id: int) -> None:
+        """Close the connection once what was sent is out."""
         ...
 
 
@@ -221,17 +228,26 @@ class SessionManager:
     ) -> int:
         if not sessions:
             return 0
-        waiting = []
+        waiting: list[ClusterSession] = []
+        done: list[ClusterSession] = []
         for session in sessions:
             assert session.event_code is not None
             is_sent = self.port.is_connected(session.connection_id) and self._send_event(
                 session, session.event_code, session.detail, leadership_term_id, leader_member_id
             )
-            if not is_sent and not self._is_timed_out(session, now_ns):
-                waiting.append(session)
-        work_count = len(sessions) - len(waiting)
+            is_done = is_sent or self._is_timed_out(session, now_ns)
+            (done if is_done else waiting).append(session)
         sessions[:] = waiting
-        return work_count
+        for session in done:
+            self.end_egress(session.connection_id)
+        return len(done)
+
+    def end_egress(self, connection_id: int) -> None:
+        """Close the connection (Aeron: the session's publication), unless it serves another session."""
+        pending = (self._pending, self._redirects, self._rejected)
+        is_used = any(session.connection_id == connection_id for sessions in pending for session in sessions)
+        if connection_id != NULL_VALUE and not is_used and not self.table.has_connection(connection_id):
+            self.port.close_egress(connection_id)
 
     def process_pending(
         self, leadership_term_id: int, leader_member_id: int, cluster_time: int, now_ns: int, now_ms: int
@@ -243,6 +259,7 @@ class SessionManager:
                 self._pending.remove(session)
                 session.state = SessionState.CLOSED
                 self.timed_out_count += 1
+                self.end_egress(session.connection_id)
                 work_count += 1
                 continue
             if session.state in (SessionState.INIT, SessionState.CONNECTING, SessionState.CONNECTED):
@@ -448,6 +465,7 @@ class SessionManager:
             _, session = self._uncommitted_closed.popleft()
             session.state = SessionState.CLOSED
             self.table.close(session.id)
+            self.end_egress(session.connection_id)
         self._commit_position = max(self._commit_position, commit_position)
         for next_id in self._uncommitted_next_ids.sweep(commit_position):
             self.next_committed_session_id = max(self.next_committed_session_id, next_id)

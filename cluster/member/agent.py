@@ -406,7 +406,7 @@ class ConsensusModuleAgent:
         for connection_id in self.sessions.prepare_for_new_election(
             log_position, self.leadership_term_id, NULL_VALUE
         ):
-            self.clients.close(connection_id, "this member does not lead any more")
+            self.clients.close(connection_id)
         self.timers.restore_uncommitted(log_position)
         for tracker in self.trackers:
             tracker.restore_uncommitted(log_position)

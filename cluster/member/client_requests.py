@@ -59,6 +59,9 @@ class ClientRequests:
     def send_egress(self, connection_id: int, message: Message) -> bool:
         return self._agent.clients.send(connection_id, egress_frame(message)) > 0
 
+    def close_egress(self, connection_id: int) -> None:
+        self._agent.clients.close(connection_id)
+
     # ---- requests
 
     def on_session_connect(self, connection_id: int, request: SessionConnectRequest) -> None:
@@ -84,6 +87,8 @@ class ClientRequests:
         if session is None:
             detail = f"session {session_id} is not open, or not this client's"
             self._send_event(connection_id, request, EventCode.CLOSED, detail)
+            if session_id != NULL_VALUE:  # else it connects now
+                agent.sessions.end_egress(connection_id)
             return
         if request.correlation_id < session.resume_correlation_id:
             return  # delayed on a connection that the client gave up: it must not get its session back there

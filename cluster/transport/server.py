@@ -32,6 +32,7 @@ from cluster.transport.sockets import Buffer, Connection, ReceiveBuffer
 SECOND_NS = 1_000_000_000
 HELLO_TIMEOUT_NS = 10 * SECOND_NS
 STALL_TIMEOUT_NS = 10 * SECOND_NS
+FINISH_TIMEOUT_NS = 1 * SECOND_NS  # for the peer to close, once it has the end of its stream
 SWEEP_INTERVAL_NS = SECOND_NS
 BYTES_PER_POLL_MAX = 4 * 1024 * 1024
 QUEUE_BYTES_MAX = 16 * 1024 * 1024  # of one client that does not read
@@ -65,7 +66,8 @@ class _Client:
 
     def __init__(self, connection: Connection, deadline_ns: int) -> None:
         self.connection = connection
-        self.deadline_ns = deadline_ns  # of the Hello; then of the next byte taken, while some are queued
+        # Of the Hello; of the next byte taken, while some are queued; of the peer's close when finishing.
+        self.deadline_ns = deadline_ns
         self.is_known = False  # its Hello came, so the handler hears of it
         self.sent = 0  # bytes that its socket had taken at the last sweep
 
@@ -258,7 +260,10 @@ class ClientPort:
         self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
         for client in self._clients.values():
             connection = client.connection
-            if not client.is_known:
+            if connection.is_finishing and not connection.queued_bytes:
+                if now_ns > client.deadline_ns:
+                    connection.close("the peer did not close its side")
+            elif not client.is_known:
                 if now_ns > client.deadline_ns:
                     connection.close("no Hello came in time")
             elif connection.queued_bytes:
@@ -311,7 +316,9 @@ class ClientPort:
     def is_connected(self, connection_id: int) -> bool:
         """Whether ``send`` can reach the client."""
         client = self._clients.get(connection_id)
-        return client is not None and client.is_known and not client.connection.is_closed
+        if client is None or not client.is_known:
+            return False
+        return not client.connection.is_closed and not client.connection.is_finishing
 
     def pause(self, connection_id: int) -> None:
         """Take nothing from the client until ``resume``: its own window fills, and nobody else's."""
@@ -329,12 +336,17 @@ class ClientPort:
                 connection.is_readable = True
                 self._ready.append(connection)
 
-    def close(self, connection_id: int, why: str = "closed by the member") -> None:
-        """Close one connection once what is queued for it was tried; told by ``on_disconnect``."""
+    def close(self, connection_id: int, why: str = "") -> None:
+        """Close one connection once what is queued for it is out; told by ``on_disconnect``.
+
+        ``why`` is what the client did wrong, if it did.
+        """
         client = self._clients.get(connection_id)
-        if client is not None and not client.connection.is_closed:
-            client.connection.flush()
-            client.connection.close(why)
+        if client is not None and not client.connection.is_finishing:
+            if why:
+                self._report(f"client {connection_id} was cut off: {why}")
+            client.connection.finish()
+            client.deadline_ns = self._clock_ns() + FINISH_TIMEOUT_NS
 
     def shutdown(self) -> None:
         """Stop listening and close every connection; the handler hears nothing of it."""

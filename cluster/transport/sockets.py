@@ -68,6 +68,7 @@ class Connection:
         "_explain",
         "_frame_length_max",
         "_is_connecting",
+        "_is_finishing",
         "_is_log_allowed",
         "_is_paused",
         "_limit",
@@ -125,6 +126,7 @@ class Connection:
         self._check_header = check_header
         self._explain = explain
         self._is_paused = False
+        self._is_finishing = False
         self._events = WRITABLE if is_connecting else READABLE
         self._carry: np.ndarray | None = None  # what the last release left over, or a buffer of our own
         self._limit = 0  # end of what is received in buffer; in _carry between turns
@@ -161,6 +163,9 @@ class Connection:
     def on_ready(self, events: int) -> None:
         if self._is_connecting:
             self._finish_connect()
+            return
+        if self._is_finishing and events & _ERROR_OR_HANG_UP:
+            self.close("both sides are done")
             return
         if events & WRITABLE:
             if self._queue:
@@ -275,7 +280,7 @@ class Connection:
 
     def resume(self) -> None:
         """Undo ``pause``."""
-        if self._is_paused and not self.is_closed:
+        if self._is_paused and not self._is_finishing and not self.is_closed:
             self._is_paused = False
             self._watch()
 
@@ -291,7 +296,7 @@ class Connection:
         Each buffer is a contiguous run of bytes; together they are whole frames. What the socket does
         not take at once is copied, so the buffers are the caller's again on return.
         """
-        if self.is_closed:
+        if self.is_closed or self._is_finishing:
             return Offer.CLOSED
         if self._is_connecting:
             return Offer.NOT_CONNECTED
@@ -370,6 +375,8 @@ class Connection:
                     break
                 taken -= len(head)
                 queue.popleft()
+        if self._is_finishing:
+            self._end_stream()
         self._watch()
 
     def _enqueue(self, buffer: Buffer, offset: int) -> None:
@@ -391,6 +398,30 @@ class Connection:
     def _fail(self, error: OSError) -> None:
         self.error_number = error.errno or 0
         self.close(self._explain() or error.strerror or str(error))
+
+    @property
+    def is_finishing(self) -> bool:
+        return self._is_finishing
+
+    def finish(self) -> None:
+        """Take nothing more, send what is queued, then end the stream: the peer reads all, and closes.
+
+        A close at once could reset the connection, and lose on the way what the peer has not received. The
+        owner closes where the peer does not.
+        """
+        if self.is_closed or self._is_finishing:
+            return
+        self._is_finishing = self._is_paused = True
+        if not self._queue:
+            self._end_stream()
+        self._watch()
+
+    def _end_stream(self) -> None:
+        if not self.is_closed:
+            try:
+                self._sock.shutdown(socket.SHUT_WR)
+            except OSError as error:
+                self._fail(error)
 
     def close(self, why: str = "closed by this side") -> None:
         """Close at once; what is queued is lost. Safe to call twice."""

@@ -170,6 +170,10 @@ class SimulatedSocket:
     def sendmsg(self, buffers: Any) -> int:
         return self.send(b"".join(bytes(memoryview(buffer)) for buffer in buffers))
 
+    def shutdown(self, how: int) -> None:
+        assert how == socket.SHUT_WR
+        self.poller.network.on_shutdown(self)
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
@@ -483,6 +487,11 @@ class Network:
                 keep -= len(piece)
         self._schedule(pipe, how, pipe.source.poller.process.now_ns)
         pipe.is_severed = True
+
+    def on_shutdown(self, sock: SimulatedSocket) -> None:
+        """A process sends no more on this connection, and still reads."""
+        if sock.outgoing is not None:
+            self._end(sock.outgoing, _FIN)
 
     def on_close(self, sock: SimulatedSocket) -> None:
         """A process closed its socket, or died: the peer gets the rest and an end, or a reset."""

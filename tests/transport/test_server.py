@@ -165,6 +165,23 @@ def test_a_disconnect_is_told_once(server, client):
 def test_a_connection_that_the_member_closes_is_told_as_well(server, client):
     server.port.close(1)
     server.turn_until(lambda: ("disconnect", 1) in server.told)
+    assert server.port.connection_count == 0
+
+
+def test_what_was_sent_before_a_close_arrives_although_more_came_than_was_read(server, client):
+    answer = frame(bytes(90_000), session_id=0, stream_id=102)
+    for _ in range(100):
+        assert server.port.send(1, answer) > 0
+    server.port.close(1)
+    assert not server.port.is_connected(1)
+    assert server.port.send(1, answer) == Offer.CLOSED
+    client.connection.offer(frame(bytes(50_000), session_id=0, stream_id=101))  # resets what closes at once
+
+    client.await_bytes(100 * len(answer))
+    server.turn_until(lambda: client.poller.wait(0) is not None and not client.connection.receive())
+    server.turn_until(lambda: client.connection.is_closed or client.connection.receive() is None)
+    server.turn_until(lambda: ("disconnect", 1) in server.told)
+    assert server.frames[1] == b""
 
 
 BAD_FIRST_FRAMES = {

@@ -1,0 +1,85 @@
+"""A client's connection ends with what the cluster has to say on it: REDIRECT, a refusal, a session's end."""
+
+import pytest
+
+from cluster.protocol.enums import EventCode
+from cluster.protocol.link import SessionResume
+from cluster.protocol.session import SessionCloseRequest, SessionEvent, SessionKeepAlive
+from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.stranger import TOKEN, Stranger
+
+
+@pytest.fixture
+def cluster():
+    cluster = SimulatedCluster(3, 1)
+    cluster.await_leader()
+    return cluster
+
+
+def an_open_session(cluster):
+    client = Stranger(cluster.leader)
+    client.connects()
+    cluster.run_until(lambda: client.heard)
+    return client, client.heard[0].cluster_session_id
+
+
+def codes(client):
+    return [event.code for event in client.of_type(SessionEvent)]
+
+
+@pytest.mark.conformance("C-173")
+def test_a_follower_closes_the_connection_behind_its_redirect(cluster):
+    client = Stranger(cluster.followers[0])
+    client.connects()
+    cluster.run_until(lambda: client.is_closed)
+
+    assert codes(client) == [EventCode.REDIRECT]
+
+
+def test_the_leader_closes_the_connection_behind_a_refusal(cluster):
+    client = Stranger(cluster.leader)
+    client.connects(version=9 << 16)
+    cluster.run_until(lambda: client.is_closed)
+
+    assert codes(client) == [EventCode.ERROR]
+
+
+def test_the_connection_of_a_session_that_timed_out_is_closed_behind_the_event(cluster):
+    client, _ = an_open_session(cluster)
+    cluster.run_until(lambda: client.is_closed)
+
+    assert codes(client) == [EventCode.OK, EventCode.CLOSED]
+    assert cluster.leader.agent.sessions.sessions == {}
+
+
+def test_the_connection_of_a_session_that_its_client_closed_is_closed(cluster):
+    client, session_id = an_open_session(cluster)
+    client.says(SessionCloseRequest(cluster.leader.agent.leadership_term_id, session_id))
+    cluster.run_until(lambda: client.is_closed, SECOND)
+
+    assert codes(client) == [EventCode.OK]
+
+
+def test_who_asks_for_a_session_that_is_not_his_is_told_and_cut_off(cluster):
+    _, session_id = an_open_session(cluster)
+    thief = Stranger(cluster.leader)
+    thief.says(SessionResume(1, session_id, 0, resume_token=TOKEN[::-1]))
+    cluster.run_until(lambda: thief.is_closed, SECOND)
+
+    assert codes(thief) == [EventCode.CLOSED]
+
+
+def test_a_connection_that_serves_another_session_stays(cluster):
+    client, session_id = an_open_session(cluster)
+    client.connects(correlation_id=8)
+    cluster.run_until(lambda: len(client.heard) == 2)
+    term_id = cluster.leader.agent.leadership_term_id
+    client.says(SessionCloseRequest(term_id, session_id))
+    client.connects(correlation_id=9, version=9 << 16)
+    for _ in range(12):
+        client.says(SessionKeepAlive(term_id, session_id + 1))
+        cluster.run(SECOND)
+
+    assert codes(client) == [EventCode.OK, EventCode.OK, EventCode.ERROR]
+    assert not client.is_closed
+    assert list(cluster.leader.agent.sessions.sessions) == [session_id + 1]
