@@ -41,8 +41,11 @@ SPARK_SINK_OPTIONS = frozenset(
         "_asyncprogresstrackingoverridesinksupportcheck",
     }
 )
-# What the catalog adds to the options of a table that was created with USING cluster.
+# What Spark adds to the options of a view that was created with USING cluster.
 SPARK_SOURCE_OPTIONS = frozenset({"serialization.format"})
+
+# Under which a catalog keeps the options of CREATE TABLE among a table's properties.
+TABLE_OPTION_PREFIX = "option."
 
 Parse = Callable[[str, str], Any]
 T = TypeVar("T", bound="_Options")
@@ -255,8 +258,13 @@ class SinkOptions(_Options):
 def check_names(given: Iterable[str]) -> None:
     """Raise ConfigurationError for a name that neither the source nor the sink knows.
 
-    For the moment when it is not known yet which of them is being made.
+    For the moment when it is not known yet which of them is being made. Tables of a catalog are refused.
     """
+    if any(name.lower().startswith(TABLE_OPTION_PREFIX) for name in given):
+        raise ConfigurationError(
+            "there are no tables of format cluster: Spark hands a table's options to no Python data source; "
+            "CREATE TEMPORARY VIEW name USING cluster OPTIONS (…) can be selected from and inserted into"
+        )
     names = [*SourceOptions.names(), *(n for n in SinkOptions.names() if n not in SourceOptions.names())]
     known = {name.lower() for name in names} | SPARK_SINK_OPTIONS | SPARK_SOURCE_OPTIONS
     for name in given:

@@ -12,6 +12,7 @@ from cluster.errors import ClusterError, DataLoss
 from spark_connector.log import forget_reader, open_reader
 from spark_connector.offsets import Offset, check_cluster, identity_text
 from spark_connector.options import SourceOptions
+from spark_connector.schema import row_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ class LogRange(InputPartition):
 def read_range(
     options: SourceOptions, columns: tuple[str, ...], log_range: LogRange
 ) -> Iterator[pa.RecordBatch]:
-    """The range's entries as record batches with ``columns``, all of one schema.
+    """The range's entries as record batches with ``columns``, in the user's spelling, all of one schema.
 
     Raises DataLoss when the log here is not the one that was planned, does not reach as far, or was purged
     behind the range's start.
@@ -41,14 +42,15 @@ def read_range(
         return
     reader = _open_checked(options, log_range)
     try:
-        yield from reader.batches(
+        for batch in reader.batches(
             reader.boundary_at_or_after(log_range.start, known=log_range.known, is_committed=True),
             log_range.end,
-            columns=columns,
+            columns=row_columns(columns),
             entry_types=options.entry_types,
             rows_per_batch=options.rows_per_batch,
             is_committed=True,
-        )
+        ):
+            yield batch.rename_columns(columns)
     except Exception:
         forget_reader(options)  # a broken connection or file is not for the next task
         raise

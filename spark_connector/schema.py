@@ -37,20 +37,27 @@ ROW_COLUMNS = {
     "appVersion": "INT",
 }
 ROW_DDL = ", ".join(f"{name} {type_name}" for name, type_name in ROW_COLUMNS.items())
+_BY_LOWER_NAME = {name.lower(): name for name in ROW_COLUMNS}
+
+
+def row_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of the log that ``names``, as ``wanted_columns`` gave them, stand for."""
+    return tuple(_BY_LOWER_NAME[name.lower()] for name in names)
 
 
 def wanted_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema given by the user, in its order.
+    """The columns of a schema given by the user, in its order and its spelling: Spark compares without case.
 
     Raises ConfigurationError for a column that the log does not have, has with another type, or that
     is declared NOT NULL.
     """
     for column in schema.fields:
-        type_name = ROW_COLUMNS.get(column.name)
-        if type_name is None:
+        name = _BY_LOWER_NAME.get(column.name.lower())
+        if name is None:
             near = difflib.get_close_matches(column.name, ROW_COLUMNS, n=3)
             hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(ROW_COLUMNS)}"
             raise ConfigurationError(f"the log has no column {column.name!r}; {hint}")
+        type_name = ROW_COLUMNS[name]
         given = _type_name(column.dataType.simpleString())
         if given != type_name:
             raise ConfigurationError(
@@ -60,25 +67,24 @@ def wanted_columns(schema: StructType) -> tuple[str, ...]:
         if not column.nullable:
             raise ConfigurationError(f"column {column.name} is declared NOT NULL; every column is nullable")
     names = schema.fieldNames()
-    if len(set(names)) < len(names):
+    if len({name.lower() for name in names}) < len(names):
         raise ConfigurationError(f"a column stands twice in the schema: {', '.join(names)}")
     return tuple(names)
 
 
 def check_sink_schema(schema: StructType) -> None:
-    """Raise ConfigurationError unless the rows are what the sink takes: one column, ``payload``."""
+    """Raise ConfigurationError unless the rows are what the sink takes: ``payload`` alone, in any case."""
     names = schema.fieldNames()
-    if "payload" not in names:
+    if "payload" not in [name.lower() for name in names]:
         raise ConfigurationError(
             f"the sink needs column payload (BINARY or STRING); the rows have {', '.join(names)}"
         )
-    unknown = [name for name in names if name != "payload"]
-    if unknown or len(names) > 1:
+    if len(names) > 1:
         raise ConfigurationError(
             f"the sink takes column payload alone, the rows have {', '.join(names)}; "
             "drop the others, or put them into the payload"
         )
-    type_name = _type_name(schema["payload"].dataType.simpleString())
+    type_name = _type_name(schema[0].dataType.simpleString())
     if type_name not in ("BINARY", "STRING"):
         raise ConfigurationError(f"column payload is {type_name}; the sink takes BINARY or STRING")
 

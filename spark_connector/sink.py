@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
+from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 from spark_connector.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 OFFER_BYTES = 256 * 1024  # of payload in one offer: a part of what may be unacknowledged
 POLL_S = 0.01
+
+# Spark's own names of what it tells the tasks of a streaming query.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
 BATCHES_AHEAD = 2
 
 
@@ -49,11 +54,15 @@ class _ClusterWriter:
         """Send the task's rows, and return when all of them are committed.
 
         Raises LocalProtocolError for a row that cannot be sent: rows before it may be in the log by then.
+        Whatever the cluster's error is, it names the task.
         """
-        with _Ahead(iterator) as batches, _Sender(self._options) as sender:
-            while (batch := batches.next(sender.poll)) is not None:
-                sender.send(batch)
-            return sender.finish()
+        try:
+            with _Ahead(iterator) as batches, _Sender(self._options) as sender:
+                while (batch := batches.next(sender.poll)) is not None:
+                    sender.send(batch)
+                return sender.finish()
+        except ClusterError as error:
+            raise type(error)(f"{_task_name()}: {error}") from error
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:
         """Nothing is left to do: the rows are in the log."""
@@ -68,6 +77,16 @@ class ClusterStreamWriter(_ClusterWriter, DataSourceStreamArrowWriter):
 
 class ClusterBatchWriter(_ClusterWriter, DataSourceArrowWriter):
     """Of ``df.write.format("cluster")``."""
+
+
+def _task_name() -> str:
+    """Which task this is: its partition and attempt, and the batch and query that it belongs to, if any."""
+    context = TaskContext.get()
+    if context is None:
+        return "outside a task"
+    task = f"partition {context.partitionId()}, attempt {context.attemptNumber()}"
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    return task if query_id is None else f"batch {batch_id} of query {query_id}, {task}"
 
 
 class _Sender:
@@ -94,9 +113,10 @@ class _Sender:
         """Offer all rows of a batch, waiting where the cluster takes no more for now."""
         if batch.num_rows == 0:
             return
-        payloads = batch.column("payload")
+        payloads = batch.column(0)
+        self._check_present(payloads)  # before a session is opened for rows that cannot be sent
         client = self._session()
-        self._check(payloads, client.max_payload_length)
+        self._check_lengths(payloads, client.max_payload_length)
         rows = max(1, batch.num_rows * OFFER_BYTES // max(payloads.nbytes, 1))
         for row in range(0, batch.num_rows, rows):
             piece = payloads.slice(row, rows)
@@ -154,13 +174,18 @@ class _Sender:
                 f"{client.offered - client.acknowledged} of {client.offered} rows are not"
             )
 
-    def _check(self, payloads: pa.Array, length_max: int) -> None:
-        """Raise LocalProtocolError for the first row that is no message."""
+    def _check_present(self, payloads: pa.Array) -> None:
+        """Raise LocalProtocolError for the first row that is NULL."""
         import pyarrow.compute as pc
 
         if payloads.null_count:
             row = pc.index(payloads.is_null(), True).as_py()
             raise LocalProtocolError(f"row {self._rows + row} of the task has no payload (NULL)")
+
+    def _check_lengths(self, payloads: pa.Array, length_max: int) -> None:
+        """Raise LocalProtocolError for the first of the longest rows when it is longer than the log takes."""
+        import pyarrow.compute as pc
+
         lengths = pc.binary_length(payloads)
         longest = pc.max(lengths).as_py()
         if longest > length_max:

@@ -177,6 +177,11 @@ def test_the_sink_needs_endpoints_and_takes_what_spark_adds():
     ) == SinkOptions(endpoints="0=a:9000", commit_timeout_ms=60_000)
 
 
+def test_a_table_of_the_catalog_is_refused_with_what_to_make_instead():
+    with pytest.raises(ConfigurationError, match=r"no tables of format cluster: .*CREATE TEMPORARY VIEW"):
+        check_names(["option.endpoints", "endpoints", "provider", "owner"])
+
+
 def test_before_the_kind_is_known_the_names_of_both_pass():
     check_names(["endpoints", "committimeoutms", "minpartitions", "checkpointlocation"])
     with pytest.raises(ConfigurationError, match=r"unknown source or sink option 'endpoint'.*endpoints"):

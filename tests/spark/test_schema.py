@@ -12,7 +12,7 @@ from pyspark.sql.types import (
 )
 
 from cluster.errors import ConfigurationError
-from spark_connector.schema import check_sink_schema, wanted_columns
+from spark_connector.schema import check_sink_schema, row_columns, wanted_columns
 
 
 def schema(*fields):
@@ -31,9 +31,16 @@ def test_a_narrower_schema_names_the_columns_in_its_own_order():
     assert wanted_columns(wanted) == ("payload", "timestamp", "position")
 
 
+def test_names_compare_without_case_and_keep_the_users_spelling():
+    wanted = wanted_columns(schema(("ENDPOSITION", LongType()), ("clusterSessionID", LongType())))
+
+    assert wanted == ("ENDPOSITION", "clusterSessionID")
+    assert row_columns(wanted) == ("endPosition", "clusterSessionId")
+
+
 def test_a_column_that_the_log_does_not_have_is_refused_with_the_names_near_it():
-    assert refusal(wanted_columns, ("endposition", LongType())) == (
-        "the log has no column 'endposition'; did you mean endPosition, position?"
+    assert refusal(wanted_columns, ("endPositions", LongType())) == (
+        "the log has no column 'endPositions'; did you mean endPosition, position?"
     )
     assert "it has position, endPosition" in refusal(wanted_columns, ("zzz", LongType()))
 
@@ -48,14 +55,16 @@ def test_a_column_that_must_not_be_null_is_refused():
     assert "every column is nullable" in refusal(wanted_columns, ("position", LongType(), False))
 
 
-def test_a_column_given_twice_is_refused():
-    assert "twice" in refusal(wanted_columns, ("position", LongType()), ("position", LongType()))
+@pytest.mark.parametrize("again", ["position", "Position"])
+def test_a_column_given_twice_is_refused(again):
+    assert "twice" in refusal(wanted_columns, ("position", LongType()), (again, LongType()))
 
 
 @pytest.mark.parametrize("payload_type", [BinaryType(), StringType()])
 @pytest.mark.parametrize("nullable", [True, False])
-def test_a_sink_takes_payload_as_bytes_or_text(payload_type, nullable):
-    check_sink_schema(schema(("payload", payload_type, nullable)))
+@pytest.mark.parametrize("name", ["payload", "Payload"])
+def test_a_sink_takes_payload_as_bytes_or_text(payload_type, nullable, name):
+    check_sink_schema(schema((name, payload_type, nullable)))
 
 
 def test_a_sink_without_payload_with_more_than_it_or_of_another_type_is_refused():

@@ -126,8 +126,37 @@ def test_every_endpoint_medium_serves_source_and_sink(spark, cluster):
 
 def test_a_row_without_payload_fails_the_write_and_is_named(spark, cluster):
     rows = spark.createDataFrame([("a",), (None,)], "payload STRING").coalesce(1)
-    with pytest.raises(PySparkException, match=r"row 1 of the task has no payload \(NULL\)"):
+    begin = end_of(cluster)
+    with pytest.raises(
+        PySparkException, match=r"partition 0, attempt 0: row 1 of the task has no payload \(NULL\)"
+    ):
         save(rows, cluster)
+    assert source(spark, cluster, startingOffsets=begin).count() == 0, "no session was opened for it"
+
+
+def test_a_query_that_fails_in_the_sink_says_in_which_batch_and_task(spark, cluster, tmp_path):
+    begin = end_of(cluster)
+    save(numbered(spark, 0, 1), cluster)
+    nothing = stream(spark, cluster, begin).selectExpr("cast(NULL AS STRING) AS Payload")
+    query = start(nothing, cluster, tmp_path / "checkpoint", availableNow=True)
+    with pytest.raises(
+        PySparkException, match=rf"batch 0 of query {query.id}, partition 0, attempt 0: row 0"
+    ):
+        query.awaitTermination()
+
+
+def test_a_temporary_view_is_selected_from_and_inserted_into(spark, cluster):
+    begin = end_of(cluster)
+    options = f"OPTIONS (endpoints '{cluster.endpoints}')"
+    spark.sql(f"CREATE TEMPORARY VIEW ingress (Payload STRING) USING cluster {options}")
+    spark.sql("INSERT INTO ingress VALUES ('one'), ('two')")
+    spark.catalog.dropTempView("ingress")
+
+    options = f"OPTIONS (endpoints '{cluster.endpoints}', startingOffsets '{begin}')"
+    spark.sql(f"CREATE TEMPORARY VIEW log USING cluster {options}")
+    rows = spark.sql("SELECT payload FROM log WHERE entryType = 'SESSION_MESSAGE'").collect()
+    spark.catalog.dropTempView("log")
+    assert sorted(row.payload for row in rows) == [b"one", b"two"]
 
 
 def test_a_row_longer_than_the_log_takes_fails_the_write(spark, cluster):

@@ -145,6 +145,19 @@ def test_a_narrower_schema_prunes_columns_and_orders_them_anew(spark, aeron, dec
     assert [tuple(row) for row in rows.load().collect()] == expected
 
 
+def test_columns_may_be_spelt_in_any_case_and_keep_the_users(spark, aeron, decoded):
+    rows = source(spark, aeron / "member-0").schema("ENDPOSITION BIGINT, clusterSessionID BIGINT").load()
+
+    assert rows.columns == ["ENDPOSITION", "clusterSessionID"]
+    expected = [(e["endPosition"], e.get("clusterSessionId")) for e in decoded]
+    assert [tuple(row) for row in rows.collect()] == expected
+
+
+def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark, aeron):
+    with pytest.raises(PySparkException, match=r"no tables of format cluster: .*CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE no_table USING cluster OPTIONS (clusterDir '{aeron / 'member-0'}')")
+
+
 def test_the_format_is_known_to_sql_and_by_registering(spark, aeron, decoded):
     """Every other test here has Spark find it without: the session registers nothing."""
     from spark_connector import register

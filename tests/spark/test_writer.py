@@ -81,6 +81,11 @@ def test_rows_go_out_in_their_order_and_the_task_tells_how_many_are_committed(cl
     assert client.was_closed
 
 
+def test_the_column_may_be_spelt_otherwise(client):
+    writer().write(iter([pa.record_batch({"Payload": pa.array([b"a"])})]))
+    assert client.log == [b"a"]
+
+
 def test_a_task_without_rows_opens_no_session(client):
     assert writer().write(batches([], [])) == RowsCommitted(rows=0, committed_position=-1)
     assert client.connections == []
@@ -98,6 +103,48 @@ def test_a_row_without_payload_is_named(client):
     with pytest.raises(LocalProtocolError, match=r"row 3 of the task has no payload \(NULL\)"):
         writer().write(batches([b"a", b"b"], [b"c", None, b"d"]))
     assert client.log == [b"a", b"b"], "nothing of the batch with the wrong row was sent"
+
+
+def test_no_session_is_opened_for_a_first_batch_with_a_row_without_payload(client):
+    with pytest.raises(LocalProtocolError, match=r"row 0 of the task has no payload \(NULL\)"):
+        writer().write(batches([], [None, b"a"]))
+    assert client.connections == []
+
+
+class PlayedTask:
+    """What Spark tells a task of itself."""
+
+    def __init__(self, **properties):
+        self.properties = properties
+
+    def partitionId(self):
+        return 3
+
+    def attemptNumber(self):
+        return 1
+
+    def getLocalProperty(self, key):
+        return self.properties.get(key)
+
+
+@pytest.mark.parametrize(
+    "properties, task",
+    [
+        ({}, "partition 3, attempt 1: "),
+        (
+            {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "12"},
+            "batch 12 of query q-1, partition 3, attempt 1: ",
+        ),
+    ],
+)
+def test_an_error_names_the_task_the_batch_and_the_query(client, monkeypatch, properties, task):
+    monkeypatch.setattr("spark_connector.sink.TaskContext.get", lambda: PlayedTask(**properties))
+    with pytest.raises(LocalProtocolError, match=rf"^{task}row 0 of the task has no payload"):
+        writer().write(batches([None]))
+    client.is_stuck = True
+    client.on_poll = lambda: vars(client).update(is_closed=True, why_closed="time-out")
+    with pytest.raises(ClientClosed, match=rf"^{task}session 7 ended"):
+        writer().write(batches([b"a"]))
 
 
 def test_a_row_longer_than_the_log_takes_is_named_with_its_length(client):
