@@ -104,6 +104,8 @@ class RemoteLogReader(LogReader):
         deadline_ms = self._now_ms() + self._give_up_ms
         while True:
             found, failures = self._ask_all()
+            if found and len(found) + len(failures) < len(self._clients):
+                found, failures = self._ask_all()  # those too that the first ones told of
             if found:
                 return found[self._order[0]]
             if self._now_ms() > deadline_ms:

@@ -311,6 +311,14 @@ def test_endpoints_need_no_ids_and_a_member_tells_of_those_that_were_not_given(m
     assert members[2].reads == [(0, 640)]
 
 
+def test_the_log_begins_where_a_member_has_most_of_it_that_was_only_told_of(members):
+    for member in members:
+        member.ingress_endpoints = "0=h0:1,1=h1:1,2=h2:1"
+    members[0].start = members[1].start = 640
+
+    assert open_reader(members, endpoints="h0:1").start_position == 0
+
+
 def test_silence_of_members_without_ids_names_their_endpoints_alone(members):
     for member in members:
         member.is_up = False
