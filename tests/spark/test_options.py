@@ -141,7 +141,7 @@ def test_options_that_do_not_go_together_are_refused(options, says):
 @pytest.mark.parametrize(
     "endpoints, says",
     [
-        ("localhost:9000", "'localhost:9000' is not memberId=endpoint"),
+        ("0=a:9000,b:9000", "'b:9000' is not memberId=endpoint"),
         ("0=localhost", "endpoint 'localhost': expected host:port"),
         ("0=a:9000,0=b:9000", "member 0 stands twice"),
         (" ", "option endpoints is ' '"),
