@@ -43,6 +43,7 @@ _MODULE_OF = {
     "ClientClosed": "cluster.errors",
     "AuthenticationRejected": "cluster.errors",
     "TimedOut": "cluster.errors",
+    "MembersApart": "cluster.errors",
     "ServiceError": "cluster.errors",
     "AgentTermination": "cluster.errors",
     "ProtocolError": "cluster.errors",

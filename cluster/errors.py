@@ -12,6 +12,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── ClientClosed                   the caller: connect again
 ├── AuthenticationRejected         the caller: the cluster did not accept the credentials
 ├── TimedOut                       the caller: the named deadline passed
+├── MembersApart                   the operator: members that applied one log have different states
 ├── ServiceError                   the service's author: a callback raised, its log entry is skipped
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
 │   └── MemberRestart              whoever runs the member: start it again, from what is on its disk now
@@ -108,6 +109,10 @@ class AuthenticationRejected(ClusterError):
 
 class TimedOut(ClusterError):
     """Something that was waited for did not come within its deadline."""
+
+
+class MembersApart(ClusterError):
+    """Two members took different snapshots at one place in the log, as no service should."""
 
 
 class ServiceError(ClusterError):

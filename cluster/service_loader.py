@@ -13,7 +13,7 @@ from cluster.errors import AgentTermination, ConfigurationError
 from cluster.service.callbacks import raised_at
 from cluster.service.clustered_service import ClusteredService
 
-CALLBACKS = [name for name in vars(ClusteredService) if not name.startswith("_")]
+CALLBACKS = [name for name, value in vars(ClusteredService).items() if inspect.isfunction(value)]
 # How like a callback's name a method's must be to be taken for a slip of the pen.
 LIKENESS = 0.95
 

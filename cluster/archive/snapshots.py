@@ -35,6 +35,11 @@ def snapshot_session_id(stream_id: int, service_id: int, log_position: int) -> i
     return value or 1
 
 
+def digest(message: bytes, digest_before: int) -> int:
+    """CRC-32 of messages in a row, each with its length."""
+    return zlib.crc32(message, zlib.crc32(len(message).to_bytes(8, "little"), digest_before))
+
+
 class SnapshotPublication:
     """What a snapshot is written into (Aeron: ExclusivePublication).
 
@@ -50,6 +55,7 @@ class SnapshotPublication:
         self._base = 0
         self.position = 0
         self.checksum = 0  # CRC-32 of all that is written out
+        self.digest = 0  # CRC-32 of the messages offered since it was set to 0, whatever frames they are in
 
     @property
     def recording_id(self) -> int:
@@ -72,6 +78,7 @@ class SnapshotPublication:
             position = append_message(self._buffer, 0, self.position, self._params, data)
             assert position > 0
         self.position = position
+        self.digest = digest(data, self.digest)
         return position
 
     def flush(self) -> int:

@@ -71,8 +71,26 @@ def module_records(
     recordings: Iterable[SnapshotRecording],
 ) -> Iterator[bytes]:
     """Every record but SnapshotChecksum, in order."""
-    trackers = list(trackers)
     yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.BEGIN)
+    yield from state_records(sessions, timers, trackers)
+    yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
+    slots = sessions.table.slots
+    for session in sessions:
+        row = slots[sessions.table.slot_of(session.id)]
+        yield SnapshotSession(
+            session.id, int(row["committed"]), int(row["committed_position"]), session.encoded_principal
+        ).encode()
+    for recording in recordings:
+        yield recording.encode()
+
+
+def state_records(
+    sessions: SessionManager,
+    timers: PriorityHeapTimerService,
+    trackers: Iterable[PendingServiceMessageTracker],
+) -> Iterator[bytes]:
+    """What stands between the markers: it follows from the log alone, whatever a member's version is."""
+    trackers = list(trackers)
     yield ConsensusModule(
         sessions.next_committed_session_id,
         *((_next_id(trackers[0]), trackers[0].log_service_session_id) if trackers else (0, 0)),
@@ -99,15 +117,6 @@ def module_records(
             timestamp = MAX_I64 if append_position == NULL_POSITION else append_position
             header = SessionMessageHeader(sent.leadership_term_id, service_session_id, timestamp).encode()
             yield header + message[HEADER_LENGTH:]
-    yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
-    slots = sessions.table.slots
-    for session in sessions:
-        row = slots[sessions.table.slot_of(session.id)]
-        yield SnapshotSession(
-            session.id, int(row["committed"]), int(row["committed_position"]), session.encoded_principal
-        ).encode()
-    for recording in recordings:
-        yield recording.encode()
 
 
 def _next_id(tracker: PendingServiceMessageTracker) -> int:

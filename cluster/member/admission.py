@@ -32,6 +32,7 @@ from cluster.protocol.link import (
     RecordingBlock,
     RecordingFetch,
     ReplicationRequest,
+    SnapshotDigest,
     SnapshotOffer,
     SnapshotRequest,
 )
@@ -55,6 +56,7 @@ _POSITIONS: dict[type[Message], tuple[str, ...]] = {
     TerminationAck: ("log_position",),
     ReplicationRequest: ("from_position",),
     LogImage: ("join_position",),
+    SnapshotDigest: ("log_position",),
 }
 _OTHERS = (
     AppendPosition,

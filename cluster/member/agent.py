@@ -55,6 +55,7 @@ from cluster.member.repair import Repair
 from cluster.member.retention import NeededPosition, Retention
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.member.slow_tick import SlowTick
+from cluster.member.snapshot_digests import SnapshotDigests
 from cluster.member.snapshot_replication import SnapshotReplications
 from cluster.member.snapshots import SnapshotTaker
 from cluster.member.termination import Termination
@@ -160,6 +161,7 @@ class ConsensusModuleAgent:
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.snapshots = SnapshotTaker(self)
+        self.digests = SnapshotDigests(self)
         self.replications = SnapshotReplications(self)
         self.retention = Retention(self, tuple(needed_positions))
         self.fetching = FetchedLogSync()

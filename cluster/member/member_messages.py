@@ -32,6 +32,7 @@ from cluster.protocol.link import (
     RecordingBlock,
     RecordingFetch,
     ReplicationRequest,
+    SnapshotDigest,
     SnapshotOffer,
     SnapshotRequest,
 )
@@ -72,6 +73,8 @@ class MemberMessages:
                 self._agent.replications.server.on_fetch(member_id, message)
             case SnapshotRequest() | SnapshotOffer() | RecordingBlock() | LinkError():
                 self._on_replication(member_id, message)
+            case SnapshotDigest():
+                self._agent.digests.on_reported(member_id, message)
             case TerminationPosition():
                 self._agent.termination.on_termination_position(message)
             case TerminationAck():

@@ -16,7 +16,7 @@ import numpy as np
 from cluster.errors import ClusterError
 from cluster.protocol import CLUSTER, decode, streams
 from cluster.protocol.enums import Role
-from cluster.protocol.link import ServiceFailed
+from cluster.protocol.link import ServiceFailed, ServiceSnapshotDigest
 from cluster.protocol.service import (
     CancelTimer,
     CloseSession,
@@ -204,6 +204,8 @@ class ServiceAdapter:
                 self._on_service_ack(message)
             case CloseSession():
                 self._agent.requests.on_service_close_session(message.cluster_session_id)
+            case ServiceSnapshotDigest():
+                self._agent.digests.on_service(message)
             case ServiceFailed():
                 self._agent.requests.on_service_failed(message.cluster_session_id, message.detail)
 

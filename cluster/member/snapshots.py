@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.snapshots import SnapshotArchive, digest
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.snapshot import MAX_I64, ModuleSnapshot, SnapshotPlace, module_records
+from cluster.consensus.snapshot import MAX_I64, ModuleSnapshot, SnapshotPlace, module_records, state_records
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, RemoteProtocolError, StorageError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
@@ -65,6 +65,7 @@ class SnapshotTaker:
         self.position = NULL_POSITION
         self._timestamp = 0
         self._begin_ns = 0
+        self._module_digest = 0  # of the state in the snapshot taken last
 
     # ---- the action in the log
 
@@ -111,6 +112,7 @@ class SnapshotTaker:
             module_id = self._take(log_position, taken)
             if module_id is not None:
                 self._record(log_position, timestamp, [*taken, module_id])
+                agent.digests.on_taken(log_position, self._module_digest)
                 taken = []
         for recording_id in taken:
             self._discard(recording_id)
@@ -134,6 +136,9 @@ class SnapshotTaker:
             )
             for record in module_records(place, agent.sessions, agent.timers, agent.trackers, recordings):
                 publication.offer(record)
+            self._module_digest = 0
+            for record in state_records(agent.sessions, agent.timers, agent.trackers):
+                self._module_digest = digest(record, self._module_digest)
             publication.offer(SnapshotChecksum(publication.flush()).encode())
             return archive.complete(publication)
         except ClusterError as error:

@@ -294,3 +294,28 @@ class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
 
     cluster_session_id: i64
     detail: Ascii = ""
+
+
+class ServiceSnapshotDigest(Message, template_id=41, schema=LINK_SCHEMA):
+    """From a service to its consensus module, before the ack: CRC-32 of what it wrote into its snapshot."""
+
+    service_id: i32
+    log_position: i64
+    digest: i64
+
+
+class PartDigest(Composite):
+    """Of the snapshot of one service, or of the module's state (``service_id`` -1)."""
+
+    service_id: i32
+    digest: i64
+
+
+class SnapshotDigest(Message, template_id=36, schema=LINK_SCHEMA):
+    """From a follower to its leader: digests of the snapshot that it took at ``log_position``.
+
+    Members that applied the same log have the same; a service that asks not to be compared has none.
+    """
+
+    log_position: i64
+    parts: tuple[PartDigest, ...] = ()

@@ -16,7 +16,7 @@ from cluster.archive.snapshots import SnapshotImage
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role
-from cluster.protocol.link import ServiceFailed
+from cluster.protocol.link import ServiceFailed, ServiceSnapshotDigest
 from cluster.protocol.log import (
     ClusterActionRequest,
     NewLeadershipTermEvent,
@@ -517,11 +517,16 @@ class ClusteredServiceAgent:
                 app_version=self._app_version,
             ):
                 publication.offer(record)
+            publication.digest = 0
             self._callbacks.call_guarded("on_take_snapshot", publication)
-            return snapshots.complete(publication)
+            recording_id = snapshots.complete(publication)
         except Exception:
             snapshots.discard(publication.recording_id)
             raise
+        if self._callbacks.compares_snapshots:
+            message = ServiceSnapshotDigest(self.service_id, self.log_position, publication.digest)
+            self._channel.offer_to_consensus_module(message.encode(), self.log_position)
+        return recording_id
 
     # -- what Cluster and ClientSession build on --
 

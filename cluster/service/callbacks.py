@@ -29,6 +29,7 @@ class Callbacks:
         self._forbidding: str | None = None  # the callback that runs, when nothing may be sent in it
         self.on_message = getattr(service, "on_session_message", None)
         self.is_vectorised = overrides(service, "on_session_messages")
+        self.compares_snapshots: bool = getattr(service, "compares_snapshots", True)
         self.has_background_work = overrides(service, "do_background_work")
 
     def call(self, name: str, *arguments: Any, cluster_session_id: int | None = None) -> Any:

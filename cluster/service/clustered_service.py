@@ -70,6 +70,10 @@ class ClusteredService:
     ``on_role_change``, ``on_terminate`` and ``do_background_work`` they raise.
     """
 
+    # The leader compares what members write into their snapshots at one place in the log, and tells of those
+    # that have come apart. A service whose snapshots differ although its state does not sets this to False.
+    compares_snapshots = True
+
     def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
         """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot.
 

@@ -32,6 +32,7 @@ PUBLIC_NAMES = set(
         "LocalProtocolError",
         "LogDamaged",
         "LogReader",
+        "MembersApart",
         "NodeConfig",
         "NotAClusterDirectory",
         "NotLeader",

@@ -17,6 +17,7 @@ from cluster.errors import (
 )
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, Role, SnapshotMark
+from cluster.protocol.link import ServiceSnapshotDigest
 from cluster.protocol.log import MembershipChangeEvent
 from cluster.protocol.service import JoinLog, ServiceAck
 from cluster.protocol.session import SessionMessageHeader
@@ -439,6 +440,25 @@ def test_a_snapshot_holds_begin_the_sessions_by_id_end_and_what_the_service_writ
     assert (seven.response_channel, bytes(seven.encoded_principal)) == ("channel-7", b"bob")
     assert snapshots.place == (streams.SERVICE_SNAPSHOT, 0, end)
     assert container.acks[2:] == [ack(end, 2, relevant_id=0)]
+
+
+@pytest.mark.parametrize("is_compared", [True, False])
+def test_a_service_tells_the_digest_of_its_snapshot_unless_it_asks_not_to_be_compared(is_compared):
+    container = a_leader(service := Recorder(), snapshots=HeldSnapshots(), service_id=3)
+    container.agent._callbacks.compares_snapshots = is_compared
+    service.on_take_snapshot = lambda publication: setattr(publication, "digest", 77)
+    end = container.log.action(ClusterAction.SNAPSHOT)
+    container.commit()
+    told = [ServiceSnapshotDigest(3, end, 77)] if is_compared else []
+    assert container.sent[2:-1] == told
+
+
+def test_a_service_asks_not_to_be_compared_by_an_attribute():
+    class Different(ClusteredService):
+        compares_snapshots = False
+
+    agents = [ClusteredServiceAgent(kind(), ServiceChannel(), lambda: 0) for kind in (Different, Recorder)]
+    assert [agent._callbacks.compares_snapshots for agent in agents] == [False, True]
 
 
 @pytest.mark.conformance("S-74", "S-119")

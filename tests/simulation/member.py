@@ -12,7 +12,15 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
+from cluster.errors import (
+    AgentTermination,
+    ClusterError,
+    DataLoss,
+    LogDamaged,
+    MembersApart,
+    ServiceError,
+    StorageError,
+)
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
@@ -24,6 +32,7 @@ from cluster.service.channel import ServiceChannel
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import MemberLinks
 from cluster.transport.server import ClientPort
+from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk, SimulatedFiles
 from tests.simulation.network import Network, SimulatedPoller
 from tests.simulation.service import ChainService, VectorisedChainService
@@ -337,6 +346,7 @@ class Member(Process):
 
     def _on_error(self, error: Exception) -> None:
         self.tell(f"error: {type(error).__name__}: {error}")
+        require(not isinstance(error, MembersApart), "I6", str(error))
 
     def _on_applied(self, position: int, chain: int) -> None:
         self.observer.on_applied(self, position, chain)
