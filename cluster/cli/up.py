@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import ClusterError, StorageError
+from cluster.errors import ClusterError, PortInUse, StorageError
 
 if TYPE_CHECKING:
     from cluster.config import NodeConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MEMBER_COUNTS = (1, 3, 5, 7)
 PORTS_PER_MEMBER = 10
+PORTS_USED = 3  # of them
 PORT_MAX = 65_535
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -35,9 +37,10 @@ member that died is reported and not restarted; `cluster node --config DIR/membe
 What a service raises is told on standard error, and in DIR/member-i/node.log; what it prints is in
 DIR/member-i/output.log.
 
-The first line printed, once there is a leader, is "endpoints: 0=127.0.0.1:9000,1=..." or, with --json, an
-object {"endpoints", "tcpEndpoints", "ipcEndpoints", "leaderMemberId",
-"members": [{"memberId", "pid", "dir", "endpoints"}]}. Ctrl-C or SIGTERM stops all members in good order.
+Once there is a leader it is said where the cluster is reached (first line, "endpoints: 0=..."), who leads,
+which service runs and where its files are. With --json that is one object {"endpoints", "tcpEndpoints",
+"ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}. Ctrl-C or SIGTERM
+stops all members in good order.
 """
 
 
@@ -71,6 +74,7 @@ def up(
 
     configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
     member_process.warm_up(configs[0])
+    _check_ports(configs)
     for loaded in configs:
         _make_directory(loaded.path)
     supervisor = Supervisor(configs, member_process.run)
@@ -85,7 +89,7 @@ def up(
     except ClusterError:
         supervisor.stop()
         raise
-    print(json.dumps(describe(supervisor)) if as_json else f"endpoints: {endpoints(configs)}", flush=True)
+    print(json.dumps(describe(supervisor)) if as_json else _banner(supervisor, directory), flush=True)
     while supervisor.running and not supervisor.is_asked_to_stop:
         ended = supervisor.poll(60.0)
         _report_services(supervisor, errors)
@@ -121,6 +125,37 @@ def _make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(path, error.errno, "the directory cannot be made") from None
+
+
+def _check_ports(configs: list[NodeConfig]) -> None:
+    """Raise PortInUse before anything is made, for the first port of a member that another process has."""
+    for loaded in configs:
+        host, _, ingress_port = loaded.member.ingress_endpoint.rpartition(":")
+        for port in range(int(ingress_port), int(ingress_port) + PORTS_USED):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((host, port))
+                except OSError as error:
+                    raise PortInUse(
+                        f"{host}:{port}: the address is in use by another process ({error.strerror}); "
+                        "choose other ports with --base-port"
+                    ) from None
+
+
+def _banner(supervisor: Supervisor, directory: Path) -> str:
+    """What is there, and what to do with it."""
+    configs = [member.config for member in supervisor.members]
+    leader = supervisor.leader
+    return "\n".join(
+        (
+            f"endpoints: {endpoints(configs)}",
+            f"leader: {'none' if leader is None else f'member {leader.member_id}'}",
+            f"service: {', '.join(configs[0].services)}",
+            f"directory: {directory}, with the events of each member in {directory}/member-*/node.log",
+            f"next: echo hello | cluster send --endpoints {configs[0].member.ingress_endpoint}",
+        )
+    )
 
 
 def endpoints(configs: list[NodeConfig]) -> str:

@@ -230,9 +230,24 @@ def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path):
             result = run("up", "--dir", str(tmp_path / "c"), "--base-port", str(port))
         assert (result.returncode, result.stdout) == (1, "")
         assert f"127.0.0.1:{taken}" in one_line(result.stderr)
-        assert "in use" in result.stderr
+        assert "in use" in result.stderr and "--base-port" in result.stderr
+        assert not (tmp_path / "c").exists()
     with Up(tmp_path / "c", base_port=port) as up:
         assert up.stop()[0] == 0
+
+
+def test_what_runs_is_said_with_a_command_that_works(tmp_path):
+    port = free_base_port()
+    with Process("up", "--members", "1", "--dir", "c", "--base-port", str(port), cwd=tmp_path) as up:
+        assert up.process.stdout is not None
+        lines = [up.first_line, *(up.process.stdout.readline() for _ in range(4))]
+        assert "".join(lines) == (
+            f"endpoints: 0=127.0.0.1:{port}\nleader: member 0\nservice: echo\n"
+            "directory: c, with the events of each member in c/member-*/node.log\n"
+            f"next: echo hello | cluster send --endpoints 127.0.0.1:{port}\n"
+        )
+        assert run("send", "--endpoints", f"127.0.0.1:{port}", text="hello\n").stdout == "hello\n"
+        assert up.stop() == (0, "", "")
 
 
 def test_a_second_process_on_the_same_directory_is_refused(tmp_path):
