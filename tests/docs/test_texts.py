@@ -1,0 +1,124 @@
+"""The README and ``docs/``, copied line by line into an empty directory, do what they say."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shell import Terminal
+from tests.docs.texts import ROOT, Step, steps
+from tests.node.processes import await_that
+
+TEXTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+
+ENTRIES = r"( +\d+ +\d+ term \d+ \S+Z [A-Z_]+.*\n)+"
+UP = (
+    r"endpoints: 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020\nleader: member \d\nservice: {}\n"
+    r"directory: {}, .*\nnext: echo hello \| cluster send --endpoints 127.0.0.1:9000\n"
+)
+# What each command of the README prints, in its order. GOES_ON ends by Ctrl-C.
+PRINTS = {
+    ". .venv/bin/activate": "",
+    "cluster up --members 3 --dir c1": UP.format("echo", "c1"),
+    "echo hello | cluster send --endpoints 127.0.0.1:9000": "hello\n",
+    "cluster log tail --dir c1": ENTRIES,
+    "cluster log tail --follow --dir c1": ENTRIES,
+    "cluster log dump --dir c1 --json --payload utf8": r'(?s).*"SESSION_MESSAGE".*"payload": "hello".*',
+    "cluster log export --dir c1 --format parquet log.parquet": r"\d+ entries in log.parquet\n",
+    "cluster tool describe --dir c1/member-0": r"(?s)Type: CONSENSUS_MODULE .*Type: CONTAINER .*",
+    "cluster tool snapshot --dir c1": r"\[\d\] SNAPSHOT completed\n",
+    "cluster archive verify --dir c1/member-0": r"(\(recordingId=\d+\) OK\n)+",
+    "cluster top --dir c1 --once": r"(?s).*member .*LEADER.*",
+    "export CLUSTER_ENDPOINTS=tcp:127.0.0.1:9001,tcp:127.0.0.1:9011,tcp:127.0.0.1:9021": "",
+    "cluster bench --json": r'\{"transport": "tcp", .*"latencyUs": .*\}\n',
+    "kill -9 $(cluster tool pid --dir c1/member-1)": "",
+    "cluster node --config c1/member-1/node.toml": r"member 1: 127.0.0.1:9010\n",
+    "cluster tool suspend --dir c1": r"\[\d\] SUSPEND applied\n",
+    "cluster tool resume --dir c1": r"\[\d\] RESUME completed\n",
+    "cluster up --dir c2 --service greeter:Greeter": UP.format("greeter:Greeter", "c2"),
+    "python greet.py": r"b'hello world'\n",
+}
+GOES_ON = ("cluster up", "cluster node", "cluster log tail --follow")
+QUICKER = {"cluster bench --json": " --duration 1 --warm-up 0.2"}  # ten seconds of load otherwise
+
+# What takes long, or more than one host, and the test that runs it.
+JOBS = "tests/jobs/test_jobs_on_a_log.py::"
+ELSEWHERE = {
+    "make demo": "tests/jobs/test_demo.py::"
+    "test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else",
+    "make test": "tests/test_tidy.py::test_imports_point_down_the_layers",
+    "python -m jobs.respond": "tests/jobs/test_respond.py::"
+    "test_each_message_is_answered_once_and_a_restart_answers_only_what_is_new",
+    "python -m jobs.": JOBS + "test_a_job_runs_as_a_module_and_says_only_what_a_person_wants",
+    "SPARK_CONF_DIR=conf spark-submit": JOBS + "test_a_job_runs_under_spark_submit",
+    "cluster node --config member-2.toml": "tests/node/test_up.py::"
+    "test_a_member_that_died_is_started_again_by_its_own_file",
+}
+OWN_TESTS = ("docs/spark.md",)  # texts whose blocks have a test of their own
+
+
+def elsewhere(step: Step) -> str | None:
+    return next((test for start, test in ELSEWHERE.items() if step.text.startswith(start)), None)
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    made = Terminal(tmp_path_factory.mktemp("empty"))
+    yield made
+    made.close()
+
+
+def prepare(terminal: Terminal, step: Step) -> None:
+    """What a person does or sees before typing the line."""
+    if step.text.startswith("cluster up --dir c2"):
+        terminal.interrupt("cluster up")  # its ports are wanted again
+    if step.text.startswith("cluster tool "):
+        state = "SUSPENDED" if " resume " in step.text else "ACTIVE"
+        await_that(lambda: has_leader(terminal, state), f"a leader that is {state}")
+
+
+def has_leader(terminal: Terminal, state: str) -> bool:
+    members = json.loads(terminal.run("cluster top --dir c1 --once --json"))["members"]
+    return any(member["role"] == "LEADER" and member["moduleState"] == state for member in members)
+
+
+README = [step for step in steps("README.md") if elsewhere(step) is None]
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("step", README, ids=lambda step: step.text.splitlines()[0])
+def test_the_readme_works_as_it_stands(terminal: Terminal, step: Step) -> None:
+    if step.file:
+        (terminal.directory / step.file).write_text(terminal.here(step.text))
+        if step.file == "block.py":
+            printed = terminal.run("python block.py")
+            assert re.search(r"SESSION_MESSAGE\|[^|]*\| *world\|", printed), printed
+        return
+    expected = terminal.here(PRINTS[step.text])
+    prepare(terminal, step)
+    if step.text.startswith(GOES_ON):
+        printed = terminal.start(step.text, expected)
+        if " tail " in step.text:
+            terminal.interrupt(step.text)
+    else:
+        printed = terminal.run(step.text + QUICKER.get(step.text, ""))
+    assert re.fullmatch(expected, printed), printed
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_no_command_and_no_block_of_a_text_is_left_out(document: str) -> None:
+    for step in steps(document):
+        run_here = document == "README.md" and (step.file or step.text in PRINTS)
+        assert run_here or document in OWN_TESTS or elsewhere(step), f"no test runs {step.text!r}"
+
+
+@pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
+def test_what_runs_elsewhere_does(test: str) -> None:
+    path, _, name = test.partition("::")
+    tree = ast.parse(Path(ROOT / path).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
