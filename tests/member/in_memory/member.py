@@ -8,13 +8,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from cluster.archive.archive import Archive
-from cluster.archive.node_state import NodeStateFile
-from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import AgentTermination, ClusterError, MemberRestart, ServiceError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
+from cluster.member.repair import open_files
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
 from tests.member.in_memory.disk import SimulatedDisk
@@ -128,20 +127,18 @@ class SimulatedMember:
         random = Random(world.random.getrandbits(64))
         context: ConsensusModuleContext = cluster.context_of(self.member_id)
         try:
-            archive = self._archive = Archive.open(
+            self._archive, recording_log, node_state = open_files(
+                self.disk,
                 f"{DIRECTORY}/archive",
-                files=self.disk,
+                f"{DIRECTORY}/cluster",
                 file_sync_level=cluster.file_sync_level,
                 segment_length=cluster.term_length,
+                checksum=None,
+                is_after_failure=False,
+                is_alone=cluster.member_count == 1,
                 epoch_ms=lambda: (EPOCH_NS + world.now_ns) // MS,
+                tell=lambda what: world.tell(self.name, what),
             )
-            recording_log = RecordingLog.open(
-                f"{DIRECTORY}/cluster",
-                files=self.disk,
-                file_sync_level=1,
-                find_recording=archive.find_recording,
-            )
-            node_state = NodeStateFile.open(f"{DIRECTORY}/cluster", files=self.disk, file_sync_level=1)
         except ClusterError as error:
             self._die(error)
             return
@@ -153,7 +150,7 @@ class SimulatedMember:
         counters = MemberCounters(CountersFile.in_memory(), context)
         self.agent = ConsensusModuleAgent(
             context,
-            archive=archive,
+            archive=self._archive,
             recording_log=recording_log,
             node_state=node_state,
             links=self.links,

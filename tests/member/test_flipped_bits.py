@@ -1,0 +1,104 @@
+"""One bit of a stopped member's files has changed: its cluster leads, and the member comes back whole.
+
+Each field of each record is tried: by its lowest bit, its highest and one in between. Payloads of the log are
+not: with checksums off nothing can tell.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.protocol.catalog import (
+    CATALOG_FILE_NAME,
+    CatalogHeader,
+    RecordingDescriptor,
+    RecordingDescriptorHeader,
+    decode_catalog_header,
+    decode_entries,
+)
+from cluster.protocol.node_state import NODE_STATE_FILE_NAME
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, EntryRecord, decode_recording_log
+from tests.member.in_memory.cluster import SECOND
+from tests.member.test_snapshots import a_busy_cluster, send, take_snapshot
+
+WORD = 4
+
+
+def fields_of(record, offset):  # type: ignore[no-untyped-def]
+    """Offset and length in bytes of each field of a record that begins at ``offset``."""
+    for field in record.layout().fields:
+        yield offset + field.offset, record.DTYPE[field.name].itemsize
+
+
+def catalog_fields(data):  # type: ignore[no-untyped-def]
+    yield from fields_of(CatalogHeader, 0)
+    for entry in decode_entries(data, decode_catalog_header(data)):
+        yield from fields_of(RecordingDescriptorHeader, entry.offset)
+        begin = entry.offset + RecordingDescriptorHeader.BLOCK_LENGTH
+        yield from fields_of(RecordingDescriptor, begin)
+        yield begin + RecordingDescriptor.BLOCK_LENGTH, WORD  # the length of the first string
+
+
+def recording_log_fields(data):  # type: ignore[no-untyped-def]
+    for entry in decode_recording_log(data):
+        yield from fields_of(EntryRecord, entry.offset)
+        yield from ((entry.offset + 48 + word, WORD) for word in range(0, 12, WORD))
+
+
+def node_state_fields(data):  # type: ignore[no-untyped-def]
+    yield from ((word, WORD) for word in range(0, 72, WORD))
+
+
+FILES = {
+    f"archive/{CATALOG_FILE_NAME}": catalog_fields,
+    f"cluster/{RECORDING_LOG_FILE_NAME}": recording_log_fields,
+    f"cluster/{NODE_STATE_FILE_NAME}": node_state_fields,
+}
+
+
+def bits(fields):  # type: ignore[no-untyped-def]
+    for offset, length in fields:
+        yield from (8 * offset + bit for bit in sorted({0, 8 * length // 2 + 5, 8 * length - 1}))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("name", FILES)
+def test_a_member_of_which_a_bit_was_flipped_comes_back_and_all_promises_are_kept(name, is_killed):
+    cluster = a_busy_cluster(messages=30)
+    take_snapshot(cluster)
+    former = cluster.leader
+    former.kill()
+    cluster.await_leader()
+    former.start()
+    send(cluster, 10)
+    member = cluster.followers[0]
+    path = f"member/{name}"
+    file = member.disk.open(path)
+    for bit in bits(FILES[name](file.pread(file.size(), 0))):
+        if is_killed:
+            member.kill()
+        else:
+            member.stop()
+        file = member.disk.open(path, write=True)
+        [byte] = file.pread(1, bit // 8)
+        file.pwrite(bytes([byte ^ 1 << bit % 8]), bit // 8)
+        member.start()
+        cluster.run(2 * SECOND)
+        assert member.is_running, (bit // 8, bit % 8, member.death)
+        cluster.await_leader()
+        send(cluster, 1)
+    cluster.check_promises()
+
+
+@pytest.mark.parametrize(("name", "offset"), [("recording.log", 16), ("node-state.dat", 24)])
+def test_a_member_that_is_alone_says_which_file_is_damaged_and_ends(name, offset):
+    cluster = a_busy_cluster(members=1)
+    [member] = cluster.members
+    member.stop()
+    file = member.disk.open(f"member/cluster/{name}", write=True)
+    [byte] = file.pread(1, offset)
+    file.pwrite(bytes([byte ^ 32]), offset)
+    member.start()
+    assert member.death.startswith(f"LogDamaged: member/cluster/{name} at offset "), member.death
+    assert "checksum mismatch" in member.death
