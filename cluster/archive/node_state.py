@@ -69,6 +69,10 @@ class NodeStateFile:
         replace(files, path, seal_node_state(NEW_CANDIDATE_TERM), length=NODE_STATE_FILE_LENGTH)
 
     @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
     def candidate_term_id(self) -> int:
         return self.candidate_term.candidate_term_id
 

@@ -1,7 +1,8 @@
 """Everything the election asks of the outside. A list of actions is carried out in its order.
 
-Two promises make the rest safe. ``ProposeTerm``, ``RecordTerm`` and ``TruncateLog`` are on the disk, file and
-folder, before a later action of the same list is carried out. ``Send`` may be lost; nothing relies on it.
+Two promises make the rest safe. ``ProposeTerm``, ``KeepPromises``, ``RecordTerm`` and ``TruncateLog`` are
+on the disk, file and folder, before a later action of the same list is carried out. ``Send`` may be lost;
+nothing relies on it.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class ProposeTerm(Action):
 
     candidate_term_id: int
     log_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPromises(Action):
+    """Make durable that this member has a say again (``Promises.held``)."""
 
 
 @dataclass(frozen=True, slots=True)

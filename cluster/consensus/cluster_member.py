@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.protocol.link import PromiseStatement
 
 
 class LogEnd(NamedTuple):
@@ -27,6 +28,7 @@ class ClusterMember:
         "has_terminated",
         "id",
         "is_ballot_sent",
+        "promises",
         "report_position",
         "report_term_id",
         "standing",
@@ -39,6 +41,7 @@ class ClusterMember:
         self.standing: LogEnd | None = None  # None: not heard from since this election canvasses
         self.candidate_term_id = NULL_VALUE  # that ``vote`` is for
         self.vote: bool | None = None
+        self.promises: PromiseStatement | None = None  # that came beside ``vote``
         self.is_ballot_sent = False
         self.report_term_id = NULL_VALUE
         self.report_position = NULL_POSITION

@@ -22,7 +22,8 @@ Where this is stricter than the reference (each with the reason at its place):
     - Nothing beyond a member's own commit position is processed until a majority holds (term, base): a commit
       position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
     - A term below one that this member has voted in is never followed: its leader is told to step aside.
-    - A member that comes back with an empty disk has no say until it has followed a leader to the end.
+    - A member that has lost its promises has no say until it has followed a leader to the end, and follows
+      none before enough others have told which terms there are (promises.py).
     - One whose log was cut where it is damaged votes as if it still held what it had, and does not stand.
     - And less strict: a refusal defeats a majority (C-81), but not for ever.
 """
@@ -38,6 +39,7 @@ from cluster.consensus.actions import (
     CreateLogPublication,
     FetchSnapshot,
     JoinLog,
+    KeepPromises,
     PrepareForNewLeadership,
     ProposeTerm,
     RecordTerm,
@@ -71,6 +73,7 @@ from cluster.consensus.context import (
 )
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.consensus.log_proof import Ask, Cut, LogProof, NotThere
+from cluster.consensus.promises import Promises
 from cluster.errors import DataLoss
 from cluster.protocol.consensus import (
     AppendPosition,
@@ -83,6 +86,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
+from cluster.protocol.link import CatchupProgress
 from cluster.protocol.sbe import Message
 
 
@@ -177,9 +181,9 @@ class _Replication:
 class Election:
     """One election of one member, from INIT to CLOSED. Not to be used after CLOSED.
 
-    ``members`` and ``gone_member_ids`` belong to the caller and outlive the election; ``gone_member_ids``
-    are those whose process is known to be dead. ``terms`` is this election's own. ``is_damaged``: the log is
-    less than it was; ``held`` is where it ended then, or beyond, None where nobody can tell.
+    ``members``, ``promises`` and ``gone_member_ids`` belong to the caller and outlive the election;
+    ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is this election's own.
+    ``held``: the log is less than it was, this is where it ended then, or beyond.
     """
 
     def __init__(
@@ -187,6 +191,7 @@ class Election:
         context: ConsensusModuleContext,
         members: Mapping[int, ClusterMember],
         terms: LeadershipTerms,
+        promises: Promises,
         random: Random,
         *,
         candidate_term_id: int = NULL_VALUE,
@@ -194,8 +199,6 @@ class Election:
         append_position: int = 0,
         log_recording_id: int = NULL_VALUE,
         is_node_startup: bool = True,
-        is_wiped: bool = False,
-        is_damaged: bool = False,
         held: LogEnd | None = None,
         graceful_closed_leader_id: int = NULL_VALUE,
         time_of_last_leader_message_ns: int = 0,
@@ -216,13 +219,12 @@ class Election:
         self.log_recording_id = log_recording_id
         self.is_node_startup = is_node_startup
         self.is_leader_startup = False
-        self.is_wiped = (is_wiped or (is_damaged and held is None)) and len(members) > 1
-        self._is_damaged = is_damaged  # it had a log: whatever others lack, the cluster is not new
         self.graceful_closed_leader_id = graceful_closed_leader_id
         self.is_module_in_snapshot = False  # told by the owner; a catch-up does not end then
 
         self._context = context
         self._members = members
+        self._promises = promises
         self._this = members[context.member_id]
         self._others = [member for member in members.values() if member is not self._this]
         self._random = random
@@ -401,6 +403,7 @@ class Election:
 
     def _work_canvass(self, now_ns: int) -> None:
         self._send_canvass_position(now_ns)
+        self._find_promises()
         if self._context.appointed_leader_id not in (NULL_VALUE, self._this.id):
             return
         if not self._may_stand():
@@ -428,16 +431,19 @@ class Election:
 
     def _may_stand(self) -> bool:
         """Whether its log is all that it has ever reported; else somebody who has that must lead."""
-        return self._standing >= self._held and self._has_say()
+        return self._standing >= self._held and self._promises.has_say
 
-    def _has_say(self) -> bool:
-        return not self.is_wiped or self._is_new_cluster()
-
-    def _is_new_cluster(self) -> bool:
-        """Whether every configured member says that its disk is empty; then an empty one is a full member."""
-        if not self._is_damaged and all(m.standing == EMPTY_LOG for m in self._members.values()):
-            self.is_wiped = False
-        return not self.is_wiped
+    def _find_promises(self) -> None:
+        """Without promises: take note of what the others have answered."""
+        promises = self._promises
+        if promises.has_say:
+            return
+        term_id = promises.confirmed_term_id
+        if term_id is not None and term_id > self.candidate_term_id:
+            self._propose(term_id)
+        elif promises.is_new_cluster(self.candidate_term_id, self.terms.last_term_id):
+            promises.keep_nothing()
+            self._do(KeepPromises())
 
     # ---- NOMINATE: let the deadline pass -----------------------------------------------------------------
     # entry     a deadline was drawn, so that one of several candidates comes first
@@ -466,7 +472,7 @@ class Election:
         self._do(SetRole(Role.CANDIDATE))
         self._propose(self.candidate_term_id + 1)
         for member in self._members.values():
-            member.vote = None
+            member.vote = member.promises = None
             member.candidate_term_id = NULL_VALUE
             member.is_ballot_sent = False
         self._this.vote = True
@@ -475,6 +481,8 @@ class Election:
 
     def _work_candidate_ballot(self, now_ns: int) -> None:
         members, term_id = self._members.values(), self.candidate_term_id
+        for voter in self._promises.void_votes(members):
+            voter.vote = None  # given by a life that it has forgotten
         quorum_threshold = self._context.quorum_threshold
         is_refused = is_refused_candidate(members, term_id)
         if is_unanimous_leader(members, term_id, self._exempt, quorum_threshold):
@@ -760,10 +768,11 @@ class Election:
     def _work_follower_catchup(self, now_ns: int) -> None:
         self._send_append_position(now_ns, AppendPositionFlags.CATCHUP)
         target = max(self._catchup_join_position, self.notified_commit_position)
-        if self._is_catchup_stopped and self.log_position >= target and not self.is_module_in_snapshot:
-            self._change_state(
-                ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {self.log_position}"
-            )
+        reached = self.log_position
+        if not self._promises.has_say and reached >= self.effective_commit_position:
+            reached = self.append_position  # the rest may wait for it to be committed
+        if self._is_catchup_stopped and reached >= target and not self.is_module_in_snapshot:
+            self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {reached}")
         elif (
             now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns
             and not self.is_module_in_snapshot
@@ -797,18 +806,19 @@ class Election:
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
     # ---- FOLLOWER_READY: say so --------------------------------------------------------------------------
-    # entry     this member holds what the leader holds: it has a say again if it was wiped
+    # entry     this member holds what the leader holds: it has a say again if it had lost it
     # cycle     AppendPosition until the link has taken it
     # message   CommitPosition, NewLeadershipTerm
     # exits     CLOSED
 
     def _enter_follower_ready(self, now_ns: int) -> None:
         self._is_request_sent = False
-        # It holds what the leader holds: from now on it has a say, also after a restart, which takes a member
-        # that has no candidate term on its disk for one that was wiped.
-        self.is_wiped = False
+        # It holds what the leader holds: from now on it has a say, also after a restart.
         self._held = EMPTY_LOG
         self._propose(self.candidate_term_id)
+        if not self._promises.has_say:
+            self._promises.keep(self.candidate_term_id)
+            self._do(KeepPromises())
 
     def _work_follower_ready(self, now_ns: int) -> None:
         if self._is_request_sent:
@@ -851,8 +861,6 @@ class Election:
                 self._restart(now_ns, f"member {member.id} holds a later term")
             else:
                 self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
-        elif self.state is ElectionState.CANVASS and self.is_wiped:
-            self._is_new_cluster()
         return self._take()
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> list[Action]:
@@ -860,6 +868,7 @@ class Election:
         member = self._other(message.candidate_member_id)
         if member is None or self.state is ElectionState.INIT:
             return []
+        self._find_promises()
         candidate = LogEnd(message.log_leadership_term_id, message.log_position)
         member.standing = candidate
         term_id = message.candidate_term_id
@@ -874,7 +883,7 @@ class Election:
             self._send_vote(member.id, term_id, False)
             if self.state in LEADER_STATES:
                 self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
-        elif self.state in VOTING_STATES and self._has_say():
+        elif self.state in VOTING_STATES and self._promises.has_say:
             self._propose(term_id)
             self._send_vote(member.id, term_id, True)
             self._change_state(
@@ -902,6 +911,7 @@ class Election:
         ):
             member.candidate_term_id = term_id
             member.vote = message.vote
+            member.promises = self._promises.told_by(member.id)
             member.standing = LogEnd(message.log_leadership_term_id, message.log_position)
             member.time_of_last_activity_ns = now_ns
         return self._take()
@@ -915,7 +925,10 @@ class Election:
             return []
         if leader.id == self.graceful_closed_leader_id:
             self.graceful_closed_leader_id = NULL_VALUE
+        self._find_promises()
         leadership_term_id = message.leadership_term_id
+        if not self._promises.may_follow:
+            return self._take()
         if leadership_term_id < self.candidate_term_id:
             self._send_vote(leader.id, self.candidate_term_id, False)
             return self._take()
@@ -1132,15 +1145,16 @@ class Election:
         )
 
     def _send_append_position(self, now_ns: int, flags: AppendPositionFlags) -> None:
-        """Report on growth, and each interval; a wiped member's reports are not to count (rule 1.5)."""
+        """Report on growth, and each interval; without promises only the progress of a catch-up."""
         has_grown = self.append_position > self._sent_append_position
         if not has_grown and not self._is_due(self._context.leader_heartbeat_interval_ns, now_ns):
             return
         self._time_of_last_send_ns = now_ns
         self._sent_append_position = self.append_position
-        # But in a catch-up: it holds (term, base), and what it is to reach may wait for it to be committed.
-        if not self.is_wiped or flags == AppendPositionFlags.CATCHUP:
+        if self._promises.has_say:
             self._send(self.leader_member_id, self._append_position_message(flags))
+        elif flags == AppendPositionFlags.CATCHUP:
+            self._send(self.leader_member_id, CatchupProgress(self.leadership_term_id, self.append_position))
 
     def _append_position_message(self, flags: AppendPositionFlags) -> AppendPosition:
         return AppendPosition(

@@ -3,7 +3,8 @@
 docs/architecture.md, "What members take from each other", lists them.
 
 A link is its member's own, so whoever speaks for another lies. Nobody else can lead a term that a member has
-led or followed in, nor is a log longer than its terms can count. What comes late, of an earlier term or
+led or followed in, nor is a log longer than its terms can count. A term is near those that others tell of
+(promises.py). What comes late, of an earlier term or
 request, is no lie: its handler passes it over. Elections and streams take the rest at its word, as Raft does.
 """
 
@@ -24,11 +25,13 @@ from cluster.protocol.consensus import (
 )
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MAX, is_mtu, is_term_length
 from cluster.protocol.link import (
+    CatchupProgress,
     LinkError,
     LogEnd,
     LogGeometry,
     LogImage,
     LogRangeRequest,
+    PromiseStatement,
     RecordingBlock,
     RecordingFetch,
     ReplicationRequest,
@@ -42,7 +45,6 @@ from cluster.protocol.session import ChallengeResponse
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
 
-TERM_ID_LIMIT = 1 << 32  # nobody stands so often
 POSITION_MAX = TERM_LENGTH_MAX << 31  # of the log with the longest terms
 
 # What its sender says of a log that it has or leads.
@@ -58,7 +60,10 @@ _POSITIONS: dict[type[Message], tuple[str, ...]] = {
     LogImage: ("join_position",),
     SnapshotDigest: ("log_position",),
 }
+_TERMS = ("candidate_term_id", "leadership_term_id", "log_leadership_term_id")
 _OTHERS = (
+    PromiseStatement,  # its terms are measured with those of others
+    CatchupProgress,
     AppendPosition,
     CommitPosition,
     StopCatchup,
@@ -92,6 +97,10 @@ def fault_of(agent: "ConsensusModuleAgent", member_id: int, message: Message) ->
     for name in _POSITIONS.get(kind, ()):
         if not _is_position(getattr(message, name)):
             return f"{name} is no position of a log"
+    if kind in _POSITIONS:
+        term_id = max(getattr(message, name, NULL_VALUE) for name in _TERMS)
+        if (fault := _fault_of_term_id(agent, member_id, term_id)) is not None:
+            return fault
     match message:
         case NewLeadershipTerm(leadership_term_id=term_id):
             return _fault_of_leader(agent, member_id, term_id) or _fault_of_term(agent, message)
@@ -142,7 +151,17 @@ def fault_of_commit(
     """Why no leader can have committed up to there; None when one can."""
     if not _is_position(log_position):
         return "no position of a log"
-    return _fault_of_leader(agent, member_id, leadership_term_id)
+    return _fault_of_leader(agent, member_id, leadership_term_id) or _fault_of_term_id(
+        agent, member_id, leadership_term_id
+    )
+
+
+def _fault_of_term_id(agent: "ConsensusModuleAgent", member_id: int, term_id: int) -> str | None:
+    """A term is believed only near what others tell: one bit or one frame takes nobody far away."""
+    if term_id <= agent.leadership_term_id:
+        return None
+    limit = agent.promise_keeper.term_limit(member_id)
+    return None if term_id <= limit else f"term {term_id}, {limit} is the highest that is believed"
 
 
 def _is_position(position: int) -> bool:
@@ -173,7 +192,7 @@ def _fault_of_term(agent: "ConsensusModuleAgent", message: NewLeadershipTerm) ->
     own_version = agent.context.app_version
     if message.app_version >> 16 != own_version >> 16:
         return f"app version {message.app_version:#x}, this member has {own_version:#x}"
-    if not -1 <= message.log_leadership_term_id <= message.leadership_term_id < TERM_ID_LIMIT:
+    if not -1 <= message.log_leadership_term_id <= message.leadership_term_id:
         return "no such terms"
     if message.term_base_log_position > message.log_position:
         return "a log that ends before its last term begins"

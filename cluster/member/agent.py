@@ -50,6 +50,7 @@ from cluster.member.log_subscription import LogSubscription
 from cluster.member.member_messages import MemberMessages
 from cluster.member.ports import Clients, Links
 from cluster.member.presence import Presence
+from cluster.member.promise_keeper import PromiseKeeper
 from cluster.member.recovery import leadership_terms, recover
 from cluster.member.repair import Repair
 from cluster.member.retention import NeededPosition, Retention
@@ -126,7 +127,7 @@ class ConsensusModuleAgent:
         self.tell = on_event
         self.on_terminated = on_terminated
         self._on_error = on_error
-        self._random = random
+        self.random = random
 
         self.now_ns = 0
         self.cluster_time = 0
@@ -169,10 +170,10 @@ class ConsensusModuleAgent:
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
         self.repair = Repair(self, distrusts_log)
+        self.promise_keeper = PromiseKeeper(self)
         self._consensus_adapter = ConsensusAdapter(self)
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
         self._slow_tick_ns = 0
-        self._is_wiped = False
         self._is_node_startup = True
 
     # ---- the duty cycle
@@ -187,6 +188,7 @@ class ConsensusModuleAgent:
         self._tracker.update(now_ns)
         self._slow_tick_ns = now_ns
         self.presence.start(now_ns)
+        self.promise_keeper.begin()
         self.repair.begin()
         if self.repair.mending is None:
             self._recover()
@@ -195,7 +197,6 @@ class ConsensusModuleAgent:
         recovered = recover(
             self.archive,
             self.recording_log,
-            self.node_state,
             self.context,
             self.snapshots.archive,
             self.tell,
@@ -204,11 +205,12 @@ class ConsensusModuleAgent:
         if recovered.cut_bytes:
             self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")
         self.recording = recovered.recording
-        self._is_wiped = recovered.is_wiped
-        if recovered.is_wiped and recovered.append_position > 0:
+        if self.repair.is_needed:
+            self.promise_keeper.begin()
+        if not self.promise_keeper.promises.has_say and recovered.append_position > 0:
             self.tell(
-                f"a log to {recovered.append_position}, but no node-state.dat: maybe not all that it had "
-                "acknowledged, so no vote before it has followed a leader"
+                f"a log to {recovered.append_position}, but its votes are not known: maybe not all that it "
+                "had acknowledged, so no vote before it has followed a leader"
             )
         self.log_adapter.start(recovered.log_position)
         self.set_commit_position(recovered.log_position)
@@ -326,14 +328,13 @@ class ConsensusModuleAgent:
             self.context,
             self.members,
             leadership_terms(self.recording_log),
-            self._random,
+            self.promise_keeper.promises,
+            self.random,
             candidate_term_id=self.node_state.candidate_term_id,
             log_position=self.commit_position,
             append_position=append_position,
             log_recording_id=NULL_VALUE if self.recording is None else self.recording.recording_id,
             is_node_startup=self._is_node_startup,
-            is_wiped=self._is_wiped,
-            is_damaged=self.repair.is_needed,
             held=self.repair.held,
             graceful_closed_leader_id=graceful_closed_leader_id,
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
@@ -422,7 +423,7 @@ class ConsensusModuleAgent:
         election = self.election
         assert election is not None
         self.election = None
-        self._is_wiped = False
+        self.promise_keeper.on_elected()
         self.repair.finish(action.leader_member_id)
         self.leadership_term_id = action.leadership_term_id
         self.counters.leadership_term_id.set(action.leadership_term_id)
@@ -561,6 +562,7 @@ class ConsensusModuleAgent:
 
     def on_link_up(self, member_id: int) -> None:
         self.presence.on_seen(member_id)
+        self.promise_keeper.on_link_up(member_id)
         if self.election is not None:
             self.carry_out(self.election.on_link_up(member_id, self.now_ns))
         subscription = self.subscription
@@ -571,6 +573,7 @@ class ConsensusModuleAgent:
         """A hint: what came over the link proves nothing any more, and its streams are cut."""
         self.streams.stop(member_id)
         self.members[member_id].clear_report()
+        self.promise_keeper.on_link_down(member_id)
         if self.repair.mending is not None:
             self.repair.mending.on_link_down(member_id)
         subscription = self.subscription

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.consensus import actions
 from cluster.consensus.context import NULL_POSITION
-from cluster.member.frames import consensus_frame
+from cluster.member.frames import consensus_frame, link_frame
 from cluster.member.leading import geometry_frame
 from cluster.member.log_publication import LogPublication
 from cluster.member.log_replay import LogReplay
 from cluster.member.log_subscription import LogSubscription
 from cluster.member.service_adapter import MAX_LOG_POSITION
 from cluster.protocol import streams
-from cluster.protocol.consensus import NewLeadershipTerm
+from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import Role
+from cluster.protocol.link import CatchupProgress
 from cluster.protocol.log import NewLeadershipTermEvent
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class ElectionActions:
         self._do: dict[type[actions.Action], Callable[[Any], bool | None]] = {
             actions.Send: self._send,
             actions.ProposeTerm: self._propose_term,
+            actions.KeepPromises: self._keep_promises,
             actions.RecordTerm: self._record_term,
             actions.TruncateLog: self._truncate_log,
             actions.PrepareForNewLeadership: self._prepare_for_new_leadership,
@@ -64,9 +66,14 @@ class ElectionActions:
     def _send(self, action: actions.Send) -> bool:
         agent = self._agent
         message = action.message
-        frames = consensus_frame(message)
+        if isinstance(message, CatchupProgress):
+            frames = link_frame(message)
+        else:
+            frames = consensus_frame(message)
         if isinstance(message, NewLeadershipTerm):
             frames = geometry_frame(agent) + frames
+        elif isinstance(message, CanvassPosition | Vote):
+            frames = agent.promise_keeper.frame() + frames
         is_sent = agent.links.send(action.member_id, frames) > 0
         if is_sent and agent.election is not None:
             agent.election.on_sent(action.member_id, message)
@@ -77,6 +84,9 @@ class ElectionActions:
     def _propose_term(self, action: actions.ProposeTerm) -> None:
         agent = self._agent
         agent.node_state.propose(action.candidate_term_id, action.log_position, agent.now_ms)
+
+    def _keep_promises(self, action: actions.KeepPromises) -> None:
+        self._agent.promise_keeper.store()
 
     def _record_term(self, action: actions.RecordTerm) -> None:
         agent = self._agent

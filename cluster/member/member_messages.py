@@ -24,11 +24,13 @@ from cluster.protocol.consensus import (
 )
 from cluster.protocol.enums import AppendPositionFlags, Role
 from cluster.protocol.link import (
+    CatchupProgress,
     LinkError,
     LogEnd,
     LogGeometry,
     LogImage,
     LogRangeRequest,
+    PromiseStatement,
     RecordingBlock,
     RecordingFetch,
     ReplicationRequest,
@@ -55,6 +57,10 @@ class MemberMessages:
             self._agent.on_error(RemoteProtocolError(f"member {member_id}: {fault}: {message}"))
             return
         match message:
+            case PromiseStatement():
+                self._agent.promise_keeper.on_statement(member_id, message)
+            case CatchupProgress():
+                self._on_catchup_progress(member_id, message)
             case LogGeometry():
                 self._agent.on_log_geometry(member_id, message)
             case LogImage():
@@ -194,6 +200,12 @@ class MemberMessages:
         term_id, session_id = self._led_session_id
         if session_id != NULL_VALUE and message.leadership_term_id == term_id:
             leading.on_catchup_position(self._agent, message, session_id)
+
+    def _on_catchup_progress(self, member_id: int, message: CatchupProgress) -> None:
+        term_id, session_id = self._led_session_id
+        if session_id != NULL_VALUE and message.leadership_term_id == term_id:
+            self._agent.streams.resume(member_id)
+            leading.check_catchup(self._agent, member_id, term_id, message.log_position)
 
     def _on_log_image(self, member_id: int, image: LogImage) -> None:
         """The leader begins to send what was asked for."""

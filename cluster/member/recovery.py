@@ -2,10 +2,8 @@
 
     recording.log       terms and snapshots: which term wrote what, where to begin
     the log's recording bytes, whose end the archive has found (or recovered)
-    node-state.dat      the term that this member has voted in
 
-No term that it has voted in: a member that has never been, or one whose disk was wiped; it asks the others
-(rule 1.5). Log bytes do not change that: they are what it had fetched again when it crashed.
+Whether the member knows what it has promised is told by node-state.dat and promises.dat (promise_keeper.py).
 """
 
 from collections.abc import Callable
@@ -13,12 +11,11 @@ from dataclasses import dataclass
 
 from cluster.archive.archive import Archive
 from cluster.archive.first_frame import keep_first_frame
-from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import Log, RecordingLog
 from cluster.archive.recording_log_repair import BACKUP_SUFFIX
 from cluster.archive.snapshots import STREAM_IDS, SnapshotArchive
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss
 from cluster.member.snapshots import LoadedSnapshot, find_snapshot
@@ -36,7 +33,6 @@ class Recovered:
     recording: Recording | None
     log_position: int  # that the loaded state is of: the snapshot's position, else the log's start
     append_position: int
-    is_wiped: bool
     cut_bytes: int  # of an interrupted truncation, finished now
     snapshot: LoadedSnapshot | None
 
@@ -53,7 +49,6 @@ def leadership_terms(recording_log: RecordingLog) -> LeadershipTerms:
 def recover(
     archive: Archive,
     recording_log: RecordingLog,
-    node_state: NodeStateFile,
     context: ConsensusModuleContext,
     snapshots: SnapshotArchive,
     tell: Callable[[str], None],
@@ -69,14 +64,13 @@ def recover(
     begin with, AgentTermination for a snapshot of another version, StorageError.
     """
     plan = recording_log.recovery_plan(context.service_count, archive.find_recording)
-    is_wiped = node_state.candidate_term_id == NULL_VALUE
     _drop_orphans(archive, recording_log, plan.log, tell)
     if plan.log is None:
         snapshot = find_snapshot(recording_log, snapshots, context, from_position=0, tell=tell)
         if snapshot is None:
-            return Recovered(None, 0, 0, is_wiped, 0, None)
+            return Recovered(None, 0, 0, 0, None)
         recording = begin_log_at(archive, recording_log, snapshot.entries, _new_geometry(context))
-        return Recovered(recording, snapshot.log_position, recording.append_position, is_wiped, 0, snapshot)
+        return Recovered(recording, snapshot.log_position, recording.append_position, 0, snapshot)
 
     recording = archive.recording(plan.log.recording_id)
     append_position = recording.append_position
@@ -116,7 +110,7 @@ def recover(
             "begin with: empty the member's directory, and it is filled again from the others"
         )
     log_position = start_position if snapshot is None else snapshot.log_position
-    return Recovered(recording, log_position, append_position, is_wiped, cut_bytes, snapshot)
+    return Recovered(recording, log_position, append_position, cut_bytes, snapshot)
 
 
 def begin_log_at(

@@ -274,6 +274,13 @@ class Repair:
             f"damaged: {damage.error}; log cut at position {position}, others are to give the rest; {vote}"
         )
 
+    def set_votes_aside(self, what: str) -> None:
+        """node-state.dat does not say what was voted. Raises StorageError."""
+        agent = self._agent
+        damage = LogDamaged(agent.node_state.path, None, what)
+        cluster_directory = agent.recording_log.path.rpartition("/")[0]
+        _set_aside(agent.archive.files, agent.archive.directory, cluster_directory, damage, agent.tell)
+
     def _find_damage(self, term: RecordingLogEntry) -> Damage | None:
         agent = self._agent
         snapshot = None if self._distrusts_log else agent.recording_log.latest_snapshot()

@@ -254,7 +254,7 @@ class SnapshotReplications:
         agent = self._agent
         return (
             agent.election is not None
-            and agent.election.is_wiped
+            and not agent.promise_keeper.promises.has_say
             and agent.recording is not None
             and agent.recording.append_position == 0
             and leader_member_id not in self._without_snapshot

@@ -37,6 +37,14 @@ class LinkErrorCode(IntEnum):
     FAILED = 6
 
 
+class PromiseState(IntEnum):
+    """Whether a member knows what it has voted for and acknowledged."""
+
+    LOST = 0  # its disk was wiped, or is damaged: it may have promised anything
+    EMPTY = 1  # nothing is on its disk: wiped, or new
+    KEPT = 2
+
+
 class Hello(Message, template_id=1, schema=LINK_SCHEMA):
     """First frame of the end that dialled; ``member_id`` -1 unless it is a member.
 
@@ -201,6 +209,36 @@ class LogImage(Message, template_id=25, schema=LINK_SCHEMA):
     leadership_term_id: i64
     join_position: i64
     log_session_id: i32
+
+
+class CatchupProgress(Message, template_id=26, schema=LINK_SCHEMA):
+    """An AppendPosition of a catch-up that counts for nothing: its sender has lost its promises."""
+
+    leadership_term_id: i64
+    log_position: i64
+
+
+class KnownPromises(Composite):
+    """Whose votes count no more unless they are given under this id."""
+
+    promises_id: i64
+    member_id: i32
+
+
+class PromiseStatement(Message, template_id=27, schema=LINK_SCHEMA):
+    """How a member stands to its promises: when a link comes up, beside each CanvassPosition and each Vote.
+
+    ``promises_id`` is drawn anew whenever promises are lost. Who has lost his ``asks``; everybody answers
+    with a statement of his own, in every phase, and names that id among the ``known`` then and with later
+    votes. ``candidate_term_id`` and ``leadership_term_id`` (led, followed or in the log) are -1 for none.
+    """
+
+    promises_id: i64
+    candidate_term_id: i64
+    leadership_term_id: i64
+    state: PromiseState
+    asks: Bool32
+    known: tuple[KnownPromises, ...] = ()
 
 
 class TermEntry(Composite):

@@ -16,6 +16,7 @@ from cluster.consensus.context import MS, NULL_VALUE, SECOND, ConsensusModuleCon
 from cluster.consensus.election import LEADER_STATES, Election
 from cluster.consensus.established import Follower, Leader
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
+from cluster.consensus.promises import HeldPromises, Promises, recall
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -27,6 +28,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, ElectionState
+from cluster.protocol.link import CatchupProgress, PromiseState, PromiseStatement
 from cluster.protocol.sbe import Message
 
 ENTRY = 32
@@ -40,6 +42,7 @@ class Disk:
         self.entries: list[str] = []
         self.terms = LeadershipTerms()
         self.candidate_term_id = NULL_VALUE
+        self.promises: HeldPromises | None = None
         self.held: LogEnd | None = None  # where the log ended before it was damaged; noted until it is whole
 
     @classmethod
@@ -99,6 +102,13 @@ class Member:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.story: list[str] = []
+        disk.promises = recall(
+            disk.promises,
+            disk.candidate_term_id,
+            is_lost=False,
+            draw_id=lambda: cluster.random.getrandbits(62),
+        )
+        self.promises = Promises(member_id, cluster.ids, self.context.quorum_threshold, disk.promises)
         self._begin(is_startup=True)
 
     def _begin(self, *, is_startup: bool = False) -> None:
@@ -110,13 +120,12 @@ class Member:
             self.context,
             self.members,
             LeadershipTerms(self.disk.terms),
+            self.promises,
             self.cluster.random,
             candidate_term_id=self.disk.candidate_term_id,
             log_position=self.processed,
             append_position=self.disk.position,
             is_node_startup=is_startup,
-            is_wiped=self.disk.candidate_term_id == NULL_VALUE,
-            is_damaged=self.disk.held is not None,
             held=self.disk.held,
             time_of_last_leader_message_ns=heard_ns,
             gone_member_ids=self.gone,
@@ -147,7 +156,7 @@ class Member:
         cluster = self.cluster
         for sender in cluster.ids:
             for message in cluster.take(sender, self.id):
-                self._on_message(message)
+                self._on_message(sender, message)
         self._take_stream()
         if self.election is not None:
             self._election_turn(self.election)
@@ -214,8 +223,29 @@ class Member:
 
     # ---- messages
 
-    def _on_message(self, message: Message) -> None:
+    def tell_promises(self, member_id: int, *, asks: bool = True) -> None:
+        candidate_term_id, led_term_id = self.disk.candidate_term_id, self.disk.terms.last_term_id
+        if self.election is not None:
+            candidate_term_id = self.election.candidate_term_id
+        asks = asks and not self.promises.may_follow
+        statement = self.promises.statement(candidate_term_id, led_term_id, asks=asks)
+        self.cluster.post(self.id, member_id, statement)
+
+    def _on_statement(self, sender: int, told: PromiseStatement) -> None:
+        self.promises.on_statement(sender, told)
+        self.disk.promises = self.promises.held
+        if told.asks:
+            self.tell_promises(sender, asks=False)
+
+    def _on_message(self, sender: int, message: Message) -> None:
         now_ns, cluster = self.cluster.now_ns, self.cluster
+        if isinstance(message, PromiseStatement):
+            self._on_statement(sender, message)
+            return
+        if isinstance(message, CatchupProgress):
+            if self.led_term == message.leadership_term_id and message.log_position >= self.disk.position:
+                cluster.post(self.id, sender, StopCatchup(message.leadership_term_id, sender))
+            return
         leader, follower, election, reason = self.leader, self.follower, self.election, None
         if isinstance(message, AppendPosition):
             catches_up = message.flags == AppendPositionFlags.CATCHUP
@@ -273,10 +303,12 @@ class Member:
 
     def on_link_up(self, member_id: int) -> None:
         self.gone.discard(member_id)
+        self.tell_promises(member_id)
         if self.election is not None:
             self.carry_out(self.election.on_link_up(member_id, self.cluster.now_ns))
 
     def on_link_down(self, member_id: int) -> None:
+        self.promises.on_link_down(member_id)
         self.members[member_id].clear_report()
         if self.election is not None:
             self.carry_out(self.election.on_link_down(member_id, self.cluster.now_ns))
@@ -297,10 +329,14 @@ class Member:
             election, disk, now_ns = self.election, self.disk, self.cluster.now_ns
             match action:
                 case actions.Send(member_id, message):
+                    if isinstance(message, CanvassPosition | Vote):
+                        self.tell_promises(member_id)
                     if self.cluster.post(self.id, member_id, message) and election is not None:
                         election.on_sent(member_id, message)
                 case actions.ProposeTerm(term_id, _):
                     disk.candidate_term_id = max(disk.candidate_term_id, term_id)
+                case actions.KeepPromises():
+                    disk.promises = self.promises.held
                 case actions.RecordTerm(term_id, base, end):
                     disk.terms.record(term_id, base, end)
                 case actions.TruncateLog(position, first_removed):
@@ -344,6 +380,9 @@ class Member:
         election, now_ns = self.election, self.cluster.now_ns
         self.election = None
         self.disk.held = None
+        if self.disk.promises.state is PromiseState.EMPTY:
+            self.promises.keep(self.disk.candidate_term_id)
+            self.disk.promises = self.promises.held
         if done.leader_member_id == self.id:
             self.leader = Leader(
                 self.context,

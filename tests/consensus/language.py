@@ -13,6 +13,7 @@ from cluster.consensus.cluster_member import ClusterMember, LogEnd
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
+from cluster.consensus.promises import HeldPromises, Promises
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -23,6 +24,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, ElectionState
+from cluster.protocol.link import KnownPromises, PromiseState, PromiseStatement
 from cluster.protocol.sbe import Message
 
 START_NS = 1_000 * SECOND
@@ -30,6 +32,7 @@ CLUSTER_TIME = 1_700_000_000_000
 LEADER_ID, OTHER_ID = 1, 2
 TERM = 5  # that is led or followed, where a test does not name one
 SESSION_ID = 77
+OWN_PROMISES = 7  # the id of those of our member; the others have 1,000 and their own id
 
 Kind = TypeVar("Kind", bound=Message)
 Doing = TypeVar("Doing", bound=Action)
@@ -153,9 +156,10 @@ class ALeader:
 class Driven:
     """An election under test. Links take every message, except to those in ``blocked``."""
 
-    def __init__(self, election: Election, context: ConsensusModuleContext) -> None:
+    def __init__(self, election: Election, context: ConsensusModuleContext, promises: Promises) -> None:
         self.election = election
         self.context = context
+        self.promises = promises
         self.now_ns = START_NS
         self.blocked: set[int] = set()
         self.actions: list[Action] = []  # all that were ever asked for
@@ -298,7 +302,8 @@ def an_election(
     candidate_term: int = NULL_VALUE,
     is_startup: bool = False,
     is_wiped: bool = False,
-    is_damaged: bool = False,
+    had_log: bool = False,
+    told: Iterable[PromiseStatement] | None = None,
     held: tuple[int, int] | None = None,
     closed_leader: int = NULL_VALUE,
     gone: Sequence[int] = (),
@@ -307,27 +312,60 @@ def an_election(
 ) -> Driven:
     """An election with a log like ``a_log(*ends)``, all of it processed unless ``processed`` says less.
 
-    ``held``: (term, position) where it ended before it was cut, with which ``is_damaged`` is meant.
+    ``held``: (term, position) where it ended before it was cut. ``is_wiped``: it has lost its promises; the
+    others have ``told`` of theirs, unless that says otherwise that they have them, and no terms.
     """
     append = (ends[-1] if ends else 0) if append is None else append
     context = a_context(member_id, members, **changed)
+    promises = some_promises(context, told, is_wiped=is_wiped, had_log=had_log)
     election = Election(
         context,
         {id_: ClusterMember(id_) for id_ in context.member_ids},
         a_log(*ends) if terms is None else terms,
+        promises,
         Random(seed),
         candidate_term_id=candidate_term,
         log_position=append if processed is None else processed,
         append_position=append,
         is_node_startup=is_startup,
-        is_wiped=is_wiped,
-        is_damaged=is_damaged or held is not None,
         held=None if held is None else LogEnd(*held),
         graceful_closed_leader_id=closed_leader,
         time_of_last_leader_message_ns=START_NS,
         gone_member_ids=set(gone),
     )
-    return Driven(election, context)
+    return Driven(election, context, promises)
+
+
+def some_promises(
+    context: ConsensusModuleContext,
+    told: Iterable[PromiseStatement] | None,
+    *,
+    is_wiped: bool,
+    had_log: bool,
+) -> Promises:
+    """Those of a member, kept or lost, after all others have told of theirs."""
+    state = PromiseState.LOST if is_wiped else PromiseState.KEPT
+    held = HeldPromises(OWN_PROMISES, state, NULL_VALUE)
+    promises = Promises(
+        context.member_id, context.member_ids, context.quorum_threshold, held, had_log=had_log
+    )
+    others = [id_ for id_ in context.member_ids if id_ != context.member_id]
+    if told is None:
+        told = [stated(context.member_id, id_) for id_ in others]
+    for id_, statement in zip(others, told, strict=False):
+        promises.on_statement(id_, statement)
+    return promises
+
+
+def stated(
+    asker_id: int,
+    member_id: int,
+    terms: tuple[int, int] = (NULL_VALUE, NULL_VALUE),
+    state: PromiseState = PromiseState.KEPT,
+    asked_as: int = OWN_PROMISES,
+) -> PromiseStatement:
+    """How ``member_id`` answers a member that has asked; ``terms``: its candidate term, and that it led."""
+    return PromiseStatement(1_000 + member_id, *terms, state, False, (KnownPromises(asked_as, asker_id),))
 
 
 def in_canvass(*ends: int, **options: Any) -> Driven:

@@ -11,6 +11,7 @@ from cluster.consensus.context import NULL_VALUE, SECOND
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.protocol.consensus import AppendPosition, CanvassPosition, Vote
 from cluster.protocol.enums import ElectionState
+from cluster.protocol.link import PromiseState
 from tests.consensus.connected import Cluster, Disk
 from tests.consensus.language import (
     LEADER_ID,
@@ -23,6 +24,7 @@ from tests.consensus.language import (
     of_kind,
     request_vote,
     sent,
+    stated,
 )
 from tests.consensus.test_histories import SHORT, a_cluster
 
@@ -61,7 +63,7 @@ def test_it_gives_no_vote_to_a_log_that_ends_before_what_it_held_however_short_i
 
 
 @pytest.mark.conformance("C-81")
-@pytest.mark.parametrize("options", [{"held": HELD}, {"is_damaged": True}, {"is_wiped": True}])
+@pytest.mark.parametrize("options", [{"held": HELD}, {"is_wiped": True}])
 def test_one_that_cannot_stand_does_not_refuse_a_log_worse_than_its_own(options):
     """One refusal defeats the candidate, and nobody would ever be elected in its place."""
     driven = in_canvass(400, 700, candidate_term=3, **options)
@@ -89,7 +91,7 @@ def test_the_term_that_its_log_ended_in_is_not_forgotten_with_the_log():
 
 @pytest.mark.parametrize(
     "options",
-    [{"is_damaged": True}, {"held": HELD, "is_wiped": True}],
+    [{"is_wiped": True}, {"held": HELD, "is_wiped": True}],
     ids=["no end known", "votes forgotten"],
 )
 def test_where_it_is_not_known_what_it_held_or_voted_it_has_no_vote(options):
@@ -100,7 +102,8 @@ def test_where_it_is_not_known_what_it_held_or_voted_it_has_no_vote(options):
 
 
 def test_without_an_end_known_it_takes_no_cluster_for_a_new_one():
-    driven = in_canvass(is_damaged=True)
+    empty = [stated(0, id_, state=PromiseState.EMPTY) for id_ in (1, 2)]
+    driven = in_canvass(is_wiped=True, had_log=True, told=empty)
 
     driven.hears(canvass(1, NULL_VALUE, 0), canvass(2, NULL_VALUE, 0))
     driven.work_for(120 * SECOND, step_ns=SECOND)

@@ -19,6 +19,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import ElectionState
+from cluster.protocol.link import PromiseState
 from tests.consensus.language import (
     LEADER_ID,
     TERM,
@@ -38,6 +39,7 @@ from tests.consensus.language import (
     of_kind,
     request_vote,
     sent,
+    stated,
     the_one,
     vote,
 )
@@ -246,19 +248,20 @@ def test_a_wiped_member_does_not_even_refuse_whoever_lacks_what_it_fetched(way):
 
 
 def test_where_everybody_is_empty_the_cluster_is_new_and_all_have_a_say():
-    driven = in_canvass(is_wiped=True)
-    driven.hears(canvass(1, -1, 0))
+    empty = [stated(0, id_, state=PromiseState.EMPTY) for id_ in (1, 2)]
+    driven = in_canvass(is_wiped=True, told=empty[:1])
+    driven.hears(canvass(1, -1, 0), canvass(2, -1, 0))
     driven.work()
     assert driven.state is S.CANVASS
 
-    driven.hears(canvass(2, -1, 0))
+    driven.promises.on_statement(2, empty[1])
     driven.work()
 
     assert driven.state is S.NOMINATE
 
 
 def test_in_a_new_cluster_the_last_one_to_come_votes():
-    driven = in_canvass(is_wiped=True)
+    driven = in_canvass(is_wiped=True, told=[stated(0, id_, state=PromiseState.EMPTY) for id_ in (1, 2)])
     driven.hears(canvass(1, -1, 0))
 
     [answer] = sent(driven.hears(request_vote(2, 0, log=(-1, 0))), Vote)

@@ -2,10 +2,12 @@
 
 import pytest
 
+from cluster.archive.files import replace
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
 
 NODE_STATE = f"{DIRECTORY}/cluster/node-state.dat"
+PROMISES = f"{DIRECTORY}/cluster/promises.dat"
 
 
 def a_cluster(seed=1):
@@ -17,6 +19,11 @@ def a_cluster(seed=1):
     cluster.await_settled()
     cluster.await_level()
     return cluster, client
+
+
+def bytes_of(member, name):
+    file = member.disk.open(name)
+    return file.pread(file.size(), 0)
 
 
 def without_node_state(member):
@@ -36,7 +43,7 @@ def test_a_restored_copy_of_the_log_has_no_vote_until_it_has_followed_a_leader()
     other.start()
     cluster.run(90 * SECOND)
     assert cluster.leader is None, "two of three, one of which may have forgotten"
-    assert any("no node-state.dat" in line for line in cluster.world.events)
+    assert any("its votes are not known" in line for line in cluster.world.events)
 
     [third] = [member for member in cluster.members if not member.is_running]
     third.start()
@@ -57,7 +64,7 @@ def test_where_all_were_restored_nobody_leads_until_the_memory_of_votes_is_resto
     kept = {}
     for member in cluster.members:
         member.kill()
-        kept[member.member_id] = member.disk._inodes[NODE_STATE]
+        kept[member.member_id] = {name: bytes_of(member, name) for name in (NODE_STATE, PROMISES)}
         without_node_state(member)
         member.start()
     cluster.run(90 * SECOND)
@@ -65,7 +72,8 @@ def test_where_all_were_restored_nobody_leads_until_the_memory_of_votes_is_resto
 
     for member in cluster.members:
         member.kill()
-        member.disk._inodes[NODE_STATE] = member.disk._durable_names[NODE_STATE] = kept[member.member_id]
+        for name, data in kept[member.member_id].items():
+            replace(member.disk, name, data)
         member.start()
     cluster.await_leader()
     client.send(b"0:20")

@@ -202,9 +202,9 @@ def test_a_member_has_no_vote_while_it_fetches():
     cluster.run(1 * SECOND)
     cluster.network.heal()
     cluster.run_until(lambda: member.agent.replications.current is not None)
-    assert member.agent.election.is_wiped
+    assert not member.agent.promise_keeper.promises.has_say
     cluster.run_until(lambda: member.agent.following is not None)
-    assert not member.agent._is_wiped
+    assert member.agent.promise_keeper.promises.has_say
     cluster.await_level()
 
 

@@ -7,7 +7,6 @@ or this one, has had (reliability.md's table of bugs found elsewhere, and the ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cluster.archive import damage, node_state, recording, recovery
@@ -15,7 +14,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshots import SnapshotArchive
-from cluster.consensus import cluster_member, election, established
+from cluster.consensus import cluster_member, election, established, promises
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -25,14 +24,14 @@ from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.log.session_table import SessionTable
-from cluster.member import agent
-from cluster.member import recovery as member_recovery
+from cluster.member import promise_keeper
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.client_requests import ClientRequests
 from cluster.member.election_actions import ElectionActions
 from cluster.member.repair import Repair
 from cluster.member.retention import Retention
 from cluster.protocol.enums import CloseReason
+from cluster.protocol.link import PromiseState
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 
@@ -352,13 +351,13 @@ def bad_sector_ends_the_member(patch: Patch) -> None:
 
 
 def wiped_member_votes(patch: Patch) -> None:
-    """An empty disk is as good as one that never had anything (rule 1.5)."""
-    right = member_recovery.recover
+    """An empty disk is as good as one that never had anything."""
+    right = promises.recall
 
     def careless(*arguments: Any, **options: Any) -> Any:
-        return replace(right(*arguments, **options), is_wiped=False)
+        return right(*arguments, **options)._replace(state=PromiseState.KEPT)
 
-    patch(agent, "recover", careless)
+    patch(promise_keeper, "recall", careless)
 
 
 class Sought(NamedTuple):

@@ -1,0 +1,222 @@
+"""What a member has promised and may have forgotten; what it asks the others then, and what it answers them.
+
+A vote is a promise not to follow an older term, a report to hold the log up to its position. Who has lost its
+disk may have promised anything. It has no say until it holds what a leader holds, and the leader must be one
+that nothing it has promised can stand against:
+
+    lost its promises
+            ── asks all others, under a new promises id ──▶ each stores the id, and tells its terms
+            ◀─ n - q + 1 answers of others that have theirs
+    highest term heard: stored as the own candidate term, no leader below it is followed
+            ── FOLLOWER_READY ──▶ has a say again, under the new id
+
+With q members a majority of n, q - 1 others took part in whatever this member helped to elect or to commit,
+so that at least one of n - q + 1 others was among them, and tells the term or a later one. Unless it votes
+after it has answered; but then it names the new id beside its vote, and the candidate drops what this member
+had voted under the old one. Where all members are empty the cluster is new.
+
+No term is believed for its size: a term is taken from a member only if it is near what others tell.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import NULL_VALUE
+from cluster.protocol.link import KnownPromises, PromiseState, PromiseStatement
+
+TERM_JUMP_MAX = 1 << 16  # terms that pass without a leader; each is an entry in recording.log
+
+
+class HeldPromises(NamedTuple):
+    """What is on the disk of it. ``known`` are (member, promises id) of others that had lost theirs."""
+
+    promises_id: int
+    state: PromiseState  # LOST; EMPTY: of a new cluster, and had promised nothing; KEPT
+    candidate_term_id: int  # that node-state.dat had when this was written: it never falls
+    known: frozenset[tuple[int, int]] = frozenset()
+
+
+def recall(
+    held: HeldPromises | None, candidate_term_id: int, *, is_lost: bool, draw_id: Callable[[], int]
+) -> HeldPromises:
+    """What a start makes of what it finds; ``is_lost``: of the log, too, nobody can tell what is missing.
+
+    ``held`` None: a directory that is new, or older than these promises ids; ``candidate_term_id`` is that of
+    node-state.dat, negative in one that was just made.
+    """
+    if held is None:
+        state = PromiseState.LOST if is_lost or candidate_term_id < 0 else PromiseState.KEPT
+        return HeldPromises(draw_id(), state, max(candidate_term_id, NULL_VALUE))
+    if held.state is not PromiseState.LOST and (is_lost or candidate_term_id < held.candidate_term_id):
+        return held._replace(promises_id=draw_id(), state=PromiseState.LOST)
+    return held
+
+
+class Promises:
+    """A member's own promises, and what the others told of theirs in this life over their present links.
+
+    ``held`` is to be on the disk before anything is sent. ``had_log``: there was a log on this disk, so an
+    empty one is damage.
+    """
+
+    def __init__(
+        self,
+        member_id: int,
+        member_ids: Iterable[int],
+        quorum_threshold: int,
+        held: HeldPromises,
+        *,
+        had_log: bool = False,
+    ) -> None:
+        self.held = held
+        self.confirmed_term_id: int | None = None  # once enough have answered: the highest term that was told
+        self._member_id = member_id
+        self._other_ids = tuple(id_ for id_ in member_ids if id_ != member_id)
+        self._answers_needed = len(self._other_ids) + 2 - quorum_threshold
+        self._had_log = had_log
+        self._told: dict[int, PromiseStatement] = {}
+        if not self._other_ids:
+            self.keep(held.candidate_term_id)  # nobody to ask, and nobody to break a promise to
+
+    # ---- the own promises
+
+    @property
+    def has_say(self) -> bool:
+        """Whether this member may vote, stand, and report."""
+        return self.held.state is not PromiseState.LOST
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether it may follow a leader: of ``confirmed_term_id`` or later while it has no say."""
+        return self.has_say or self.confirmed_term_id is not None
+
+    def keep(self, candidate_term_id: int) -> None:
+        """From here on it knows what it promises; ``candidate_term_id`` is on the disk."""
+        self.held = self.held._replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id)
+
+    def keep_nothing(self) -> None:
+        """It is a member of a new cluster: it has promised nothing yet."""
+        self.held = self.held._replace(state=PromiseState.EMPTY)
+
+    def statement(
+        self, candidate_term_id: int, leadership_term_id: int, *, asks: bool = False
+    ) -> PromiseStatement:
+        """What to tell others, given the own terms (-1: none)."""
+        held = self.held
+        state = held.state
+        if state is not PromiseState.KEPT:
+            if max(candidate_term_id, leadership_term_id) < 0 and not self._had_log:
+                state = PromiseState.EMPTY
+            elif state is PromiseState.EMPTY:
+                state = PromiseState.KEPT  # it has made its first ones
+        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
+        return PromiseStatement(held.promises_id, candidate_term_id, leadership_term_id, state, asks, known)
+
+    # ---- what others tell
+
+    def on_statement(self, member_id: int, told: PromiseStatement) -> bool:
+        """Take a statement; True when ``held`` has changed, and is to be stored before it is answered."""
+        self._told[member_id] = told
+        held, known = self.held, self.held.known
+        of_this = {pair for pair in known if pair[0] == member_id}
+        if of_this or told.state is not PromiseState.KEPT or not self.has_say:
+            known = known - of_this | {(member_id, told.promises_id)}
+        if not self.has_say:  # what it had stored of third ones may be forgotten, too
+            third = {(k.member_id, k.promises_id) for k in told.known if k.member_id in self._other_ids}
+            known |= {pair for pair in third if pair[0] != member_id}
+            self._confirm()
+        self.held = held._replace(known=known)
+        return known != held.known
+
+    def on_link_down(self, member_id: int) -> None:
+        """What comes next over this link may come from another life."""
+        self._told.pop(member_id, None)
+
+    @property
+    def waits_for(self) -> list[int]:
+        """Others whose answers may end the waiting; none while it may follow."""
+        if self.may_follow:
+            return []
+        return [id_ for id_ in self._other_ids if id_ not in self._answers()]
+
+    def is_new_cluster(self, candidate_term_id: int, leadership_term_id: int) -> bool:
+        """Whether every configured member has told, in this life of this one, that its disk is empty."""
+        own = self.statement(candidate_term_id, leadership_term_id)
+        return own.state is PromiseState.EMPTY and all(
+            (told := self._told.get(id_)) is not None
+            and told.state is PromiseState.EMPTY
+            and self._is_answer(told)
+            for id_ in self._other_ids
+        )
+
+    def void_votes(self, members: Iterable[ClusterMember]) -> list[ClusterMember]:
+        """Voters of a ballot that are known to have lost the promises that they have voted with."""
+        voters = [member for member in members if member.vote and member.id != self._member_id]
+        known = set(self.held.known) | {(id_, told.promises_id) for id_, told in self._told.items()}
+        for voter in voters:
+            if voter.promises is not None:
+                known |= {(k.member_id, k.promises_id) for k in voter.promises.known}
+        return [
+            voter
+            for voter in voters
+            if any(
+                id_ == voter.id and (voter.promises is None or promises_id != voter.promises.promises_id)
+                for id_, promises_id in known
+            )
+        ]
+
+    def told_by(self, member_id: int) -> PromiseStatement | None:
+        """The last statement over the member's present link."""
+        return self._told.get(member_id)
+
+    # ---- bounds of terms
+
+    def term_limit(self, member_id: int, candidate_term_id: int, leadership_term_id: int) -> int:
+        """The highest term that is believed of ``member_id``, given the own terms.
+
+        What was led lies in logs, and is not made up by one bit or frame; candidate terms grow by one.
+        """
+        told = [told for id_, told in self._told.items() if id_ != member_id]
+        if len(self._other_ids) == 1 and not self.has_say and member_id in self._told:
+            told = [self._told[member_id]]  # there is nobody else to compare it with
+        return _limit([(candidate_term_id, leadership_term_id), *map(_terms_of, told)])
+
+    def is_beyond_others(self, candidate_term_id: int) -> bool:
+        """Whether the own candidate term is so far above those of enough others that it cannot be true."""
+        kept = [_terms_of(told) for told in self._told.values() if told.state is PromiseState.KEPT]
+        return self.has_say and len(kept) >= self._answers_needed and candidate_term_id > _limit(kept)
+
+    # ---- answers
+
+    def _is_answer(self, told: PromiseStatement) -> bool:
+        return KnownPromises(self.held.promises_id, self._member_id) in told.known
+
+    def _answers(self) -> Mapping[int, int]:
+        """The highest term of each other that has its promises and stored our id."""
+        return {
+            id_: max(_terms_of(told))
+            for id_, told in self._told.items()
+            if told.state is PromiseState.KEPT and self._is_answer(told)
+        }
+
+    def _confirm(self) -> None:
+        answers = self._answers()
+        believed = [
+            term_id
+            for id_, term_id in answers.items()
+            if len(self._other_ids) == 1
+            or any(term_id <= other + TERM_JUMP_MAX for i, other in answers.items() if i != id_)
+        ]
+        if len(believed) >= self._answers_needed:
+            self.confirmed_term_id = max(*believed, self.confirmed_term_id or NULL_VALUE)
+
+
+def _terms_of(told: PromiseStatement) -> tuple[int, int]:
+    return told.candidate_term_id, told.leadership_term_id
+
+
+def _limit(terms: Iterable[tuple[int, int]]) -> int:
+    """One above the highest candidate term, or the jump above the highest that was led."""
+    candidate_ids, led_ids = zip(*terms, strict=True)
+    return int(max(max(candidate_ids) + 1, max(led_ids) + TERM_JUMP_MAX))

@@ -1,0 +1,128 @@
+"""The member's promises on its disk and on its links; what they mean is in cluster/consensus/promises.py."""
+
+from typing import TYPE_CHECKING
+
+from cluster.archive.promises_file import read_promises, write_promises
+from cluster.consensus.context import NULL_VALUE
+from cluster.consensus.promises import HeldPromises, Promises, recall
+from cluster.errors import LogDamaged, MemberRestart
+from cluster.member.frames import link_frame
+from cluster.protocol.link import KnownPromises, PromiseStatement
+
+if TYPE_CHECKING:
+    from cluster.member.agent import ConsensusModuleAgent
+
+_ID_BITS = 62
+
+
+class PromiseKeeper:
+    """``promises`` of a member, from ``begin`` on."""
+
+    promises: Promises
+
+    def __init__(self, agent: "ConsensusModuleAgent") -> None:
+        self._agent = agent
+        self._directory = agent.recording_log.path.rpartition("/")[0]
+        self._told_to_wait: list[int] = []
+
+    def begin(self) -> None:
+        """Find out from the disk whether the promises are kept; again when damage was found since.
+
+        Raises StorageError.
+        """
+        agent = self._agent
+        repair, candidate_term_id = agent.repair, agent.node_state.candidate_term_id
+        is_lost = repair.is_needed and repair.held is None
+        stored = None
+        try:
+            stored = self._read()
+        except LogDamaged as damage:
+            agent.tell(f"{damage}: counts as a member that has lost its promises")
+            is_lost = True
+        held = recall(
+            stored, candidate_term_id, is_lost=is_lost, draw_id=lambda: agent.random.getrandbits(_ID_BITS)
+        )
+        context = agent.context
+        self.promises = Promises(
+            context.member_id,
+            context.member_ids,
+            context.quorum_threshold,
+            held,
+            had_log=repair.is_needed,
+        )
+        if agent.other_ids and held != stored:
+            self.store()
+
+    def _read(self) -> HeldPromises | None:
+        stored = read_promises(self._agent.archive.files, self._directory)
+        if stored is None:
+            return None
+        known = frozenset((known.member_id, known.promises_id) for known in stored.known)
+        return HeldPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)
+
+    def store(self) -> None:
+        """Make ``promises.held`` durable. Raises StorageError."""
+        held = self.promises.held
+        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
+        statement = PromiseStatement(
+            held.promises_id, held.candidate_term_id, NULL_VALUE, held.state, False, known
+        )
+        write_promises(self._agent.archive.files, self._directory, statement)
+
+    def on_elected(self) -> None:
+        """An election is over: from here on the disk has a candidate term, which never falls."""
+        held, candidate_term_id = self.promises.held, self._agent.node_state.candidate_term_id
+        if self._agent.other_ids and held.candidate_term_id < 0 <= candidate_term_id:
+            self.promises.keep(candidate_term_id)
+            self.store()
+
+    # ---- on the links
+
+    @property
+    def _terms(self) -> tuple[int, int]:
+        """The highest candidate term, and the highest that was led, followed or recorded."""
+        agent = self._agent
+        candidate_term_id = max(agent.node_state.candidate_term_id, NULL_VALUE)
+        last = agent.recording_log.find_last_term()
+        led_term_id = max(agent.leadership_term_id, NULL_VALUE if last is None else last.leadership_term_id)
+        if agent.election is not None:
+            candidate_term_id = max(candidate_term_id, agent.election.candidate_term_id)
+            led_term_id = max(led_term_id, agent.election.leadership_term_id)
+        return candidate_term_id, led_term_id
+
+    def frame(self) -> bytes:
+        """The own statement, as it is sent; without promises it asks for that of the other."""
+        return link_frame(self.promises.statement(*self._terms, asks=not self.promises.may_follow))
+
+    def on_link_up(self, member_id: int) -> None:
+        self._agent.links.send(member_id, self.frame())
+
+    def on_link_down(self, member_id: int) -> None:
+        self.promises.on_link_down(member_id)
+
+    def on_statement(self, member_id: int, told: PromiseStatement) -> None:
+        """Take a member's statement, and answer it if it asks.
+
+        Raises MemberRestart when it shows that the own candidate term cannot be true; StorageError.
+        """
+        agent, promises = self._agent, self.promises
+        if promises.on_statement(member_id, told):
+            self.store()
+        if told.asks:
+            agent.links.send(member_id, link_frame(promises.statement(*self._terms)))
+        candidate_term_id, _ = self._terms
+        if promises.is_beyond_others(candidate_term_id):
+            agent.repair.set_votes_aside(f"candidate term {candidate_term_id} is far beyond all others")
+            raise MemberRestart("its candidate term cannot be true")
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        waits_for = self.promises.waits_for
+        if waits_for != self._told_to_wait:
+            self._told_to_wait = waits_for
+            names = ", ".join(map(str, waits_for))
+            self._agent.tell(f"waits for members {names}" if names else "has heard enough of the others")
+
+    def term_limit(self, member_id: int) -> int:
+        """The highest term that is believed of a member."""
+        return self.promises.term_limit(member_id, *self._terms)
