@@ -484,12 +484,12 @@ class RecordingLog:
         """Append entries: several by replacing the file, since a power cut may keep any of them."""
         size = self._file.size()
         end = align(size, ENTRY_ALIGNMENT)
-        data = b""
+        data = bytearray()
         for index, entry in enumerate(entries):
             entries[index] = entry._replace(entry_index=self._index_end + index, offset=end + len(data))
             data += seal_entry(entries[index])
         if len(entries) == 1:
-            self._write(data, end)
+            self._write(bytes(data), end)
         else:
             self._replace_file(self._file.pread(size, 0).ljust(end, b"\0") + data)
         self._index_end += len(entries)
