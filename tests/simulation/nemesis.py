@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
+from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.member import Member, host_of
 from tests.simulation.network_faults import NetworkFaults
@@ -57,6 +58,10 @@ class Nemesis:
         faults["kill leaders at birth"] = self._kill_at_birth
         if (self._births.random() < 0.25 and not only) or "kill leaders at birth" in only:
             self._weights["kill leaders at birth"] = 1
+        byzantine = Byzantine(self)
+        faults["says anything"] = byzantine.say
+        if (byzantine.random.random() < 0.2 and not only) or "says anything" in only:
+            self._weights["says anything"] = 3
         of_many = self.damage.of_many()
         for name in of_many:
             if name in only or (not only and self.damage.is_of_many):

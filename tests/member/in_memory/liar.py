@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Protocol
 
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LocalProtocolError
+from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.frames import consensus_frame, link_frame
 from cluster.protocol import consensus, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MIN, frame
 from cluster.protocol.sbe import CLUSTER, Message
 from tests.member.in_memory.member import SimulatedMember
+
+
+class Speaker(Protocol):
+    """A member of any test: its id, and its agent while it runs."""
+
+    member_id: int
+    agent: ConsensusModuleAgent | None
+
 
 VALUES = (0, -1, 1, 31, 32, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
 UNKNOWN_MEMBER_ID = 99
@@ -25,7 +35,7 @@ def framed(message: Message) -> bytes:
     return consensus_frame(message) if type(message).SCHEMA is CLUSTER else link_frame(message)
 
 
-def as_it_should_be(kind: type[Message], victim: SimulatedMember, peer: SimulatedMember) -> Message:
+def as_it_should_be(kind: type[Message], victim: Speaker, peer: Speaker) -> Message:
     """What the peer could say to the victim now, as far as the victim can tell."""
     agent = victim.agent
     assert agent is not None

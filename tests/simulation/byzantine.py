@@ -1,0 +1,64 @@
+"""A member that says anything at all, one message at a time.
+
+Only what is no lie in Raft's sense: a report of what is not held, or a vote that was not given, breaks any
+majority. So of what it could say one field is such as no member can mean, or the message is none of members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.protocol.sbe import Message
+from tests.member.in_memory.liar import KINDS, SENDER_FIELDS, UNKNOWN_MEMBER_ID, as_it_should_be, framed
+from tests.simulation.world import ProcessDied
+
+if TYPE_CHECKING:
+    from tests.simulation.nemesis import Nemesis
+
+POSITIONS = (-(2**63), -32, 31, 2**62, 2**63 - 1)
+TERM_IDS = (-(2**63), -2)
+
+
+class Byzantine:
+    """The nemesis's fault of this name."""
+
+    def __init__(self, nemesis: Nemesis) -> None:
+        self._nemesis = nemesis
+        self.random = nemesis.history.world.random("byzantine")
+
+    def say(self) -> str | None:
+        """Send one message that cannot be from a member to another; nothing where one of them is down."""
+        members = [
+            member
+            for member in self._nemesis.history.members.values()
+            if member.is_up and member.agent is not None
+        ]
+        if len(members) < 2:
+            return None
+        victim, peer = self.random.sample(members, 2)
+        message = self._spoiled(as_it_should_be(self.random.choice(KINDS), victim, peer))
+        if message is None:
+            return None
+        try:
+            is_said = peer.links.send_again(victim.member_id, framed(message)) > 0
+        except ProcessDied:
+            peer.on_killed()
+            is_said = False
+        if not is_said:
+            return None
+        return f"member {peer.member_id} says {message} to member {victim.member_id}"
+
+    def _spoiled(self, message: Message) -> Message | None:
+        """The message with one field that cannot be; None where it has none such."""
+        values: dict[str, tuple[int, ...]] = {}
+        for field in type(message).layout().fields:
+            if field.name in SENDER_FIELDS:
+                values[field.name] = (UNKNOWN_MEMBER_ID, -1)
+            elif field.name.endswith("term_id"):
+                values[field.name] = TERM_IDS
+            elif "position" in field.name:
+                values[field.name] = POSITIONS
+        if not values:
+            return None
+        name = self.random.choice(sorted(values))
+        return message.replace(**{name: self.random.choice(values[name])})
