@@ -205,13 +205,7 @@ class ConsensusModuleAgent:
         if recovered.cut_bytes:
             self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")
         self.recording = recovered.recording
-        if self.repair.is_needed:
-            self.promise_keeper.begin()
-        if not self.promise_keeper.promises.has_say and recovered.append_position > 0:
-            self.tell(
-                f"a log to {recovered.append_position}, but its votes are not known: maybe not all that it "
-                "had acknowledged, so no vote before it has followed a leader"
-            )
+        self.promise_keeper.on_recovered(recovered.append_position)
         self.log_adapter.start(recovered.log_position)
         self.set_commit_position(recovered.log_position)
         recovery_state = RecoveryState(log_position=recovered.log_position)

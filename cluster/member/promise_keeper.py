@@ -26,10 +26,7 @@ class PromiseKeeper:
         self._told_to_wait: list[int] = []
 
     def begin(self) -> None:
-        """Find out from the disk whether the promises are kept; again when damage was found since.
-
-        Raises StorageError.
-        """
+        """Find out from the disk whether the promises are kept. Raises StorageError."""
         agent = self._agent
         repair, candidate_term_id = agent.repair, agent.node_state.candidate_term_id
         is_lost = repair.is_needed and repair.held is None
@@ -52,6 +49,16 @@ class PromiseKeeper:
         )
         if agent.other_ids and held != stored:
             self.store()
+
+    def on_recovered(self, append_position: int) -> None:
+        """The log is known, and whether it is damaged. Raises StorageError."""
+        if self._agent.repair.is_needed:
+            self.begin()
+        if not self.promises.has_say and append_position > 0:
+            self._agent.tell(
+                f"a log to {append_position}, but its votes are not known: maybe not all that it had "
+                "acknowledged, so no vote before it has followed a leader"
+            )
 
     def _read(self) -> HeldPromises | None:
         stored = read_promises(self._agent.archive.files, self._directory)
