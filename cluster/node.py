@@ -182,12 +182,11 @@ class ClusterNode:
 
         self._counters = MemberCounters(self._counters_file, context)
         self._counters.errors.set(self._errors_before)
-        incarnation = secrets.randbits(62)
         links = MemberLinks(
             config.member_id,
             parse_endpoint(f"tcp:{config.member.consensus_endpoint}"),
             {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in config.cluster_members},
-            incarnation=incarnation,
+            secret=secrets.randbits(63),
             cluster_id=config.cluster_id,
             poller=self._poller,
             on_error=self._on_peer_error,
@@ -204,7 +203,7 @@ class ClusterNode:
             poller=self._poller,
             member_id=config.member_id,
             cluster_id=config.cluster_id,
-            incarnation=incarnation,
+            incarnation=links.incarnation,
             message_length_max=length_max,
             on_error=self._on_peer_error,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,

@@ -101,7 +101,7 @@ class IngressPublication:
                     link.Hello(
                         cluster_id=self._cluster_id,
                         member_id=-1,
-                        incarnation=0,
+                        secret=0,
                         protocol_version=link.LINK_PROTOCOL_VERSION,
                         kind=link.ConnectionKind.CLIENT,
                     )

@@ -5,6 +5,7 @@ clients' connections (CommitAck) and for remote readers of the log. The first fr
 connection is Hello, answered by HelloReply.
 """
 
+import hashlib
 from enum import IntEnum
 from typing import Final
 
@@ -12,7 +13,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
-LINK_PROTOCOL_VERSION: Final = 0 << 16 | 1 << 8  # 0.1.0; the majors of both ends must be equal
+LINK_PROTOCOL_VERSION: Final = 1 << 16  # 1.0.0; the majors of both ends must be equal
 
 
 class ConnectionKind(IntEnum):
@@ -45,16 +46,22 @@ class PromiseState(IntEnum):
     KEPT = 2
 
 
+def incarnation_of(secret: int) -> int:
+    """What everybody may know of a member's secret: 63 bits of its SHA-256."""
+    digest = hashlib.sha256(secret.to_bytes(8, "little", signed=True)).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
 class Hello(Message, template_id=1, schema=LINK_SCHEMA):
     """First frame of the end that dialled; ``member_id`` -1 unless it is a member.
 
-    ``incarnation`` differs between two lives of a process: a member that answers with a new one has
-    restarted, and what it said before counts no more.
+    ``secret`` is drawn for each life of a member, and shows that the end that dialled is the process that
+    answers at the member's address: its incarnation is `incarnation_of` it. 0 of all others.
     """
 
     cluster_id: i32
     member_id: i32
-    incarnation: i64
+    secret: i64
     protocol_version: Version
     kind: ConnectionKind
     name: Ascii = ""
@@ -63,6 +70,8 @@ class Hello(Message, template_id=1, schema=LINK_SCHEMA):
 class HelloReply(Message, template_id=2, schema=LINK_SCHEMA):
     """First frame of the end that was dialled; a ``code`` other than OK is followed by a close.
 
+    ``incarnation`` differs between two lives of a process: a member that answers with a new one has
+    restarted, and what it said before counts no more.
     ``message_length_max`` is the longest message, SBE header included, that the log takes (0: not told).
     """
 

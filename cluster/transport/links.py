@@ -4,10 +4,15 @@ A link is a pair of connections, one that each side dialled; a member sends on t
 receives on the one it accepted (a publication and an image, in Aeron's terms). The two are made and
 replaced together, so a frame never comes from before the last ``on_link_down``.
 
-    we dial    -> Hello(member, incarnation)      they accept
+    we dial    -> Hello(member, secret)             they accept
                <- HelloReply(member, incarnation)
-    we accept  <- Hello, -> HelloReply            they dial
-    both done, same incarnation                   -> on_link_up
+    we accept  <- Hello, -> HelloReply              they dial
+    both done, their secret is of the incarnation   -> on_link_up
+
+Anybody may say Hello, but only who answers at a member's configured address is that member: the answer tells
+its incarnation, a hash, and a Hello is believed when it brings the secret of that hash. The secret is told to
+configured addresses only. A Hello with another secret may be of the member's next life, or of a stranger: the
+address is asked (``_Claim``), and until it has answered nothing happens to the link.
 
 Losing a connection is a hint, not a fact:
 
@@ -51,6 +56,7 @@ STABLE_AFTER_NS = 1_000 * MS
 FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
 HELLO_TIMEOUT_NS = 10_000 * MS
 REFUSALS_OF_GONE = 3
+KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter only asks who is there
 GREETING_MAX = 64  # accepted connections that have not said who they are
 
 
@@ -74,10 +80,24 @@ class LinksHandler(Protocol):
         ...
 
 
+class _Claim:
+    """A connection whose Hello is of another process than the one that we know at the member's address."""
+
+    __slots__ = ("connection", "crc", "deadline_ns", "incarnation", "question")
+
+    def __init__(self, connection: Connection, incarnation: int, crc: int, deadline_ns: int) -> None:
+        self.connection = connection
+        self.incarnation = incarnation
+        self.crc = crc
+        self.deadline_ns = deadline_ns  # of the answer
+        self.question: Connection | None = None  # to the member's address, who is there
+
+
 class _Peer:
     """One other member, and both connections of its link."""
 
     __slots__ = (
+        "claim",
         "dial_ns",
         "endpoint",
         "first_dial_ns",
@@ -89,6 +109,7 @@ class _Peer:
         "is_up",
         "member_id",
         "next_dial_ns",
+        "next_question_ns",
         "outgoing",
         "outgoing_crc",
         "outgoing_incarnation",
@@ -105,7 +126,9 @@ class _Peer:
         self.incoming: Connection | None = None  # only after its Hello
         self.incoming_incarnation: int | None = None
         self.incoming_crc = 0  # of all that came on it
-        self.incarnation: int | None = None  # of the process that was last heard
+        self.incarnation: int | None = None  # of the process that last answered at its address
+        self.claim: _Claim | None = None
+        self.next_question_ns = now_ns
         self.is_up = False
         self.is_gone = False
         self.up_since_ns = 0
@@ -124,7 +147,7 @@ class MemberLinks:
         listen: Endpoint,
         members: Mapping[int, Endpoint],
         *,
-        incarnation: int,
+        secret: int,
         cluster_id: int,
         poller: Poller,
         clock_ns: Callable[[], int] = time.monotonic_ns,
@@ -132,10 +155,11 @@ class MemberLinks:
     ) -> None:
         """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
 
-        ``on_error`` hears of peers that broke the protocol; their connection is dropped.
+        ``secret``, of 63 bits at most, is new with each life of this process. ``on_error`` hears of peers
+        that broke the protocol; their connection is dropped.
         """
         self.member_id = member_id
-        self.incarnation = incarnation
+        self.incarnation = link.incarnation_of(secret)
         self.cluster_id = cluster_id
         self._poller = poller
         self._clock_ns = clock_ns
@@ -153,16 +177,18 @@ class MemberLinks:
             if other != member_id
         }
         self._greeting: list[tuple[Connection, int]] = []  # accepted, and when we stop waiting
-        hello = link_frame(
-            link.Hello(
-                member_id=member_id,
-                incarnation=incarnation,
-                cluster_id=cluster_id,
-                protocol_version=link.LINK_PROTOCOL_VERSION,
-                kind=link.ConnectionKind.MEMBER,
-            )
+        self._hello, self._hello_crc = self._sealed_hello(link.ConnectionKind.MEMBER, secret)
+        self._question, _ = self._sealed_hello(link.ConnectionKind.TOOL, 0)
+
+    def _sealed_hello(self, kind: link.ConnectionKind, secret: int) -> tuple[list[Buffer], int]:
+        hello = link.Hello(
+            member_id=self.member_id,
+            secret=secret,
+            cluster_id=self.cluster_id,
+            protocol_version=link.LINK_PROTOCOL_VERSION,
+            kind=kind,
         )
-        self._hello, self._hello_crc = seal((hello,), 0)
+        return seal((link_frame(hello),), 0)
 
     # -- asked by the owner --
 
@@ -208,6 +234,8 @@ class MemberLinks:
         now_ns = self._clock_ns()
         work = self._greet(now_ns, handler)
         for peer in self._peers.values():
+            if peer.claim is not None:
+                work += self._examine(peer, peer.claim, now_ns, handler)
             if peer.is_up:
                 incoming, outgoing = peer.incoming, peer.outgoing
                 assert incoming is not None and outgoing is not None
@@ -262,7 +290,9 @@ class MemberLinks:
         if outgoing is None:
             if now_ns < peer.next_dial_ns:
                 return 0
-            outgoing = self._dial(peer, now_ns)
+            outgoing = peer.outgoing = self._dial(peer.endpoint)
+            peer.outgoing_incarnation = None
+            peer.dial_ns = now_ns
             work = 1
         if outgoing.is_connected and outgoing.position == 0:
             outgoing.offer(*self._hello)
@@ -294,19 +324,13 @@ class MemberLinks:
             return 1
         return work
 
-    def _dial(self, peer: _Peer, now_ns: int) -> Connection:
-        local = _local_address(peer.endpoint)
-        outgoing = None
+    def _dial(self, endpoint: Endpoint) -> Connection:
+        local = _local_address(endpoint)
         if local is not None:
-            outgoing = self._dial_to(peer.endpoint, local)
-            if outgoing.was_refused:
-                outgoing = None
-        if outgoing is None:
-            outgoing = self._dial_to(peer.endpoint, None)
-        peer.outgoing = outgoing
-        peer.outgoing_incarnation = None
-        peer.dial_ns = now_ns
-        return outgoing
+            connection = self._dial_to(endpoint, local)
+            if not connection.was_refused:
+                return connection
+        return self._dial_to(endpoint, None)
 
     def _dial_to(self, endpoint: Endpoint, address: str | None) -> Connection:
         return dial(endpoint, self._poller, self._receive_buffer, address=address, check_header=check_header)
@@ -327,10 +351,21 @@ class MemberLinks:
             handler.on_member_gone(peer.member_id)
 
     def _read_reply(self, peer: _Peer, outgoing: Connection, handler: LinksHandler) -> None:
+        incarnation = self._read_incarnation(peer, outgoing)
+        if incarnation is None:
+            return
+        peer.outgoing_incarnation = incarnation
+        self._observe(peer, incarnation, handler)
+        if peer.incoming is not None and peer.incoming_incarnation != incarnation:
+            self._report_stranger(peer)
+            self._drop_incoming(peer)
+
+    def _read_incarnation(self, peer: _Peer, dialled: Connection) -> int | None:
+        """Of the process that answers at the member's address; None when no good answer is there."""
         try:
-            if not outgoing.receive():
-                return
-            reply, _ = decode_first(outgoing)
+            if not dialled.receive():
+                return None
+            reply, _ = decode_first(dialled)
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError("the first frame is not a HelloReply")
             if reply.code is not link.LinkErrorCode.OK:
@@ -339,13 +374,12 @@ class MemberLinks:
                 raise RemoteProtocolError(f"is member {reply.member_id} of cluster {reply.cluster_id}")
         except RemoteProtocolError as error:
             self._report(f"member {peer.member_id} at {peer.endpoint}: {error}")
-            outgoing.close(str(error))
-            return
-        peer.outgoing_incarnation = reply.incarnation
-        self._observe(peer, reply.incarnation, handler)
+            dialled.close(str(error))
+            return None
+        return reply.incarnation
 
     def _observe(self, peer: _Peer, incarnation: int, handler: LinksHandler) -> None:
-        """A process answered for the member: the one that we knew, or its successor."""
+        """A process answered at the member's address: the one that we knew, or its successor."""
         if peer.incarnation is not None and peer.incarnation != incarnation:
             self._tell_gone(peer, handler)
         peer.incarnation = incarnation
@@ -391,7 +425,7 @@ class MemberLinks:
             if not connection.receive():
                 return connection.is_closed
             hello, crc = decode_first(connection)
-            if not isinstance(hello, link.Hello) or hello.kind != link.ConnectionKind.MEMBER:
+            if not isinstance(hello, link.Hello) or hello.kind not in KINDS:
                 raise RemoteProtocolError("the first frame is not a member's Hello")
         except RemoteProtocolError as error:
             self._report(f"an unknown peer: {error}")
@@ -403,22 +437,65 @@ class MemberLinks:
             connection.offer(*self._reply(code, detail))
             connection.close(detail)
             return True
+        connection.offer(*self._reply(link.LinkErrorCode.OK, ""))
+        if hello.kind is link.ConnectionKind.TOOL:
+            connection.close()
+            return True
+        connection.pause()
         peer = self._peers[hello.member_id]
+        incarnation = link.incarnation_of(hello.secret)
+        if peer.outgoing_incarnation not in (None, incarnation):
+            self._drop_claim(peer)
+            peer.claim = _Claim(connection, incarnation, crc, now_ns + DIAL_TIMEOUT_NS)
+            return True
         if peer.is_up:
             self._lose(peer, now_ns, handler)
-        self._observe(peer, hello.incarnation, handler)
-        self._drop_incoming(peer)
-        peer.incoming = connection
-        peer.incoming_incarnation = hello.incarnation
-        peer.incoming_crc = crc
-        connection.pause()
-        if peer.outgoing_incarnation not in (None, hello.incarnation):
-            # It was greeted by a process that is gone, and went silent without a sign (a power cut).
-            self._drop_outgoing(peer)
+        self._take_incoming(peer, connection, incarnation, crc)
         if peer.outgoing is None:
             peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
-        connection.offer(*self._reply(link.LinkErrorCode.OK, ""))
         return True
+
+    def _take_incoming(self, peer: _Peer, connection: Connection, incarnation: int, crc: int) -> None:
+        self._drop_incoming(peer)
+        peer.incoming = connection
+        peer.incoming_incarnation = incarnation
+        peer.incoming_crc = crc
+
+    def _examine(self, peer: _Peer, claim: _Claim, now_ns: int, handler: LinksHandler) -> int:
+        """Ask the member's address who is there, and believe that."""
+        question = claim.question
+        if question is None:
+            if now_ns < peer.next_question_ns:
+                return 0
+            question = claim.question = self._dial(peer.endpoint)
+            peer.next_question_ns = now_ns + DIAL_INTERVAL_NS
+        if question.is_connected and question.position == 0:
+            question.offer(*self._question)
+        incarnation = None
+        if question.is_readable and not question.is_closed:
+            incarnation = self._read_incarnation(peer, question)
+        if incarnation is None:
+            if question.is_closed or now_ns > claim.deadline_ns:
+                self._drop_claim(peer)
+            return 1
+        if incarnation != peer.outgoing_incarnation:
+            # The process that greeted us is gone, maybe without a sign (a power cut).
+            if peer.is_up:
+                self._lose(peer, now_ns, handler)
+            self._drop_outgoing(peer)
+            peer.next_dial_ns = now_ns
+            self._observe(peer, incarnation, handler)
+        if incarnation == claim.incarnation:
+            peer.claim = None
+            question.close()
+            self._take_incoming(peer, claim.connection, incarnation, claim.crc)
+        else:
+            self._report_stranger(peer)
+            self._drop_claim(peer)
+        return 1
+
+    def _report_stranger(self, peer: _Peer) -> None:
+        self._report(f"a stranger said that it was member {peer.member_id}, which is at {peer.endpoint}")
 
     def _judge(self, hello: link.Hello) -> tuple[link.LinkErrorCode, str]:
         if hello.cluster_id != self.cluster_id:
@@ -462,6 +539,13 @@ class MemberLinks:
         peer.incoming = None
         peer.incoming_incarnation = None
 
+    def _drop_claim(self, peer: _Peer) -> None:
+        if peer.claim is not None:
+            peer.claim.connection.close()
+            if peer.claim.question is not None:
+                peer.claim.question.close()
+        peer.claim = None
+
     def _report(self, what: str) -> None:
         if self._on_error is not None:
             self._on_error(RemoteProtocolError(what))
@@ -477,6 +561,7 @@ class MemberLinks:
             peer.is_up = False
             self._drop_outgoing(peer)
             self._drop_incoming(peer)
+            self._drop_claim(peer)
 
 
 def _local_address(endpoint: Endpoint) -> str | None:

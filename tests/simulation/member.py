@@ -180,7 +180,7 @@ class Member(Process):
             member_id=self.member_id,
             listen=Endpoint(Medium.TCP, self.host, LINK_PORT),
             members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
-            incarnation=self.incarnation,
+            secret=self.incarnation,
             cluster_id=CLUSTER_ID,
             poller=self.poller,
             clock_ns=clock_ns,
@@ -192,7 +192,7 @@ class Member(Process):
             poller=self.poller,  # type: ignore[arg-type]
             member_id=self.member_id,
             cluster_id=CLUSTER_ID,
-            incarnation=self.incarnation,
+            incarnation=self.links.incarnation,
             message_length_max=message_length_max(context.term_length),
             clock_ns=clock_ns,
             on_error=self._on_error,

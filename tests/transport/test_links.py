@@ -10,7 +10,7 @@ from collections import defaultdict
 import pytest
 
 from cluster.errors import PortInUse
-from cluster.protocol import link
+from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import Endpoint, Medium
@@ -20,6 +20,7 @@ from cluster.transport.links import MS, MemberLinks
 from cluster.transport.poller import Poller
 
 DEADLINE_S = 20
+SECRET_OF = {link.incarnation_of(secret): secret for secret in range(100)}
 
 
 def free_port() -> int:
@@ -48,7 +49,7 @@ class Member:
             member_id,
             endpoints[member_id],
             endpoints,
-            incarnation=incarnation,
+            secret=incarnation,
             cluster_id=cluster_id,
             poller=self.poller,
             clock_ns=clock_ns,
@@ -58,7 +59,7 @@ class Member:
         self.frames = defaultdict(bytes)
 
     def on_link_up(self, member_id, incarnation):
-        self.told.append(("up", member_id, incarnation))
+        self.told.append(("up", member_id, SECRET_OF[incarnation]))
 
     def on_link_down(self, member_id):
         self.told.append(("down", member_id))
@@ -172,6 +173,116 @@ def test_a_successor_that_is_there_before_anyone_noticed_means_its_predecessor_i
     turn_until(lambda: linked(a, again), a, again)
 
     assert a.told == [("up", 1, 5), ("down", 1), ("gone", 1), ("up", 1, 6)]
+
+
+def test_a_successor_of_a_process_that_went_silent_is_believed_when_its_address_names_it(members, endpoints):
+    """A power cut: no end of file, no reset; the old connections look as they did."""
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two, incarnation=5)
+    turn_until(lambda: linked(a, b), a, b)
+    for listener in b.links._listeners:
+        listener.close()
+    again = members(1, two, incarnation=6)
+    turn_until(lambda: linked(a, again) and a.told[-1] == ("up", 1, 6), a, again)
+
+    assert a.told == [("up", 1, 5), ("down", 1), ("gone", 1), ("up", 1, 6)]
+    assert a.errors == []
+
+
+def hello_of(member_id, secret):
+    kind = link.ConnectionKind.MEMBER
+    return link_frame(link.Hello(0, member_id, secret, link.LINK_PROTOCOL_VERSION, kind))
+
+
+class Stranger:
+    """Says that it is a member, with frames right behind; knows all that the members tell strangers."""
+
+    def __init__(self, endpoint, member_id, secret):
+        self.socket = socket.create_connection((endpoint.host, endpoint.port))
+        hello, crc = seal((hello_of(member_id, secret),), 0)
+        behind, _ = seal((frame(b"forged", session_id=0, stream_id=108),), crc)
+        self.socket.sendall(b"".join(bytes(part) for part in (*hello, *behind)))
+        self.socket.setblocking(False)
+        self.received = b""
+
+    def is_answered(self):
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            self.received += self.socket.recv(4096)
+        return len(self.received) > 0
+
+    def is_cut_off(self):
+        try:
+            return self.socket.recv(4096) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+
+@pytest.mark.parametrize("secret", [0, 99, -(2**63), "the incarnation"])
+def test_who_says_that_it_is_a_member_is_not_heard_and_moves_no_link(members, endpoints, secret):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    if secret == "the incarnation":
+        secret = b.links.incarnation  # what b tells everybody
+    for _ in range(20):
+        with contextlib.closing(Stranger(endpoints[0], 1, secret).socket):
+            a.turn()
+    stranger = Stranger(endpoints[0], 1, secret)
+    turn_until(stranger.is_cut_off, a, b)
+    stranger.socket.close()
+    b.links.send(0, frame(b"true", session_id=0, stream_id=108))
+    turn_until(lambda: a.frames[1], a, b)
+
+    assert a.frames[1] == frame(b"true", session_id=0, stream_id=108)
+    assert (a.told, b.told) == ([("up", 1, 1)], [("up", 0, 1)])
+    assert any("a stranger said that it was member 1" in error for error in a.errors)
+
+
+def test_a_stranger_in_the_place_of_a_member_that_is_away_is_not_heard_and_does_not_keep_it_out(
+    members, endpoints
+):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a = members(0, two)
+    stranger = Stranger(endpoints[0], 1, secret=7)
+    turn_until(stranger.is_answered, a)
+    for _ in range(50):
+        a.turn()
+    assert a.told == []
+    b = members(1, two, incarnation=5)
+    turn_until(lambda: linked(a, b), a, b)
+    turn_until(stranger.is_cut_off, a, b)
+    stranger.socket.close()
+
+    assert a.told == [("up", 1, 5)]
+    assert a.frames[1] == b""
+
+
+def test_a_flood_of_strangers_does_not_keep_a_member_out(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    with contextlib.ExitStack() as strangers:
+
+        def is_linked_in_spite_of_them():
+            strangers.callback(Stranger(endpoints[0], 1, secret=7).socket.close)
+            return linked(a, b)
+
+        turn_until(is_linked_in_spite_of_them, a, b)
+
+    assert a.told == [("up", 1, 1)]
+
+
+def test_a_secret_is_told_to_configured_addresses_only(members, endpoints):
+    a = members(0, {n: endpoints[n] for n in (0, 1)}, incarnation=77)
+    stranger = Stranger(endpoints[0], 1, secret=7)
+    turn_until(stranger.is_answered, a)
+    stranger.socket.close()
+    reply = decode(stranger.received, 32 + 32, len(stranger.received) - 64)
+
+    assert isinstance(reply, link.HelloReply)
+    assert reply.incarnation == link.incarnation_of(77)
+    assert (77).to_bytes(8, "little") not in stranger.received
 
 
 def test_a_broken_connection_to_a_process_that_lives_comes_back_without_a_gone(members, endpoints):
