@@ -243,8 +243,10 @@ class NodeConfig(BaseModel):
     )
     startup_canvass_timeout_ns: Duration = _key(
         "60s",
-        "How long a starting cluster waits for all members before a majority is enough; at least twice "
-        "leader_heartbeat_timeout.",
+        "How long starting members wait for one whose host is silent before a majority is enough; at least "
+        "twice leader_heartbeat_timeout. One whose host refuses the connection is waited for as long as "
+        "leader_heartbeat_timeout, one whose process has ended since not at all. A new cluster, all of whose "
+        "directories are empty, waits for every member without an end.",
         unit=DURATION,
         aeron="aeron.cluster.startup.canvass.timeout",
         gt=0,

@@ -1186,7 +1186,7 @@ class Election:
         return min(position, self.append_position)
 
     def _publish_leadership(self, now_ns: int) -> bool:
-        """NewLeadershipTerm each interval; CommitPosition when it grew, and each interval unless it fell.
+        """NewLeadershipTerm each interval; CommitPosition when it changed, and each interval.
 
         False when no majority is heard any more: then others must be free to elect. One that can send and
         not hear would keep their canvass waiting for ever by what it sends (Aeron leaves it there).
@@ -1213,7 +1213,7 @@ class Election:
                 self._send(member.id, message)
         last_ns = self._time_of_last_commit_ns
         is_due = last_ns is None or now_ns - last_ns >= interval_ns
-        if position > self._last_quorum_position or (position == self._last_quorum_position and is_due):
+        if position != self._last_quorum_position or is_due:
             self._last_quorum_position = position
             self._time_of_last_commit_ns = now_ns
             for member in self._others:

@@ -1,4 +1,4 @@
-"""What is looked after every 10 ms, in the order of the seed (§1.3)."""
+"""What is looked after every 10 ms, in Aeron's order (ConsensusModuleAgent.slowTickWork)."""
 
 from typing import TYPE_CHECKING
 
@@ -35,15 +35,15 @@ class SlowTick:
         for member_id in agent.presence.update(now_ns, agent.links.is_stable):
             agent.tell(f"member {member_id} is not there, and is not waited for")
 
+        if self._is_recording_stopped():
+            agent.enter_election("log recording stopped")
+            work_count += 1
         term_id, leader_id = agent.leadership_term_id, agent.leader_member_id
         if agent.sessions.has_pending_work:
             work_count += agent.sessions.send_redirects(term_id, leader_id, now_ns)
             work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
         if agent.election is not None or agent.waking.is_looking_around:
             return work_count
-        if agent.module.reads_log and agent.recording is not None and not agent.recording.is_active:
-            agent.enter_election("log recording stopped")
-            return work_count + 1
         if agent.leading is not None:
             work_count += self._as_leader()
         elif agent.following is not None:
@@ -52,6 +52,16 @@ class SlowTick:
             work_count += self._check_node_toggle()
             work_count += agent.retention.do_work()
         return work_count
+
+    def _is_recording_stopped(self) -> bool:
+        """By a tool, as a rule. In an election it is stopped and begun as that goes on."""
+        agent = self._agent
+        return (
+            agent.election is None
+            and agent.module.reads_log
+            and agent.recording is not None
+            and not agent.recording.is_active
+        )
 
     def _as_leader(self) -> int:
         agent = self._agent

@@ -73,8 +73,7 @@ def a_follower(**changed: int) -> Follower:
 # ---- the leader's commit position
 
 
-@pytest.mark.conformance("C-30")
-def test_a_risen_quorum_position_is_told_in_the_same_turn():
+def test_a_risen_quorum_position_is_to_be_told():
     led = a_leader()
     assert led.turn(1600) is None
 

@@ -196,12 +196,15 @@ def test_and_every_200_ms(state):
     assert receivers(driven.work(after=1), CommitPosition) == [1, 2]
 
 
-def test_a_falling_quorum_position_is_not_told_in_an_election():
+@pytest.mark.conformance("C-117", "C-170")
+def test_a_fallen_quorum_position_is_told_at_once_and_goes_on_being_told():
     driven = in_leader_replay(1000, processed=320)
     driven.work()
     driven.link_down(OTHER_ID)
 
-    assert not sent(driven.work_for(1 * SECOND), CommitPosition)
+    assert {m.log_position for m in sent(driven.work(), CommitPosition)} == {0}
+    assert not sent(driven.work(after=200 * MS - 1), CommitPosition)
+    assert {m.log_position for m in sent(driven.work(after=1), CommitPosition)} == {0}
 
 
 @pytest.mark.conformance("C-118")

@@ -419,7 +419,6 @@ def test_a_close_that_the_log_refuses_is_tried_again_in_each_tick():
     assert sessions.manager.sessions == {}
 
 
-@pytest.mark.conformance("C-210")
 def test_a_session_whose_connection_is_lost_waits_for_its_client_until_the_time_out():
     sessions = Sessions()
     session_id = sessions.opens()
