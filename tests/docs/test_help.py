@@ -1,0 +1,99 @@
+"""Every example of a command's help runs: what looks at a directory, over one of a real cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.cli.main import main
+from tests.cli.test_main import command_lines
+from tests.docs.test_texts import exists
+from tests.reader.real import a_copy, remove_unpacked
+
+README = "tests/docs/test_texts.py::test_the_readme_works_as_it_stands"
+UP = "tests/node/test_up.py::"
+COMMANDS = "tests/client/test_commands.py::"
+ARCHIVE = "tests/cli/test_archive.py::"
+SNAPSHOTS = "tests/node/test_snapshots.py::"
+SILENT = ("cluster archive delete-orphaned-segments",)  # where there is nothing to delete
+# What needs running members or another log: how it begins, and the test that runs it.
+ELSEWHERE = {
+    "cluster up": UP + "test_what_runs_is_said_with_a_command_that_works",
+    "cluster node": UP + "test_a_member_that_died_is_started_again_by_its_own_file",
+    "CLUSTER_MAX_SESSIONS=": "tests/node/test_config.py::"
+    "test_the_environment_wins_over_the_file_and_an_option_over_both",
+    "echo hello | cluster send": README,
+    "export CLUSTER_ENDPOINTS=": README,
+    "cluster send --no-wait": COMMANDS + "test_no_wait_prints_nothing_and_ends_when_all_is_committed",
+    "cluster send --endpoints tcp:": COMMANDS + "test_a_file_is_sent_whole",
+    "D=cluster-data": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
+    "cluster send --endpoints ipc:": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
+    "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
+    "cluster top": README,
+    "cluster log tail --follow": README,
+    "cluster log tail -n 100 --follow": README,
+    "cluster log dump --endpoints": "tests/reader/test_remote.py::"
+    "test_every_medium_gives_what_the_directory_gives",
+    "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"
+    "test_directories_that_lie_apart_are_given_apart",
+    "cluster tool is-leader": "tests/cli/test_tool.py::test_is_leader_tells_by_its_status",
+    "cluster tool list-members": SNAPSHOTS + "test_a_follower_refuses_and_names_its_leader",
+    "cluster tool snapshot": README,
+    "cluster tool suspend": README,
+    "cluster tool resume": README,
+    "cluster tool shutdown": SNAPSHOTS + "test_a_shutdown_ends_the_member_in_order_behind_a_snapshot",
+    "cluster tool abort": "tests/member/test_ending.py::"
+    "test_an_abort_ends_all_members_at_the_leaders_end_and_appends_nothing",
+    "cluster archive purge": ARCHIVE + "test_purge_drops_whole_segments_that_a_snapshot_stands_for",
+    "cluster archive mark-valid": ARCHIVE + "test_marks_only_switch_between_valid_and_invalid",
+    "cluster archive verify --dir member-0 --all --checksum": ARCHIVE
+    + "test_verify_finds_a_flipped_payload_byte_once_there_are_checksums",
+}
+
+
+def examples() -> list[str]:
+    """The command lines under ``Example`` in the help of each command and verb."""
+    found: list[str] = []
+    for words in [["log"], ["tool"], ["archive"], *command_lines()]:
+        help_text = io.StringIO()
+        with contextlib.redirect_stdout(help_text):
+            assert main([*words, "--help"]) == 0
+        _, _, after = help_text.getvalue().partition("\n  Example")
+        lines = re.findall(r"^    ([^{\s].*)$", after, re.MULTILINE)
+        assert lines, f"the help of {words} has no example"
+        found += lines
+    return list(dict.fromkeys(found))
+
+
+def elsewhere(line: str) -> str | None:
+    return next((test for start, test in ELSEWHERE.items() if line.startswith(start)), None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unpacked() -> Iterator[None]:
+    yield
+    remove_unpacked()
+
+
+@pytest.mark.parametrize("line", [line for line in examples() if elsewhere(line) is None])
+def test_an_example_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    (tmp_path / "member-0").symlink_to(a_copy(tmp_path / "cluster-data"))
+    monkeypatch.chdir(tmp_path)
+
+    program, *arguments = shlex.split(line)
+
+    assert (program, main(arguments)) == ("cluster", 0), capsys.readouterr().err
+    assert (capsys.readouterr().out == "") == line.startswith(SILENT)
+
+
+@pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
+def test_what_runs_elsewhere_does(test: str) -> None:
+    assert exists(test)
