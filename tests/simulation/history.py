@@ -8,9 +8,11 @@ calm       everything is whole: all members and clients come to the same end
 
 from __future__ import annotations
 
+import traceback
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from cluster.archive.files import Buffer
@@ -27,6 +29,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Network
 from tests.simulation.world import MS, SECOND, Clock, ProcessDied, World, readable
 
+ROOT = Path(__file__).resolve().parents[2]
 STEP_NS = 100 * MS
 STEPS_MAX = 2_000_000  # some ten times what a long history takes: members that never rest
 ELECTION_STATES = [state.name for state in ElectionState]
@@ -243,11 +246,11 @@ class History:
         except Violation as error:
             violation = str(error)
         except Exception as error:  # a bug: production asserts, or breaks
-            import traceback
-
             last = traceback.extract_tb(error.__traceback__)[-1]
-            violation = f"{type(error).__name__}: {error} ({last.filename.split('/main/')[-1]}:{last.lineno})"
-            self.error = error
+            place = f"{last.filename.removeprefix(f'{ROOT}/')}:{last.lineno}"
+            violation = (
+                f"I17: what no error is for ended a process: {type(error).__name__}: {error} ({place})"
+            )
         world = self.world
         return Result(
             seed=world.seed,

@@ -120,10 +120,10 @@ def replay_beyond_commit(patch: Patch) -> None:
     """A follower processes all that it has recorded (aeron PR 1898)."""
     process_log = ConsensusModuleAgent.process_log
 
-    def eager(self: Any, limit: int) -> int:
+    def eager(self: Any, limit: int, *length: int) -> int:
         if self.recording is not None:
             limit = self.recording.append_position
-        return process_log(self, limit)
+        return process_log(self, limit, *length)
 
     patch(ConsensusModuleAgent, "process_log", eager)
 
@@ -347,7 +347,7 @@ def term_on_no_other_disk(patch: Patch) -> None:
 
 def bad_sector_ends_the_member(patch: Patch) -> None:
     """What cannot be read of the files beside the log is no damage, but a failure of the disk."""
-    patch(node_state, "read_at_rest", lambda file, length: file.pread(length, 0))
+    patch(node_state, "read_at_rest", lambda file, length, offset=0: file.pread(length, offset))
 
 
 def wiped_member_votes(patch: Patch) -> None:
@@ -394,7 +394,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
-    bad_sector_ends_the_member: Sought(("OSError", "I14"), 1, ("damaged file", "kill")),
+    bad_sector_ends_the_member: Sought(("I17",), 1, ("damaged file", "kill")),
     wiped_member_votes: Sought(("I3",), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
     service_close_forgotten: Sought(("I6", "I14"), 12),

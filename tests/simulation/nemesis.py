@@ -171,6 +171,8 @@ class Nemesis:
 
     def _strike(self) -> None:
         names = list(self._weights)
+        if not names:
+            return  # of the only faults that were asked for, this cluster can have none
         name = self.random.choices(names, [self._weights[n] for n in names])[0]
         self._urge_clients()
         told = self._faults_by_name[name]()

@@ -1,22 +1,59 @@
 """The simulator finds mistakes: each is put into production code, and must be seen for what it is."""
 
+import os
+import re
+import subprocess
+import sys
+
 import pytest
 
-from tests.simulation.history import History
+from tests.simulation.history import ROOT, History
 from tests.simulation.mistakes import MISTAKES
+from tests.simulation.planted import with_the_same_signature
+from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 
 SEEDS_MAX = 300  # from the seed that is known to show it; it moves when production code does
+# What a mistake raises that no longer fits the code. It must not pass for what the code does about it.
+SLIP = re.compile(r"TypeError|AttributeError|NameError|mistakes\.py")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_is_found_by_the_invariant_that_it_breaks(mistake, monkeypatch):
     invariants, first, faults = MISTAKES[mistake]
-    mistake(monkeypatch.setattr)
+    mistake(with_the_same_signature(monkeypatch.setattr))
 
     for seed in range(first, first + SEEDS_MAX):
         violation = History(seed, only_faults=faults).run().violation
+        assert not SLIP.search(violation), f"the mistake itself is wrong: {violation}"
         if violation.startswith(tuple(f"{name}:" for name in invariants)):
             return
 
     pytest.fail(f"not found in {SEEDS_MAX} seeds from {first} on")
+
+
+@pytest.mark.parametrize("mistake", QUIET_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_quiet_mistake_fails_the_test_that_is_for_it(mistake):
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.simulation.planted"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", f"tests/{QUIET_MISTAKES[mistake]}"],
+        cwd=ROOT,
+        env=os.environ | {"PLANTED": mistake.__name__, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert not SLIP.search(done.stdout), f"the mistake itself is wrong: {done.stdout}"
+
+
+def test_a_mistake_that_no_longer_fits_the_code_is_refused(monkeypatch):
+    class Owner:
+        def method(self, first, second=1):
+            """As production code has it."""
+
+    patch = with_the_same_signature(monkeypatch.setattr)
+
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        patch(Owner, "method", lambda self, first: None)
+    patch(Owner, "method", lambda self, first, *rest: None)

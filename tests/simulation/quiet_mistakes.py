@@ -1,0 +1,234 @@
+"""Mistakes that seeds do not find: each shows in one order of events alone, which a test brings about.
+
+As in mistakes.py, each is given a ``patch(owner, name, value)``. Two more of their kind are not here, because
+nothing can show them:
+
+- A leader that counts its own append position before its sync commits nothing early: both are in one turn,
+  and the reports of those bytes come in a later one.
+- A truncation below the own commit position is refused by an assertion behind the rules that forbid it:
+  without one of those it is that one which shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.archive import recording
+from cluster.archive.archive import Archive
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.election import Election
+from cluster.consensus.established import Leader
+from cluster.consensus.log_proof import Cut, LogProof
+from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.log.session_table import SessionTable
+from cluster.member import mending
+from cluster.member.repair import RepairNote
+from cluster.member.service_adapter import ServiceAdapter
+from cluster.protocol.enums import ElectionState
+from tests.simulation.mistakes import Patch
+
+
+def report_of_an_older_term(patch: Patch) -> None:
+    """An AppendPosition counts for the term that its leader leads now, whatever term it names."""
+    on_append_position = Leader.on_append_position
+
+    def generous(self: Any, member_id: int, leadership_term_id: int, log_position: int, now_ns: int) -> None:
+        on_append_position(self, member_id, self.leadership_term_id, log_position, now_ns)
+
+    patch(Leader, "on_append_position", generous)
+
+
+def reports_outlive_their_connection(patch: Patch) -> None:
+    """What a member has reported counts on when its link breaks, and when it canvasses."""
+    patch(ClusterMember, "clear_report", lambda self: None)
+
+
+def last_term_alone_compared(patch: Patch) -> None:
+    """A last term without bytes counts as proof of all that is before it."""
+    take = LogProof.take
+
+    def hasty(self: Any, message: Any, terms: Any, append_position: int) -> Any:
+        found = take(self, message, terms, append_position)
+        if self.term_in_question < terms.last_term_id:
+            self.is_done = True
+            return None
+        return found
+
+    patch(LogProof, "take", hasty)
+
+
+def cut_at_the_larger_base(patch: Patch) -> None:
+    """Where two logs have a term with other bases, the bytes between them are kept."""
+    take = LogProof.take
+
+    def sparing(self: Any, message: Any, terms: Any, append_position: int) -> Any:
+        found = take(self, message, terms, append_position)
+        own = terms.find(self.term_in_question)
+        if (
+            isinstance(found, Cut)
+            and own is not None
+            and found.first_removed_term_id == own.leadership_term_id
+        ):
+            larger = max(own.term_base_log_position, message.next_term_base_log_position)
+            return found._replace(log_position=min(larger, append_position))
+        return found
+
+    patch(LogProof, "take", sparing)
+
+
+def append_position_told_as_committed(patch: Patch) -> None:
+    """NewLeadershipTerm names the end of the leader's log where it should name its commit position."""
+    on_canvass_position = Leader.on_canvass_position
+
+    def boastful(self: Any, message: Any, append_position: int, timestamp: int, now_ns: int) -> Any:
+        answer = on_canvass_position(self, message, append_position, timestamp, now_ns)
+        return None if answer is None else answer.replace(commit_position=append_position)
+
+    patch(Leader, "on_canvass_position", boastful)
+
+
+def tail_left_behind_a_cut(patch: Patch) -> None:
+    """A truncation moves the end, and leaves what was behind it in the file."""
+    patch(recording, "zero_tail", lambda file, offset, length: 0)
+
+
+def truncation_not_finished(patch: Patch) -> None:
+    """What a truncation had not zeroed when its member died stays there for ever."""
+    extend = Archive.extend
+
+    def trusting(self: Any, recording_id: int, session_id: int) -> Any:
+        self.recording(recording_id).is_tail_clean = True
+        return extend(self, recording_id, session_id)
+
+    patch(Archive, "extend", trusting)
+
+
+def frames_of_any_term_given(patch: Patch) -> None:
+    """Who asks for frames of a term is given what stands at that position, of whatever term."""
+    frames_for = mending.frames_for
+
+    def generous(agent: Any, request: Any) -> Any:
+        recording_id = agent.recording_log.find_last_recording_id()
+        if recording_id is not None and agent.archive.has_recording(recording_id):
+            end = agent.archive.recording(recording_id).synced_position
+            found = mending._bytes_of_term(agent.recording_log, request.from_position, end)
+            if found is not None:
+                term, _ = found
+                request = request.replace(
+                    leadership_term_id=term.leadership_term_id,
+                    term_base_log_position=term.term_base_log_position,
+                )
+        return frames_for(agent, request)
+
+    patch(mending, "frames_for", generous)
+
+
+def last_cut_alone_remembered(patch: Patch) -> None:
+    """Of a log that is cut twice, only the end before the second cut is noted."""
+    write = RepairNote.write
+
+    def forgetful(self: Any, text: str, held: Any) -> None:
+        if self.is_there and held is not None:
+            self.remove()
+        write(self, text, held)
+
+    patch(RepairNote, "write", forgetful)
+
+
+def damaged_member_stands(patch: Patch) -> None:
+    """A member whose log was cut stands for leader with what is left."""
+    patch(Election, "_may_stand", lambda self: self._has_say())
+
+
+def service_messages_lost_with_their_leader(patch: Patch) -> None:
+    """What a leader appended and never committed is not appended again."""
+
+    def sweep_only(self: Any, commit_position: int) -> None:
+        self.sweep_leader(commit_position)
+
+    patch(PendingServiceMessageTracker, "restore_uncommitted", sweep_only)
+
+
+def message_counts_not_taken_back(patch: Patch) -> None:
+    """A session's messages that were appended and never committed count when its client comes back."""
+    patch(SessionTable, "restart_appended", lambda self: None)
+
+
+def votes_of_an_older_ballot_count(patch: Patch) -> None:
+    """A vote that comes late counts for the ballot that is on."""
+    on_vote = Election.on_vote
+
+    def generous(self: Any, message: Any, now_ns: int) -> Any:
+        if (
+            self.state is ElectionState.CANDIDATE_BALLOT
+            and message.candidate_term_id < self.candidate_term_id
+        ):
+            message = message.replace(candidate_term_id=self.candidate_term_id)
+        return on_vote(self, message, now_ns)
+
+    patch(Election, "on_vote", generous)
+
+
+def higher_term_in_a_vote_ignored(patch: Patch) -> None:
+    """A refusal that names a later term tells its candidate nothing, nor a leader."""
+    on_vote = Election.on_vote
+
+    def deaf(self: Any, message: Any, now_ns: int) -> Any:
+        return [] if message.candidate_term_id > self.candidate_term_id else on_vote(self, message, now_ns)
+
+    patch(Election, "on_vote", deaf)
+    patch(Leader, "on_vote", lambda self, message: None)
+
+
+def ack_of_an_overtaken_join_taken(patch: Patch) -> None:
+    """A service's ack of a JoinLog that an election has overtaken counts for the next one."""
+    close_log = ServiceAdapter.close_log
+
+    def forgetful(self: Any, log_position: int) -> None:
+        waiting = [awaited.on_acked for awaited in self._awaited]
+        close_log(self, log_position)
+        for awaited, on_acked in zip(self._awaited, waiting):
+            awaited.on_acked = on_acked
+
+    def careless(self: Any, acks: Any) -> None:
+        awaited = self._awaited.popleft()
+        if awaited.on_acked is not None:
+            awaited.on_acked(acks)
+
+    patch(ServiceAdapter, "close_log", forgetful)
+    patch(ServiceAdapter, "_on_all_acked", careless)
+
+
+# Each with the test that finds it.
+QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
+    report_of_an_older_term: "consensus/test_established.py::test_a_report_of_another_term_commits_nothing",
+    reports_outlive_their_connection: "consensus/test_safety.py::"
+    "test_a_report_holds_until_its_sender_is_lost_or_looks_for_a_leader",
+    last_term_alone_compared: "consensus/test_log_proof.py::"
+    "test_empty_terms_prove_nothing_so_the_question_goes_on_below",
+    cut_at_the_larger_base: "consensus/test_log_proof.py::"
+    "test_the_smaller_of_both_bases_is_where_the_common_log_may_end",
+    append_position_told_as_committed: "consensus/test_established.py::"
+    "test_a_member_that_asks_is_told_of_the_term_after_its_last",
+    tail_left_behind_a_cut: "archive/test_recording.py::"
+    "test_a_truncated_recording_ends_there_and_the_old_tail_never_joins_on",
+    truncation_not_finished: "archive/test_disk_faults.py::"
+    "test_a_process_killed_at_any_moment_loses_nothing_that_it_was_told",
+    frames_of_any_term_given: "member/test_damaged_members.py::"
+    "test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place",
+    last_cut_alone_remembered: "member/test_damaged_members.py::"
+    "test_of_several_ends_that_were_held_the_note_keeps_the_best",
+    damaged_member_stands: "consensus/test_damaged_members.py::"
+    "test_a_third_that_lacks_what_the_damaged_ones_held_is_not_elected",
+    service_messages_lost_with_their_leader: "consensus/test_service_messages.py::"
+    "test_uncommitted_messages_are_appended_again_after_a_loss_of_leadership",
+    message_counts_not_taken_back: "consensus/test_session_counts.py::"
+    "test_messages_that_were_appended_and_never_committed_are_not_counted_any_more",
+    votes_of_an_older_ballot_count: "consensus/test_ballots.py::"
+    "test_a_vote_of_another_term_or_for_another_candidate_is_not_counted",
+    higher_term_in_a_vote_ignored: "consensus/test_safety.py::"
+    "test_a_leader_that_hears_of_such_a_promise_makes_it_its_own_and_begins_anew",
+    ack_of_an_overtaken_join_taken: "member/test_service_acks.py::"
+    "test_a_join_that_an_election_has_overtaken_is_acknowledged_to_nobody_and_a_snapshot_still_is",
+}
