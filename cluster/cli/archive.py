@@ -284,24 +284,26 @@ def mark_invalid(
 
 
 @app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
-def count_entries(directory: AnyMemberDirectory) -> None:
+def count_entries(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Print how many VALID recordings there are."""
-    print(len(_catalog(_archive_directory(directory)).descriptors()))
+    count = len(_catalog(_archive_directory(directory)).descriptors())
+    print(json.dumps({"count": count}) if as_json else count)
 
 
 @app.command(epilog=_example("capacity --dir cluster-data/member-0"))
-def capacity(directory: AnyMemberDirectory) -> None:
+def capacity(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Print the catalog's size in bytes."""
-    print(_catalog(_archive_directory(directory)).capacity)
+    found = _catalog(_archive_directory(directory)).capacity
+    print(json.dumps({"capacity": found}) if as_json else found)
 
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
-def pid(directory: Directory) -> None:
+def pid(directory: Directory, as_json: AsJson = False) -> None:
     """Print the process id of the archive, and nothing else."""
     mark = _mark_header(_archive_directory(directory))
     if mark is None:
         raise NotAClusterDirectory(f"{directory}: no archive-mark.dat is here")
-    print(mark.pid)
+    print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
 
 
 # ---- what several verbs need

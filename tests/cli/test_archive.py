@@ -377,3 +377,12 @@ def test_without_a_snapshot_nothing_is_purged(run, tmp_path):
     directory, _ = purgeable(tmp_path, None)
     status, _, err = run("purge", SEGMENT_LENGTH, "--dir", directory, "--yes")
     assert (status, err) == (1, "the log from 0 on is needed: there is no snapshot to begin with\n")
+
+
+@pytest.mark.parametrize(
+    ("verb", "key"), [("count-entries", "count"), ("capacity", "capacity"), ("pid", "pid")]
+)
+def test_what_is_one_number_is_an_object_on_demand(run, verb, key):
+    member = members() / "member-0"
+    _, number, _ = run(verb, "--dir", member)
+    assert run(verb, "--dir", member, "--json") == (0, json.dumps({key: int(number)}) + "\n", "")
