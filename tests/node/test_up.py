@@ -353,7 +353,7 @@ def test_a_service_is_found_in_the_working_directory_and_its_errors_are_seen_whi
             one_line(sent.stderr).removeprefix("Error: ").strip(),
         )
         assert told is not None, sent.stderr
-        again = run("send", "--endpoints", up.ipc, text="fail\n" * 4)
+        again = run("send", "--endpoints", up.ipc, "--linger", "2000", text="fail\n" * 4)
         assert (again.returncode, again.stdout) == (1, "")
         assert "; and 3 more errors like it" in again.stderr
         unwaited = run("send", "--endpoints", up.ipc, "--no-wait", text="fine\n")
