@@ -10,7 +10,7 @@ import typer
 
 from cluster.cli.members import AnyMemberDirectory
 from cluster.cli.verbs import Verbs
-from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, NotLeader
+from cluster.errors import ClusterError, ConfigurationError, LogDamaged, NotAClusterDirectory, NotLeader
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecordingLog
@@ -123,6 +123,52 @@ def invalidate_latest_snapshot(directory: Directory) -> None:
     print(f"invalidate-latest-snapshot: {str(is_done).lower()}")
     if not is_done:
         raise typer.Exit(1)
+
+
+@app.command(
+    "accept-data-loss",
+    epilog=_example(
+        "accept-data-loss --dir cluster-data/member-2 --member 2",
+        "Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
+        "acknowledged, and no other holds, is lost for good. Noted in data-loss-accepted and node.log.",
+    ),
+)
+def accept_data_loss(
+    directory: Directory,
+    member: Annotated[
+        int | None, typer.Option("--member", help="The member's id, in place of typing it when asked.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a stopped member that lost its promises vote with what it has; the member must not run."""
+    from cluster.archive.clock import epoch_ms
+    from cluster.archive.files import OsFiles
+    from cluster.member.data_loss import accept_data_loss as accept
+    from cluster.member.data_loss import what_is_forgotten
+    from cluster.node_log import NodeLog
+    from cluster.reader.member_directory import find_cluster_directory
+
+    files, member_id = OsFiles(), _mark(str(directory)).member_id
+    lock = _lock(str(directory))
+    try:
+        cluster = find_cluster_directory(files, str(directory))
+        if member is None and (forgotten := what_is_forgotten(files, cluster)):
+            typer.echo(f"member {member_id} has forgotten: {forgotten}", err=True)
+            member = typer.prompt(
+                "What no other member holds of that is lost. Its id, to go on", type=int, err=True
+            )
+        if member not in (None, member_id):
+            raise ConfigurationError(f"{directory} is of member {member_id}, not of member {member}")
+        forgotten = accept(files, cluster, epoch_ms())
+    finally:
+        lock.release()
+    log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
+    log.info("data loss accepted by an operator", forgotten=forgotten)
+    log.close()
+    if as_json:
+        print(json.dumps({"member": member_id, "forgotten": forgotten}))
+    else:
+        print(f"member {member_id} votes with what it has; forgotten: {forgotten}")
 
 
 @app.command("recovery-plan", epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))

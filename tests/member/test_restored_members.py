@@ -3,6 +3,8 @@
 import pytest
 
 from cluster.archive.files import replace
+from cluster.errors import ClusterError
+from cluster.member.data_loss import DATA_LOSS_FILE_NAME, accept_data_loss
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
 
@@ -96,3 +98,80 @@ def test_a_wiped_member_comes_back_by_itself_while_the_cluster_works(who):
     cluster.await_level()
     cluster.check()
     cluster.check_promises()
+
+
+def wiped(member):
+    member.kill()
+    for names in (member.disk._inodes, member.disk._durable_names):
+        names.clear()
+    member.start()
+
+
+def test_two_of_three_that_were_wiped_wait_until_an_operator_accepts_the_loss():
+    cluster, client = a_cluster()
+    one, other = cluster.followers
+    wiped(one)
+    wiped(other)
+    cluster.run(90 * SECOND)
+    assert cluster.leader is None
+    assert any("waits for members" in line for line in cluster.world.events)
+
+    one.kill()
+    assert accept_data_loss(one.disk, f"{DIRECTORY}/cluster", 7) == "its votes and what it had acknowledged"
+    assert bytes_of(one, f"{DIRECTORY}/cluster/{DATA_LOSS_FILE_NAME}").startswith(b"7 ms, uid ")
+    one.start()
+    cluster.await_leader()
+    client.send(b"0:20")
+    cluster.await_settled()
+    cluster.await_level()
+    cluster.check()
+    cluster.check_promises()
+
+
+def test_a_member_that_has_forgotten_nothing_has_nothing_to_accept():
+    cluster, _ = a_cluster()
+    member = cluster.followers[0]
+    member.kill()
+
+    with pytest.raises(ClusterError, match="has forgotten nothing"):
+        accept_data_loss(member.disk, f"{DIRECTORY}/cluster", 7)
+
+
+@pytest.mark.parametrize(("members", "lost", "down"), [(3, 1, 0), (5, 1, 1), (5, 2, 0), (7, 2, 1), (7, 3, 0)])
+def test_so_many_that_lost_their_promises_beside_those_that_are_down_come_back_by_themselves(
+    members, lost, down
+):
+    cluster = SimulatedCluster(members, 1)
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    client = cluster.add_client()
+    client.send(b"0:0")
+    cluster.await_settled()
+    away = cluster.followers
+    for member in away[lost : lost + down]:
+        member.kill()
+    for member in away[:lost]:
+        wiped(member)
+
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    client.send(b"0:1")
+    cluster.await_settled()
+    cluster.await_level()
+    cluster.check()
+    cluster.check_promises()
+    assert all(member.agent.promise_keeper.promises.has_say for member in away[:lost])
+
+
+@pytest.mark.parametrize(("members", "lost", "down"), [(3, 1, 1), (3, 2, 0), (5, 1, 2), (5, 2, 1), (7, 4, 0)])
+def test_with_fewer_nobody_leads(members, lost, down):
+    cluster = SimulatedCluster(members, 1)
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster.await_level()
+    away = cluster.followers
+    for member in away[lost : lost + down]:
+        member.kill()
+    for member in away[:lost]:
+        wiped(member)
+    cluster.run(90 * SECOND)
+
+    assert cluster.leader is None
+    assert not any(member.agent.promise_keeper.promises.has_say for member in away[:lost])
