@@ -6,19 +6,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ConfigurationError
+from spark_connector.offsets import Offset
 from spark_connector.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_connector.log import SourceLog
+
 AVAILABLE_NOW = "available-now"
+# Spark's words for a Python process that was not up within ten seconds, which no setting changes.
+NOT_UP = "Python worker failed to connect back"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _INTERVAL = re.compile(r"\d+(\.\d+)? *(ms|millisecond|s|second|m|min|minute|h|hour)s?", re.IGNORECASE)
 
 
@@ -27,7 +35,7 @@ class JobOptions:
     """One job's command line, checked."""
 
     source: dict[str, str]  # options of format("cluster"), by name
-    table: str  # path of the Delta table; "" for a job that writes none
+    table: str  # path of the Delta table, absolute or with a scheme; "" for a job that writes none
     checkpoint: str
     trigger: dict[str, Any]  # as DataStreamWriter.trigger takes it
     master: str
@@ -48,6 +56,14 @@ class JobOptions:
             arguments=argparse.Namespace(),
             say=say,
         )
+
+
+def absolute(path: str) -> str:
+    """``path`` from the root on, as Delta's SQL takes it, and which means the same to every process.
+
+    One with a scheme (``s3a://…``) stays as it is.
+    """
+    return path if _SCHEME.match(path) else str(Path(path).resolve())
 
 
 def checkpoint_in(table: str) -> str:
@@ -109,8 +125,8 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
     given = made.parse_args(argv)
     source = {
         "endpoints": given.endpoints,
-        "clusterDir": given.cluster_dir,
-        "archiveDir": given.archive_dir,
+        "clusterDir": given.cluster_dir and absolute(given.cluster_dir),
+        "archiveDir": given.archive_dir and absolute(given.archive_dir),
         "startingOffsets": given.starting_offsets,
         "maxEntriesPerTrigger": given.max_entries_per_trigger,
         "maxBytesPerTrigger": given.max_bytes_per_trigger,
@@ -118,8 +134,8 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
     }
     source = {name: value for name, value in source.items() if value is not None}
     SourceOptions.parse(source)
-    table = getattr(given, "table", "")
-    checkpoint = given.checkpoint or (checkpoint_in(table) if table else "")
+    table = absolute(given.table) if "table" in given else ""
+    checkpoint = absolute(given.checkpoint) if given.checkpoint else (checkpoint_in(table) if table else "")
     if not checkpoint:
         raise ConfigurationError("--checkpoint is not given, and this job has no table to keep it in")
     return JobOptions(
@@ -139,17 +155,45 @@ def _say(line: str) -> None:
 
 
 def start(name: str, options: JobOptions) -> SparkSession:
-    """The Spark session for job ``name``, once it is known that there is a log to read.
+    """The Spark session for job ``name``, once it is known what of the log there is to read, and told.
 
     Raises what opening the log raises: a directory that is none says so before Spark is started.
     """
     from jobs.session import spark_session
-    from spark_connector.log import forget_reader, open_reader
+    from spark_connector.log import SourceLog, forget_reader
 
     source = SourceOptions.parse(options.source)
-    open_reader(source)
+    log = SourceLog(source)
+    end = log.committed_end()
+    begin = _begin(options, source, log, end)
+    and_on = "" if "availableNow" in options.trigger else " and on"
+    options.say(f"{name}: reading from {begin} to {end:,}{and_on}")
     forget_reader(source)
     return spark_session(name, options.master, options.settings)
+
+
+def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int) -> str:
+    """Where a job begins to read, as far as it can be told without Spark."""
+    if _SCHEME.match(options.checkpoint):
+        return "where it left off"
+    planned = _planned(Path(options.checkpoint))
+    if planned is not None:
+        return f"{planned:,}"
+    if source.starting_offsets is None:
+        if options.table and Path(options.table, "_delta_log").is_dir():
+            return "behind what its table holds"
+        return f"{log.start_position:,}"
+    return f"{log.resolve('startingOffsets', source.starting_offsets, end):,}"
+
+
+def _planned(checkpoint: Path) -> int | None:
+    """Where a query goes on over ``checkpoint``; None when it holds no batch."""
+    newest = max(checkpoint.glob("offsets/[0-9]*"), key=lambda path: int(path.name), default=None)
+    if newest is None:
+        return None
+    offset = Offset.from_json(json.loads(newest.read_text().splitlines()[-1]))
+    is_done = (checkpoint / "commits" / newest.name).exists()
+    return offset.position if is_done or offset.from_position is None else offset.from_position
 
 
 def _pair(option: str, item: str) -> tuple[str, str]:
@@ -190,6 +234,8 @@ def one_line(message: str) -> str:
 
     Spark carries a Python error as the last lines of a traceback within its own message.
     """
+    if NOT_UP in message:
+        return f"{NOT_UP} within its ten seconds. Nothing was lost: start the job again, when less else runs"
     ours = re.findall(r"^(?:\w+\.)*errors\.\w+: (.+)$", message, re.MULTILINE)
     if ours:
         return str(ours[-1])

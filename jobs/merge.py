@@ -53,7 +53,7 @@ def open_table(
 
 def name_of(path: str) -> str:
     """The SQL name of the Delta table at ``path``."""
-    return f"delta.`{path}`"
+    return "delta.`{}`".format(path.replace("`", "``"))
 
 
 def beyond(entries: DataFrame, position: int | None, column: str = "position") -> DataFrame:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from jobs.command import JobOptions
+from jobs.command import NOT_UP, JobOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,6 @@ POLL_SECONDS = 1
 # Spark gives a query's Python process ten seconds to come up, which no setting changes, and a machine that is
 # busy may need more. Nothing has been read then, and the query may simply be started again.
 STARTS = 3
-NOT_UP = "Python worker failed to connect back"
 
 
 def read_log(spark: SparkSession, source: dict[str, str], columns: str | None = None) -> DataFrame:

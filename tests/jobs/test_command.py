@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -11,7 +14,9 @@ import pytest
 from cluster.errors import ConfigurationError, DataLoss
 from jobs import command, respond, streaming
 from jobs.session import WantedLines, defaults
+from tests.spark.logs import open_log
 
+ROOT = Path(__file__).resolve().parents[2]
 JOBS = ["log_to_delta", "sessions", "timers", "terms", "respond"]
 
 
@@ -51,12 +56,58 @@ def options(*arguments):
     return command.options_of(made, ["--cluster-dir", "d", "--table", "delta/t/", *arguments])
 
 
-def test_options_become_those_of_the_source():
+def test_options_become_those_of_the_source(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     given = options("--max-bytes-per-trigger", "8m", "--option", "minPartitions=3", "--conf", "a.b=c=d")
-    assert given.source == {"clusterDir": "d", "maxBytesPerTrigger": "8m", "minPartitions": "3"}
+    assert given.source == {"clusterDir": f"{tmp_path}/d", "maxBytesPerTrigger": "8m", "minPartitions": "3"}
     assert given.settings == {"a.b": "c=d"}
-    assert given.checkpoint == "delta/t/_checkpoint"
+    assert given.table == f"{tmp_path}/delta/t", "Delta's SQL takes no relative paths"
+    assert given.checkpoint == f"{tmp_path}/delta/t/_checkpoint"
     assert given.trigger == {"availableNow": True}
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/t", "hdfs:///t", "dbfs:/t", "/srv/delta/t"])
+def test_paths_with_a_scheme_and_absolute_ones_stay_as_they_are(path):
+    given = options("--table", path, "--checkpoint", path)
+    assert (given.table, given.checkpoint) == (path, path)
+
+
+@pytest.fixture
+def told(monkeypatch, tmp_path):
+    """A function: what a job over a log of 42 entries says before it starts Spark."""
+    monkeypatch.setattr("jobs.session.spark_session", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    log, session_id = open_log(tmp_path / "member-0")
+    log.lines(session_id, 0, 40)
+    log.stop()
+
+    def say(**changes):
+        said = []
+        made = command.JobOptions.over({"clusterDir": "member-0"}, str(tmp_path / "t"), said.append)
+        command.start("terms", dataclasses.replace(made, **changes))
+        (line,) = said
+        return line.removeprefix("terms: reading from ")
+
+    say.at = lambda where: {"source": {"clusterDir": "member-0", "startingOffsets": where}}
+    return say
+
+
+def test_a_job_says_first_what_it_is_going_to_read(told, tmp_path):
+    assert told() == "0 to 4,032"
+    assert told(trigger={"processingTime": "1 second"}) == "0 to 4,032 and on"
+    assert told(**told.at("latest")) == "4,032 to 4,032"
+    assert told(**told.at('{"position": 96}')) == "96 to 4,032"
+    assert told(checkpoint="s3a://b/c") == "where it left off to 4,032"
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    assert told() == "behind what its table holds to 4,032"
+
+
+def test_a_job_with_a_checkpoint_says_where_it_goes_on(told, tmp_path):
+    checkpoint = tmp_path / "t" / "_checkpoint"
+    shutil.copytree(ROOT / "tests" / "data" / "spark-checkpoint-1", checkpoint)
+    assert told() == "2,880 to 4,032", "its last batch was not committed"
+    (checkpoint / "commits" / "1").touch()
+    assert told(**told.at("earliest")) == "4,032 to 4,032"
 
 
 @pytest.mark.parametrize("interval", ["5 seconds", "1 minute", "200 ms", "0.5 seconds"])
@@ -89,6 +140,13 @@ def test_an_error_that_crossed_spark_is_told_in_our_own_words():
     assert command.one_line(SPARK_MESSAGE) == "the log ends at 96, the checkpoint is at 960"
     assert command.one_line("\n[PATH_NOT_FOUND] Path does not exist: x\n at y") == (
         "[PATH_NOT_FOUND] Path does not exist: x"
+    )
+
+
+def test_a_python_process_that_came_up_too_late_is_told_with_what_to_do():
+    assert command.one_line(LATE) == (
+        "Python worker failed to connect back within its ten seconds. "
+        "Nothing was lost: start the job again, when less else runs"
     )
 
 

@@ -93,13 +93,14 @@ def environment() -> dict[str, str]:
 
 def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_dir, table, whole):
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", table],
-        capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
+        [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", Path(table).name],
+        capture_output=True, text=True, check=False, timeout=240, cwd=Path(table).parent, env=environment(),
     )  # fmt: skip
     lines = done.stderr.splitlines()
     assert done.returncode == 0 and done.stdout == "", done.stderr
-    assert len(lines) == 2 and lines[0].startswith("terms: batch 0, 761 rows in "), lines
-    assert lines[1].startswith("terms: done, 761 rows ("), lines
+    assert lines[0] == "terms: reading from 0 to 250,144", "before Spark is started"
+    assert len(lines) == 3 and lines[1].startswith("terms: batch 0, 761 rows in "), lines
+    assert lines[2].startswith("terms: done, 761 rows ("), lines
     assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
 
 
@@ -111,6 +112,7 @@ def test_a_job_that_is_stopped_stops_in_order(member_dir, table):
     )  # fmt: skip
     try:
         assert job.stderr is not None
+        assert job.stderr.readline() == "terms: reading from 0 to 250,144 and on\n"
         assert job.stderr.readline().startswith("terms: batch 0, 761 rows in ")
         job.terminate()
         _, rest = job.communicate(timeout=60)
@@ -124,7 +126,7 @@ def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
     submit = Path(sys.executable).parent / "spark-submit"
     done = subprocess.run(
         [submit, "--properties-file", "conf/spark-defaults.conf", "jobs/terms.py",
-         "--cluster-dir", member_dir, "--table", table],
+         "--cluster-dir", member_dir, "--table", os.path.relpath(table, ROOT)],
         capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
