@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
+EXAMPLE = """python -m jobs.respond --endpoints 0=127.0.0.1:9000 --transform my:answers --checkpoint answers
+
+with my.py:
+  def answers(log):
+      opened = log.where("entryType = 'SESSION_OPEN'")
+      return opened.selectExpr("concat('welcome, session ', clusterSessionId) AS payload")"""
+
 
 def transform_named(name: str) -> Transform:
     """The function that ``module:function`` names, found from the current directory too."""
@@ -69,7 +76,7 @@ def main() -> None:
     made = parser(
         "respond",
         "Send what a function of yours makes of the Log back into the cluster, one message a row.",
-        "python -m jobs.respond --endpoints 0=127.0.0.1:9000 --transform my:answers --checkpoint answers",
+        EXAMPLE,
     )
     made.add_argument(
         "--transform",
