@@ -32,7 +32,7 @@ def request_to(member):
     return request
 
 
-@pytest.mark.conformance("S-1", "S-2")
+@pytest.mark.conformance("S-1")
 def test_a_connect_request_says_who_asks_and_where_egress_goes(cluster):
     connect(cluster, credentials=b"who I am", client_name="bench")
 

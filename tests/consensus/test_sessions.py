@@ -309,11 +309,15 @@ def test_the_ok_event_is_sent_again_until_it_is_taken():
 def test_nothing_is_logged_for_a_client_that_is_not_there():
     sessions = Sessions()
     sessions.connects(1)
+    there = set(sessions.outside.connected)
     sessions.outside.connected.clear()
     sessions.tick()
 
     assert sessions.outside.log == []
     assert sessions.manager.pending_count == 1
+    sessions.outside.connected.update(there)
+    sessions.tick()
+    assert sessions.outside.log == [("open", 1)]
 
 
 def test_a_log_that_takes_nothing_now_is_tried_again():

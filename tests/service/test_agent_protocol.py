@@ -477,7 +477,11 @@ def test_a_service_starts_with_the_sessions_of_its_snapshot_and_an_image_of_its_
     again.turn()
     assert read == [b"the state"]
     assert [s.id for s in restored.cluster.client_sessions()] == [7]
-    assert restored.cluster.get_client_session(7).encoded_principal == b"bob"
+    session = restored.cluster.get_client_session(7)
+    before = service.cluster.get_client_session(7)
+    assert session.encoded_principal == b"bob"
+    assert session.response_channel == before.response_channel != ""
+    assert session.response_stream_id == before.response_stream_id != 0
     assert (restored.cluster.log_position(), restored.cluster.time()) == (end, 40)
     assert restored.cluster.time_unit() is ClusterTimeUnit.MILLIS
     assert again.acks[0].relevant_id == 5
