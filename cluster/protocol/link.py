@@ -34,8 +34,10 @@ class LinkErrorCode(IntEnum):
     WRONG_CLUSTER = 2
     WRONG_VERSION = 3
     NOT_LEADER = 4
-    REFUSED = 5
+    REFUSED = 5  # a bound of the member is reached: it is in the text
     FAILED = 6
+    INVALID_ARGUMENT = 7  # no position that a range of the log can begin or end at
+    OUT_OF_RANGE = 8  # beyond what is committed
 
 
 class PromiseState(IntEnum):

@@ -20,7 +20,7 @@ from cluster.log.scan import last_message_end, split
 from cluster.protocol import decode
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
 from cluster.reader.extent import Extent, MemberState
@@ -207,6 +207,19 @@ class DirectoryLogReader(LogReader):
         what = f"{damage.what}; nothing is readable from position {position} to {resumed}"
         on_damage(LogDamaged(damage.path, damage.offset, what))
         return resumed
+
+    def frame_around(self, position: int) -> int | None:
+        """Begin of the frame that ``position`` lies within; None when one begins there, or none is found."""
+        begin = max(position - position % self.term_length, self.start_position)
+        walk = FrameWalk(self._segments, self._params, begin, position)
+        for _ in walk:
+            pass
+        begin = walk.position
+        _, run = next(iter(FrameWalk(self._segments, self._params, begin, self.end_position())), (0, None))
+        if run is None:
+            return None
+        length = align(int.from_bytes(run[:4].tobytes(), "little"))
+        return begin if begin < position < begin + length else None
 
     # ---- checksums
 

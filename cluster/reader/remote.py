@@ -260,7 +260,7 @@ class RemoteLogReader(LogReader):
                     position += len(block)
                     failures.clear()
                     deadline_ms = self._now_ms() + self._give_up_ms
-            except (Unreachable, RemoteProtocolError, DataLoss, LogDamaged) as error:
+            except (Unreachable, RemoteProtocolError, ConfigurationError, DataLoss, LogDamaged) as error:
                 failures[member_id] = error
 
     def _read(self, member_id: int, position: int, end: int, max_bytes: int) -> Iterator[np.ndarray]:
@@ -292,6 +292,8 @@ class RemoteLogReader(LogReader):
                 raise DataLoss(
                     f"position {end.position} was purged, the log begins at {status.start_position} there"
                 )
+            case link.LinkErrorCode.INVALID_ARGUMENT:
+                raise ConfigurationError(f"member {member_id}: {end.text}")
             case link.LinkErrorCode.FAILED:
                 raise LogDamaged(None, None, f"member {member_id}: {end.text}")
         raise Unreachable(f"member {member_id}: {end.text}")
@@ -333,5 +335,6 @@ def _worst(failures: dict[int, ClusterError]) -> ClusterError:
     damage = next((error for error in failures.values() if isinstance(error, LogDamaged)), None)
     if damage is not None:
         return damage
-    kind = DataLoss if any(isinstance(error, DataLoss) for error in failures.values()) else TimedOut
+    kinds: tuple[type[ClusterError], ...] = (ConfigurationError, DataLoss)
+    kind = next((kind for kind in kinds if any(type(e) is kind for e in failures.values())), TimedOut)
     return kind(f"no member goes on: {_describe(failures)}")

@@ -51,6 +51,9 @@ class ServedLog:
     ) -> Iterator[tuple[int, np.ndarray]]:
         return self._reader.blocks(from_position, to_position, max_bytes=max_bytes)
 
+    def frame_around(self, position: int) -> int | None:
+        return self._reader.frame_around(position)
+
     def status(self, correlation_id: int) -> link.LogStatus:
         """Identity, geometry and positions of the log, role and states of the member."""
         reader = self._reader

@@ -37,7 +37,7 @@ from cluster.transport.grpc_service import (
     SESSION_METHOD,
     STATUS_METHOD,
 )
-from cluster.transport.log_server import LogServer, OpenLog
+from cluster.transport.log_server import LogServer, OpenLog, RequestRefused
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES
 
 Request = TypeVar("Request", link.LogRequest, link.StatusRequest)
@@ -50,6 +50,13 @@ SERVER_OPTIONS = (
     ("grpc.max_metadata_size", 8 * 1024),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
 )
+
+
+STATUS_OF_REFUSAL = {
+    link.LinkErrorCode.REFUSED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    link.LinkErrorCode.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    link.LinkErrorCode.OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
+}
 
 
 class GrpcGateway:
@@ -179,11 +186,18 @@ class GrpcGateway:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
 
-    async def read_log(self, request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        """Stream the log from the member's files."""
+    async def read_log(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
+        """Stream the log from the member's files, as fast as the reader takes it."""
         message = await _decode(request, link.LogRequest, context)
-        async for data in self._log.read(message):
-            yield data
+        try:
+            with self._log.admitted():
+                async for data in self._log.read(message):
+                    await asyncio.wait_for(context.write(data), self._log.timeout_s)
+        except RequestRefused as error:
+            await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
+        except TimeoutError:
+            text = f"the reader took nothing for {self._log.timeout_s:g} s (reader_timeout)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Tell how the member stands."""

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
@@ -41,7 +42,7 @@ class Unreachable(ClusterError):
 
 
 class LogClient(Protocol):
-    """One member as a reader sees it. Raises Unreachable, RemoteProtocolError."""
+    """One member as a reader sees it. Raises Unreachable, RemoteProtocolError, ConfigurationError."""
 
     def status(self) -> link.LogStatus: ...
 
@@ -132,6 +133,8 @@ class _GrpcLogClient:
         except grpc.RpcError as error:
             if silence.was_too_long:
                 raise Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s") from None
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                raise ConfigurationError(f"{self._endpoint}: {error.details()}") from None
             raise Unreachable(self._describe(error)) from None
         finally:
             silence.close()
@@ -190,8 +193,13 @@ class _SocketLogClient:
         self._idle: _Exchange | None = None  # kept from one status to the next
 
     def status(self) -> link.LogStatus:
-        exchange = self._idle or _Exchange(self._endpoint, self._timeout_s)
-        self._idle = None
+        exchange, self._idle = self._idle, None
+        if exchange is not None:
+            with contextlib.suppress(Unreachable):  # the member has closed what was idle for long
+                return self._ask(exchange)
+        return self._ask(_Exchange(self._endpoint, self._timeout_s))
+
+    def _ask(self, exchange: _Exchange) -> link.LogStatus:
         try:
             exchange.send(link.StatusRequest(0))
             status = _only_status(self._endpoint, _answers(self._endpoint, exchange.receive()))

@@ -8,28 +8,35 @@ last LogEnd with the position reached and why it ended.
 
 A member that has not committed as far as it was asked waits a little, then ends with NOT_AVAILABLE: the
 reader asks another one. Files are read in worker threads, so one slow disk read holds up nobody.
+
+Readers are strangers (``bounds.py``): so many are served at once, each has one block in memory, and who does
+not take it in time is cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, DataLoss, RemoteProtocolError
+from cluster.errors import ClusterError, DataLoss, LogDamaged, RemoteProtocolError
 from cluster.protocol import Message, decode, link, streams
+from cluster.protocol.frame import FRAME_ALIGNMENT
+from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.frames import each_frame, link_frame
 
 BLOCK_BYTES_DEFAULT = 1024 * 1024
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 FOLLOW_INTERVAL_S = 0.01
+FOLLOWERS_AT_FULL_RATE = 8  # more readers that wait for commits look for them less often each
 BEHIND_TIMEOUT_S = 1.0
 REQUEST_LENGTH_MAX = 4096
 IDLE_READER_S = 60.0  # after which a reader that takes nothing does not keep the log from being dropped
@@ -46,18 +53,32 @@ class ServedLog(Protocol):
         self, from_position: int, to_position: int, *, max_bytes: int
     ) -> Iterator[tuple[int, np.ndarray]]: ...
 
+    def frame_around(self, position: int) -> int | None: ...
+
     def close(self) -> None: ...
 
 
 OpenLog = Callable[[], ServedLog]
 
 
+class RequestRefused(ClusterError):
+    """A request that is not served, here or anywhere."""
+
+    def __init__(self, code: link.LinkErrorCode, text: str) -> None:
+        self.code = code
+        super().__init__(text)
+
+
 class LogServer:
     """Answers requests with frames. ``open_log`` opens a log of its own for each stream."""
 
-    def __init__(self, open_log: OpenLog, executor: Executor) -> None:
+    def __init__(self, open_log: OpenLog, executor: Executor, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._open_log = open_log
         self._executor = executor
+        self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
+        self._bounds = bounds
+        self._reader_count = 0
+        self._following_count = 0  # readers that wait for commits
         self._status_turn = threading.Lock()
         self._status_log: ServedLog | None = None
         self._status_start = 0
@@ -73,12 +94,30 @@ class LogServer:
         positions = [position for position, moved in tuple(self._positions.values()) if moved >= oldest]
         return min(positions, default=None)
 
+    @property
+    def timeout_s(self) -> float:
+        """For a reader to take what it is sent."""
+        return self._bounds.reader_timeout_ns / SECOND_NS
+
+    @contextlib.contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Count one reader for as long as it is served; RequestRefused when there are too many."""
+        if self._reader_count >= self._bounds.readers_max:
+            text = f"{self._reader_count} readers are served, as many as readers_max allows"
+            raise RequestRefused(link.LinkErrorCode.REFUSED, text)
+        self._reader_count += 1
+        try:
+            yield
+        finally:
+            self._reader_count -= 1
+
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
     async def status(self, correlation_id: int) -> bytes:
         """One LogStatus frame; ``ClusterError`` when the log cannot be opened."""
-        return link_frame(await self._run(self._status, correlation_id))
+        loop = asyncio.get_running_loop()
+        return link_frame(await loop.run_in_executor(self._status_executor, self._status, correlation_id))
 
     def _status(self, correlation_id: int) -> link.LogStatus:
         """From a log that stays open from one request to the next: idle readers ask twenty times a second.
@@ -110,11 +149,15 @@ class LogServer:
 
     def close(self) -> None:
         """Streams close what they opened themselves."""
+        self._status_executor.shutdown(wait=False, cancel_futures=True)
         with self._status_turn:
             self._close_status_log()
 
     async def read(self, request: link.LogRequest) -> AsyncIterator[bytes]:
-        """The frames that answer ``request``; every failure is told by a LogEnd."""
+        """The frames that answer ``request``; every failure is told by a LogEnd.
+
+        RequestRefused for a range that cannot be.
+        """
         position = request.from_position
         reader = object()
         try:
@@ -135,6 +178,16 @@ class LogServer:
                 if request.to_position > position:
                     code = link.LinkErrorCode.NOT_AVAILABLE
                     text = f"committed up to {position} here, asked up to {request.to_position}"
+        except LogDamaged as error:
+            begin = None
+            if position == request.from_position:
+                begin = await self._run(log.frame_around, position)
+            if begin is not None:
+                text = f"from_position {position} is within the frame that begins at {begin}"
+                raise _invalid(text) from None
+            code, text = link.LinkErrorCode.FAILED, str(error)
+        except RequestRefused:
+            raise
         except DataLoss as error:
             code, text = link.LinkErrorCode.NOT_AVAILABLE, str(error)
         except ClusterError as error:
@@ -146,29 +199,39 @@ class LogServer:
 
     async def serve(self, sock: socket.socket, received: bytes) -> None:
         """Answer the requests of one reader's socket, one after the other, until it is closed."""
-        loop = asyncio.get_running_loop()
-        splitter = FrameSplitter(REQUEST_LENGTH_MAX)
         try:
-            data = received
-            while True:
-                frames = splitter.split(data)
-                for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):
-                    message = decode(frames, offset, length) if stream_id == streams.LINK else None
-                    async for answer in self._answer(message):
-                        await loop.sock_sendall(sock, answer)
-                data = await loop.sock_recv(sock, REQUEST_LENGTH_MAX)
-                if not data:
-                    return
-        except (OSError, RemoteProtocolError):
-            return  # the reader is gone, or is none
+            with self.admitted():
+                await self._serve(sock, received)
+        except RequestRefused as error:
+            with contextlib.suppress(OSError):
+                sock.send(link_frame(link.LinkError(0, error.code, str(error))))
+        except (OSError, TimeoutError, RemoteProtocolError):
+            return  # the reader is gone, takes nothing, or is none
         finally:
             sock.close()
+
+    async def _serve(self, sock: socket.socket, received: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        splitter = FrameSplitter(REQUEST_LENGTH_MAX)
+        data = received
+        while True:
+            frames = splitter.split(data)
+            for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):
+                message = decode(frames, offset, length) if stream_id == streams.LINK else None
+                async for answer in self._answer(message):
+                    await asyncio.wait_for(loop.sock_sendall(sock, answer), self.timeout_s)
+            data = await asyncio.wait_for(loop.sock_recv(sock, REQUEST_LENGTH_MAX), self.timeout_s)
+            if not data:
+                return
 
     async def _answer(self, message: Message | None) -> AsyncIterator[bytes]:
         match message:
             case link.LogRequest():
-                async for data in self.read(message):
-                    yield data
+                try:
+                    async for data in self.read(message):
+                        yield data
+                except RequestRefused as error:
+                    yield self._end(message, message.from_position, error.code, str(error))
             case link.StatusRequest():
                 try:
                     yield await self.status(message.correlation_id)
@@ -181,9 +244,8 @@ class LogServer:
     async def _blocks(self, log: ServedLog, request: link.LogRequest) -> AsyncIterator[tuple[int, bytes]]:
         """(position behind it, bytes) of each block, until the end or until it lies too far ahead."""
         position, to_position = request.from_position, request.to_position
-        block_bytes = (
-            min(request.max_bytes, BLOCK_BYTES_MAX) if request.max_bytes > 0 else BLOCK_BYTES_DEFAULT
-        )
+        wanted = min(request.max_bytes, BLOCK_BYTES_MAX) if request.max_bytes > 0 else BLOCK_BYTES_DEFAULT
+        block_bytes = min(wanted, self._bounds.reader_block_bytes)
         waited_s = 0.0
         while to_position < 0 or position < to_position:
             bound = await self._run(log.commit_position)
@@ -198,13 +260,31 @@ class LogServer:
             if position > before:
                 waited_s = 0.0
                 continue
-            if to_position >= 0 and waited_s >= BEHIND_TIMEOUT_S:
-                return
-            await asyncio.sleep(FOLLOW_INTERVAL_S)
-            waited_s += FOLLOW_INTERVAL_S
+            if waited_s >= BEHIND_TIMEOUT_S:
+                if bound < request.from_position:
+                    text = f"from_position {position} is beyond what is committed here, {bound}"
+                    raise RequestRefused(link.LinkErrorCode.OUT_OF_RANGE, text)
+                if to_position >= 0:
+                    return
+            waited_s += await self._await_commits()
+
+    async def _await_commits(self) -> float:
+        """Wait before the next look at the commit position; returns how long, in seconds."""
+        self._following_count += 1
+        try:
+            interval_s = FOLLOW_INTERVAL_S * max(1.0, self._following_count / FOLLOWERS_AT_FULL_RATE)
+            await asyncio.sleep(interval_s)
+        finally:
+            self._following_count -= 1
+        return interval_s
 
     @staticmethod
     def _judge(request: link.LogRequest, status: link.LogStatus) -> tuple[link.LinkErrorCode, str]:
+        position, to_position = request.from_position, request.to_position
+        if position < 0 or position % FRAME_ALIGNMENT:
+            raise _invalid(f"from_position {position}: expected a multiple of {FRAME_ALIGNMENT}, at least 0")
+        if to_position < position and to_position != -1:
+            raise _invalid(f"to_position {to_position}: expected at least from_position, {position}, or -1")
         if request.from_position < status.start_position:
             text = f"position {request.from_position} was purged, the log begins at {status.start_position}"
             return link.LinkErrorCode.NOT_AVAILABLE, text
@@ -213,6 +293,10 @@ class LogServer:
     @staticmethod
     def _end(request: link.LogRequest, position: int, code: link.LinkErrorCode, text: str) -> bytes:
         return link_frame(link.LogEnd(request.correlation_id, position, code, text))
+
+
+def _invalid(text: str) -> RequestRefused:
+    return RequestRefused(link.LinkErrorCode.INVALID_ARGUMENT, text)
 
 
 def _next_block(blocks: Iterator[tuple[int, np.ndarray]]) -> tuple[int, bytes] | None:

@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from cluster.errors import ConfigurationError, DataLoss, PortInUse
+from cluster.errors import ConfigurationError, DataLoss, LogDamaged, PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
@@ -108,10 +108,15 @@ class GrowingLog:
         return self.committed
 
     def blocks(self, from_position, to_position, *, max_bytes):
+        if self.frame_around(from_position) is not None:
+            raise LogDamaged(None, None, "no frame begins here")
         while from_position < to_position:
             end = min(from_position + max_bytes // 64 * 64, to_position)
             yield from_position, np.concatenate([self.frame(p) for p in range(from_position, end, 64)])
             from_position = end
+
+    def frame_around(self, position):
+        return position - 32 if position % 64 else None
 
     @staticmethod
     def frame(position):
@@ -296,6 +301,39 @@ def test_what_was_purged_is_named(channel):
 
     assert end.code is link.LinkErrorCode.NOT_AVAILABLE
     assert "position 0 was purged, the log begins at 128" in end.text
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "told"),
+    [
+        ((-64, 192), "INVALID_ARGUMENT", "from_position -64: expected a multiple of 32, at least 0"),
+        ((129, 192), "INVALID_ARGUMENT", "from_position 129: expected a multiple of 32, at least 0"),
+        ((160, 192), "INVALID_ARGUMENT", "from_position 160 is within the frame that begins at 128"),
+        ((192, 128), "INVALID_ARGUMENT", "to_position 128: expected at least from_position, 192, or -1"),
+        ((128, -2), "INVALID_ARGUMENT", "to_position -2: expected at least from_position, 128, or -1"),
+        (
+            (2**62, -1),
+            "OUT_OF_RANGE",
+            f"from_position {2**62} is beyond what is committed here, 256",
+        ),
+        ((512, 1024, 2**62), "OUT_OF_RANGE", "from_position 512 is beyond what is committed here, 256"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused_with_its_reason(channel, log, request_, code, told):
+    log.committed = 256
+    with pytest.raises(grpc.RpcError) as raised:
+        read(channel, *request_)
+
+    assert raised.value.code() is grpc.StatusCode[code]
+    assert raised.value.details() == told
+
+
+def test_a_length_without_bounds_is_taken_for_the_longest(channel, log):
+    log.committed = 256
+    log_bytes, _, end = read(channel, 128, 256, 2**62)
+
+    assert len(log_bytes) == 128
+    assert end.code is link.LinkErrorCode.OK
 
 
 def test_a_reader_that_follows_gets_what_is_committed_as_it_is(channel, log):

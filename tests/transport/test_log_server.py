@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from cluster.protocol import link
+from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport import log_server
+from cluster.transport.bounds import Bounds
+from cluster.transport.frames import each_frame, link_frame
 from cluster.transport.log_server import LogServer
 
 END = 4096
@@ -74,3 +77,102 @@ def test_a_reader_that_takes_nothing_for_a_minute_is_not_waited_for(server, monk
         return before, after
 
     assert asyncio.run(read()) == (0, None)
+
+
+class EndlessReader:
+    """A socket of a reader that asks, and reads as the test says."""
+
+    def __init__(self, request=None):
+        self.sock, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        self.sock.settimeout(20)
+        self.theirs = theirs
+        self.request = link_frame(request or link.LogRequest(1, 0, END, 0))
+
+    def answers(self):
+        """Every message of ours until the end of the stream."""
+        received = b""
+        while data := self.sock.recv(65536):
+            received += data
+        return [
+            decode(received, offset, length)
+            for stream_id, offset, length in each_frame(np.frombuffer(received, np.uint8), 0, len(received))
+            if stream_id == 1000
+        ]
+
+
+def a_server(executor, **bounds):
+    return LogServer(Log, executor, Bounds(**bounds))
+
+
+def test_a_range_that_cannot_be_is_refused_on_a_socket_too():
+    async def serve(executor, reader):
+        reader.sock.shutdown(socket.SHUT_WR)
+        await a_server(executor).serve(reader.theirs, reader.request)
+
+    with ThreadPoolExecutor(1) as executor:
+        reader = EndlessReader(link.LogRequest(1, 33, END, 0))
+        asyncio.run(serve(executor, reader))
+
+    status, end = reader.answers()
+    assert isinstance(status, link.LogStatus)
+    assert (end.code, end.position) == (link.LinkErrorCode.INVALID_ARGUMENT, 33)
+    assert end.text == "from_position 33: expected a multiple of 32, at least 0"
+
+
+def test_a_reader_above_the_bound_is_told_so_and_the_others_are_served():
+    async def serve(executor, first, second):
+        server = a_server(executor, readers_max=1)
+        serving = asyncio.create_task(server.serve(first.theirs, b""))
+        await asyncio.sleep(0)
+        await server.serve(second.theirs, second.request)
+        first.sock.sendall(first.request)
+        first.sock.shutdown(socket.SHUT_WR)
+        await serving
+
+    with ThreadPoolExecutor(1) as executor:
+        first, second = EndlessReader(link.StatusRequest(7)), EndlessReader()
+        asyncio.run(serve(executor, first, second))
+
+    (refusal,) = second.answers()
+    assert refusal.code is link.LinkErrorCode.REFUSED
+    assert refusal.text == "1 readers are served, as many as readers_max allows"
+    (status,) = first.answers()
+    assert status.correlation_id == 7
+
+
+@pytest.mark.parametrize("has_asked", [True, False])
+def test_a_reader_that_takes_nothing_or_asks_nothing_is_cut_off(has_asked, monkeypatch):
+    monkeypatch.setattr(Log, "blocks", lambda self, *_, **__: iter([(0, np.zeros(16 << 20, np.uint8))]))
+
+    async def serve(executor, reader):
+        server = a_server(executor, reader_timeout_ns=50_000_000)
+        await server.serve(reader.theirs, reader.request if has_asked else b"")
+
+    with ThreadPoolExecutor(1) as executor:
+        reader = EndlessReader()
+        asyncio.run(serve(executor, reader))
+
+    assert reader.theirs.fileno() == -1
+
+
+def test_all_readers_together_hold_no_more_than_their_bytes(monkeypatch):
+    asked = []
+
+    def blocks(self, from_position, to_position, *, max_bytes):
+        asked.append(max_bytes)
+        yield from_position, np.zeros(to_position - from_position, np.uint8)
+
+    monkeypatch.setattr(Log, "blocks", blocks)
+
+    async def serve(executor, reader):
+        reader.sock.shutdown(socket.SHUT_WR)
+        await a_server(executor, readers_max=8, reader_bytes_max=8 * 4096).serve(
+            reader.theirs, reader.request
+        )
+
+    with ThreadPoolExecutor(1) as executor:
+        for max_bytes in (0, 1024, 2**62):
+            asyncio.run(serve(executor, EndlessReader(link.LogRequest(1, 0, END, max_bytes))))
+
+    assert asked == [4096, 1024, 4096]

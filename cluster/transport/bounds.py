@@ -1,0 +1,36 @@
+"""What strangers may take of a member: whoever has opened no session yet, or only reads the log.
+
+At a bound the newest is refused, or takes the place of the oldest that has no session; sessions that are
+open go on. Each bound is a key of the configuration under the same name, and names itself where it is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECOND_NS = 1_000_000_000
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Times in nanoseconds, sizes in bytes."""
+
+    connections_max: int = 1_024  # of clients, over all media
+    address_connections_max: int = 512  # of one host over TCP or gRPC
+    session_open_timeout_ns: int = 10 * SECOND_NS  # for a connection to open or resume a session
+    frame_timeout_ns: int = 10 * SECOND_NS  # for the rest of a frame
+    received_bytes_max: int = 64 * MIB  # held of frames that are not whole, or not taken yet
+    egress_bytes_max: int = 16 * MIB  # that wait for one client to read them
+    egress_bytes_total_max: int = 64 * MIB  # that wait for all of them
+    readers_max: int = 64
+    reader_bytes_max: int = 64 * MIB  # that all readers together have not taken
+    reader_timeout_ns: int = 30 * SECOND_NS  # for a reader to take what it is sent, or to ask
+
+    @property
+    def reader_block_bytes(self) -> int:
+        """The most that is read for one reader at a time."""
+        return self.reader_bytes_max // self.readers_max
+
+
+DEFAULT_BOUNDS = Bounds()
