@@ -446,6 +446,7 @@ class ClusterNode:
                 self._on_leader(is_leader)
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
+            self.log.tell_repeated(now_ns)
             now_ms = _epoch_ms()
             self._counters_file.update_heartbeat(now_ms)
             self._archive_mark_file.update_activity(now_ms)
@@ -502,7 +503,7 @@ class ClusterNode:
         self._record(self._mark_file, "export watermark", error)
 
     def _on_peer_error(self, error: ClusterError) -> None:
-        self.log.info("a peer was cut off", why=str(error))
+        self.log.often("a peer was cut off", str(error), time.monotonic_ns())
 
     def _record(self, mark_file: ClusterMarkFile, where: str, error: BaseException, **fields: Any) -> None:
         text = self.log.error(where, error, **fields)

@@ -1,5 +1,6 @@
 """What a member writes down for people: ``node.log`` in its directory, a JSON object a line (structlog).
 
+What strangers can bring about (``often``) is written when it first comes and then counted every ten seconds.
 An error that comes again and again is written when it first comes and then at every doubling of its count;
 how often each came stands in the distinct error logs (mark files), which Aeron's tools print too.
 """
@@ -7,6 +8,7 @@ how often each came stands in the distinct error logs (mark files), which Aeron'
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -15,6 +17,23 @@ from typing import Any
 import structlog
 
 DISTINCT_ERRORS_MAX = 1_000
+REPEATED_KINDS_MAX = 100
+REPEATED_INTERVAL_NS = 10_000_000_000
+OTHER_KINDS = "other kinds"
+
+
+_NUMBERS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{16,}|\d+")
+
+
+class _Repeated:
+    """How often a kind of event came since it was last written, and the newest reason."""
+
+    __slots__ = ("count", "since_ns", "why")
+
+    def __init__(self, since_ns: int, why: str) -> None:
+        self.count = 0
+        self.since_ns = since_ns
+        self.why = why
 
 
 class _Lines:
@@ -53,6 +72,7 @@ class NodeLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = _Lines(path)
         self._counts: Counter[str] = Counter()
+        self._repeated: dict[tuple[str, str], _Repeated] = {}
         self._logger = structlog.wrap_logger(
             structlog.WriteLogger(self._file),  # type: ignore[arg-type]
             processors=[
@@ -71,6 +91,35 @@ class NodeLog:
     def info(self, event: str, **fields: Any) -> None:
         """What an operator wants to know has happened."""
         self._logger.info(event, **fields)
+
+    def often(self, event: str, why: str, now_ns: int) -> None:
+        """What strangers can make happen as often as they like: the first of a kind, then how many more.
+
+        Reasons that differ in numbers alone are of one kind.
+        """
+        kind = event, _NUMBERS.sub("#", why)
+        repeated = self._repeated.get(kind)
+        if repeated is not None:
+            repeated.count += 1
+            repeated.why = why
+            return
+        if len(self._repeated) >= REPEATED_KINDS_MAX:
+            kind = event, OTHER_KINDS
+            self._repeated.setdefault(kind, _Repeated(now_ns, why)).count += 1
+            return
+        self._repeated[kind] = _Repeated(now_ns, why)
+        self._logger.info(event, why=why)
+
+    def tell_repeated(self, now_ns: int) -> None:
+        """Write the counts of ``often`` whose interval is over; a kind that came no more is new again."""
+        for kind, repeated in list(self._repeated.items()):
+            if now_ns - repeated.since_ns < REPEATED_INTERVAL_NS:
+                continue
+            if repeated.count:
+                self._logger.info(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
+                self._repeated[kind] = _Repeated(now_ns, repeated.why)
+            else:
+                del self._repeated[kind]
 
     def error(self, where: str, error: BaseException, **fields: Any) -> str:
         """Note an exception; returns its whole text, as distinct error logs have it."""
