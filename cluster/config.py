@@ -10,69 +10,24 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.config_text import to_toml
+from cluster.config_types import Duration, Members, Names, Size, Version
 from cluster.errors import ConfigurationError
 from cluster.protocol.members import MemberEndpoints, parse_members
+from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 ENVIRONMENT_PREFIX = "CLUSTER_"
 CLIENT_VARIABLES = frozenset({ENDPOINTS_VARIABLE})  # no keys: commands that talk to members read them
-
-NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def _parse_duration(value: object) -> object:
-    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain number of nanoseconds."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = re.fullmatch(r"(\d+)(ns|us|ms|s)?", value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise PydanticCustomError("duration", 'expected a duration such as "10s", "200ms", "50us" or "7ns"')
-    return int(match[1]) * NS_OF_UNIT[match[2] or "ns"]
-
-
-def _parse_size(value: object) -> object:
-    """Bytes of ``"64m"``, ``"128k"``, ``"1g"`` or of a plain number of bytes."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = re.fullmatch(r"(\d+)([kmg]?)", value.strip().lower()) if isinstance(value, str) else None
-    if match is None:
-        raise PydanticCustomError("size", 'expected a size in bytes such as "64m", "128k" or 4096')
-    return int(match[1]) * BYTES_OF_UNIT[match[2]]
-
-
-def _parse_version(value: object) -> object:
-    """A semantic version as the protocol has it: major << 16 | minor << 8 | patch."""
-    match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", value) if isinstance(value, str) else None
-    if match is None or any(int(part) > 255 for part in match.groups()):
-        raise PydanticCustomError("version", 'expected a version such as "0.0.1", each part at most 255')
-    return int(match[1]) << 16 | int(match[2]) << 8 | int(match[3])
-
-
-def _parse_lines(value: object) -> object:
-    """A list, or the same as one string with ``|`` between."""
-    return value.split("|") if isinstance(value, str) else value
-
-
-def _parse_names(value: object) -> object:
-    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-
-
-Duration = Annotated[int, BeforeValidator(_parse_duration)]
-Size = Annotated[int, BeforeValidator(_parse_size)]
-Version = Annotated[int, BeforeValidator(_parse_version)]
-Members = Annotated[list[str], BeforeValidator(_parse_lines)]
-Names = Annotated[list[str], BeforeValidator(_parse_names)]
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -222,6 +177,88 @@ class NodeConfig(BaseModel):
         "A session without a message or keep-alive for this long is closed.",
         unit=DURATION,
         aeron="aeron.cluster.session.timeout",
+        gt=0,
+    )
+    # -- strangers: whoever has no session yet, or only reads --
+    connections_max: int = _key(
+        1024,
+        """Most connections of clients, over all media. At this bound a new one takes the place of the oldest
+        over which no session is served, and is refused where there is none.""",
+        section="What strangers may take",
+        unit="connections",
+        ge=1,
+        le=1 << 20,
+    )
+    address_connections_max: int = _key(
+        512,
+        "As connections_max, of one host over TCP or gRPC.",
+        unit="connections",
+        ge=1,
+        le=1 << 20,
+    )
+    session_open_timeout_ns: Duration = _key(
+        "10s",
+        "A connection over which no session is open after this long is closed.",
+        unit=DURATION,
+        gt=0,
+    )
+    connection_sessions_max: int = _key(
+        8,
+        "Most sessions of one connection; Aeron's clients, and ours, have one each.",
+        unit="sessions",
+        ge=1,
+    )
+    response_channel_length_max: int = _key(
+        1024,
+        """Longest responseChannel of a connect request. It stands in the log, in every member's memory and in
+        every snapshot.""",
+        unit="characters",
+        ge=128,
+        le=64 * KIB,
+    )
+    frame_timeout_ns: Duration = _key(
+        "10s",
+        "Whoever has sent half a frame has this long for the rest.",
+        unit=DURATION,
+        gt=0,
+    )
+    received_bytes_max: Size = _key(
+        "64m",
+        """Most bytes that are held of frames that have not come whole, of all clients together. Beyond it
+        whoever holds most is cut off, one without a session first.""",
+        unit=SIZE,
+        ge=MIB,
+    )
+    egress_bytes_max: Size = _key(
+        "16m",
+        "Most bytes of egress that wait for one client to read them; beyond it the client is cut off.",
+        unit=SIZE,
+        ge=MIB,
+    )
+    egress_bytes_total_max: Size = _key(
+        "64m",
+        "As egress_bytes_max, of all clients together; whoever is furthest behind is cut off.",
+        unit=SIZE,
+        ge=MIB,
+    )
+    readers_max: int = _key(
+        64,
+        "Most readers of the log that are served at a time; a further one is refused and asks another.",
+        unit="readers",
+        ge=1,
+        le=1 << 16,
+    )
+    reader_bytes_max: Size = _key(
+        "64m",
+        """Most bytes in memory that all readers together have not taken yet: each gets blocks of at most its
+        share.""",
+        unit=SIZE,
+        ge=MIB,
+    )
+    reader_timeout_ns: Duration = _key(
+        "30s",
+        "A reader that takes nothing of what it is sent, or asks nothing, for this long is cut off.",
+        unit=DURATION,
         gt=0,
     )
     # -- elections --
@@ -389,6 +426,11 @@ class NodeConfig(BaseModel):
                 self.archive_segment_file_length >= self.log_term_length,
                 f"at least log_term_length = {self.log_term_length}",
             ),
+            (
+                "reader_bytes_max",
+                self.reader_bytes_max // self.readers_max >= 64 * KIB,
+                f"at least 64k for each of readers_max = {self.readers_max}",
+            ),
             ("log_mtu", self.log_mtu % 32 == 0, "a multiple of 32"),
             (
                 "startup_canvass_timeout",
@@ -445,6 +487,11 @@ class NodeConfig(BaseModel):
 
     def _path(self, text: str) -> Path:
         return Path(text.replace("{member_id}", str(self.member_id)))
+
+    @property
+    def bounds(self) -> Bounds:
+        """What strangers may take, for the ports."""
+        return Bounds(**{field.name: getattr(self, field.name) for field in fields(Bounds)})
 
     @property
     def ipc_path(self) -> Path:

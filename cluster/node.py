@@ -206,6 +206,7 @@ class ClusterNode:
             incarnation=links.incarnation,
             message_length_max=length_max,
             on_error=self._on_peer_error,
+            bounds=config.bounds,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
         )
         self._life.callback(clients.shutdown)
@@ -281,7 +282,7 @@ class ClusterNode:
             )
 
         self._gateway = gateway = GrpcGateway(
-            parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max
+            parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max, config.bounds
         )
         gateway.start()
         self._life.callback(gateway.stop)
@@ -541,6 +542,8 @@ def _context(config: NodeConfig) -> ConsensusModuleContext:
         appointed_leader_id=config.appointed_leader_id,
         service_count=len(config.services),
         max_sessions=config.max_sessions,
+        response_channel_length_max=config.response_channel_length_max,
+        connection_sessions_max=config.connection_sessions_max,
         app_version=config.app_version,
         time_unit=TIME_UNITS[config.cluster_clock],
         session_timeout_ns=config.session_timeout_ns,

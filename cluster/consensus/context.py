@@ -29,6 +29,8 @@ class ConsensusModuleContext:
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
     service_count: int = 1
+    response_channel_length_max: int = 1024
+    connection_sessions_max: int = 8
     max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
     app_version: int = APP_VERSION
     time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS

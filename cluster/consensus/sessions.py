@@ -154,6 +154,22 @@ class SessionManager:
                 f"cluster is {_version(SESSION_PROTOCOL_VERSION)}",
             )
             self._rejected.append(session)
+        elif len(request.response_channel) > self._context.response_channel_length_max:
+            length = len(request.response_channel)
+            session.response_channel = ""
+            session.reject(
+                EventCode.ERROR,
+                f"a response channel of {length} characters, at most "
+                f"{self._context.response_channel_length_max} go (response_channel_length_max)",
+            )
+            self._rejected.append(session)
+        elif self._sessions_of(connection_id) >= self._context.connection_sessions_max:
+            session.reject(
+                EventCode.ERROR,
+                f"{self._context.connection_sessions_max} sessions of one connection, as many as "
+                "connection_sessions_max allows",
+            )
+            self._rejected.append(session)
         elif len(self._pending) + len(self.table) >= self._context.max_sessions:
             session.reject(EventCode.ERROR, "concurrent session limit")
             self._rejected.append(session)
@@ -208,6 +224,10 @@ class SessionManager:
         for sessions in (self._pending, self._redirects, self._rejected):
             sessions[:] = [session for session in sessions if session.connection_id != connection_id]
 
+    def _sessions_of(self, connection_id: int) -> int:
+        pending = sum(session.connection_id == connection_id for session in self._pending)
+        return pending + self.table.count_of(connection_id)
+
     def _take_session_id(self) -> int:
         session_id = self.next_session_id
         self.next_session_id += 1
@@ -246,7 +266,7 @@ class SessionManager:
         """Close the connection (Aeron: the session's publication), unless it serves another session."""
         pending = (self._pending, self._redirects, self._rejected)
         is_used = any(session.connection_id == connection_id for sessions in pending for session in sessions)
-        if connection_id != NULL_VALUE and not is_used and not self.table.has_connection(connection_id):
+        if connection_id != NULL_VALUE and not is_used and not self.table.count_of(connection_id):
             self.port.close_egress(connection_id)
 
     def process_pending(

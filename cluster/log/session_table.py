@@ -169,10 +169,10 @@ class SessionTable:
         """From now on the session's messages come over this connection."""
         self.slots["connection_id"][self.slot_of(cluster_session_id)] = connection_id
 
-    def has_connection(self, connection_id: int) -> bool:
-        """Whether a session is linked to the connection."""
+    def count_of(self, connection_id: int) -> int:
+        """How many sessions are linked to the connection."""
         slots = self.slots
-        return bool(((slots["connection_id"] == connection_id) & (slots["state"] != FREE)).any())
+        return int(np.count_nonzero((slots["connection_id"] == connection_id) & (slots["state"] != FREE)))
 
     def unlink(self, connection_id: int) -> list[int]:
         """The connection is gone; return the sessions that it had, by ascending id."""

@@ -40,6 +40,7 @@ _FOR_LEADERS_ONLY = frozenset(
     }
 )
 _MESSAGE_LENGTH_MIN = HEADER_LENGTH + 8
+REQUESTS_PER_POLL_MAX = 4  # of one connection: each costs as much as a batch of messages
 
 
 class IngressAdapter:
@@ -47,9 +48,13 @@ class IngressAdapter:
 
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
+        self._request_count = 0  # in this call of on_frames
 
     def on_connect(self, connection_id: int) -> None:
         pass
+
+    def has_session(self, connection_id: int) -> bool:
+        return self._agent.sessions.table.count_of(connection_id) > 0
 
     def on_disconnect(self, connection_id: int) -> None:
         self._agent.sessions.on_disconnect(connection_id)
@@ -57,7 +62,10 @@ class IngressAdapter:
     def on_frames(self, connection_id: int, buffer: Buffer, start: int, end: int) -> int | None:
         agent = self._agent
         publication = agent.active_publication
+        self._request_count = 0
         while start < end:
+            if self._request_count == REQUESTS_PER_POLL_MAX:
+                return start
             if publication is not None:
                 status, start = publication.append_ingress(
                     buffer,
@@ -94,6 +102,7 @@ class IngressAdapter:
         kind = TEMPLATE_AND_SCHEMA.unpack_from(buffer, start + TEMPLATE_AND_SCHEMA_OFFSET)
         if kind in _FOR_LEADERS_ONLY:
             return frame_end
+        self._request_count += 1
         agent = self._agent
         try:
             message = decode(buffer, start + HEADER_LENGTH, frame_length - HEADER_LENGTH)

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import socket
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -27,6 +28,7 @@ import grpc.aio
 from cluster.errors import ClusterError, ConfigurationError, PortInUse, RemoteProtocolError
 from cluster.protocol import decode, link
 from cluster.protocol.frame import HEADER_LENGTH
+from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter, check_whole
 from cluster.transport.grpc_service import (
@@ -44,6 +46,7 @@ Request = TypeVar("Request", link.LogRequest, link.StatusRequest)
 
 READER_THREADS = 2
 STOP_GRACE_S = 0.2
+MS = 1_000_000
 SERVER_OPTIONS = (
     *CHANNEL_OPTIONS,
     ("grpc.so_reuseport", 0),  # or a second process would take half of the connections, silently
@@ -63,7 +66,12 @@ class GrpcGateway:
     """A gRPC server in a thread; ``start`` and ``stop`` are called from another."""
 
     def __init__(
-        self, listen: Endpoint, member: Endpoint, open_log: OpenLog, message_length_max: int
+        self,
+        listen: Endpoint,
+        member: Endpoint,
+        open_log: OpenLog,
+        message_length_max: int,
+        bounds: Bounds = DEFAULT_BOUNDS,
     ) -> None:
         """Serve at ``listen`` what the member at its ``ipc:`` endpoint and its log's files have.
 
@@ -75,7 +83,9 @@ class GrpcGateway:
         self._member = member
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
-        self._log = LogServer(open_log, self._executor)
+        self._log = LogServer(open_log, self._executor, bounds)
+        self._bounds = bounds
+        self._hosts: Counter[str] = Counter()  # sessions' streams of each
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="grpc-gateway", daemon=True)
         self._server: grpc.aio.Server | None = None
@@ -118,7 +128,14 @@ class GrpcGateway:
         self._loop.close()
 
     async def _listen_on_port(self) -> None:
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        bounds = self._bounds
+        options = (
+            *SERVER_OPTIONS,
+            ("grpc.max_allowed_incoming_connections", bounds.connections_max + bounds.readers_max),
+            ("grpc.server_handshake_timeout_ms", bounds.session_open_timeout_ns // MS),
+            ("grpc.max_connection_idle_ms", bounds.session_open_timeout_ns // MS),  # without a call
+        )
+        server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((_Handlers(self),))
         await _add_standard_services(server)
         _check_free(self._listen)
@@ -149,6 +166,22 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         """Pass frames both ways until either end is done."""
+        host = context.peer().rpartition(":")[0]
+        if self._hosts[host] >= self._bounds.address_connections_max:
+            text = f"{self._hosts[host]} sessions of {host} (address_connections_max)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        self._hosts[host] += 1
+        try:
+            async for frames in self._session(requests, context):
+                yield frames
+        finally:
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
+
+    async def _session(
+        self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.setblocking(False)

@@ -12,7 +12,7 @@ from cluster.transport.endpoint import Endpoint, Medium, unix_address
 from cluster.transport.poller import READABLE, Poller
 
 BACKLOG = 512
-ACCEPTS_PER_POLL_MAX = 32  # so that a flood of connects cannot hold up a turn
+ACCEPTS_PER_POLL_MAX = 8  # so that a flood of connects cannot hold up a turn
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 

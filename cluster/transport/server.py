@@ -6,6 +6,9 @@
 Fair: each poll serves ready connections by ascending id from where the last poll ended, one receive each,
 and stops at a quota of bytes. Robust: whoever sends what is no frame, sends no Hello, or does not read what
 was sent to it is cut off; the others do not notice.
+
+A connection over which no session is served is a stranger's (``bounds.py``): a few are served a turn, of each
+little is taken, and it has a time to open a session. At a bound the oldest of them makes room.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import socket
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol
@@ -23,21 +27,19 @@ from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
+from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.frames import decode_first, link_frame
 from cluster.transport.listener import Listener
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Buffer, Connection, ReceiveBuffer
+from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
 
-SECOND_NS = 1_000_000_000
-HELLO_TIMEOUT_NS = 10 * SECOND_NS
 STALL_TIMEOUT_NS = 10 * SECOND_NS
 FINISH_TIMEOUT_NS = 1 * SECOND_NS  # for the peer to close, once it has the end of its stream
 SWEEP_INTERVAL_NS = SECOND_NS
 BYTES_PER_POLL_MAX = 4 * 1024 * 1024
-QUEUE_BYTES_MAX = 16 * 1024 * 1024  # of one client that does not read
-QUEUES_BYTES_MAX = 64 * 1024 * 1024  # of all of them together
-CONNECTIONS_MAX = 4_096
+STRANGERS_PER_POLL_MAX = 8
+STRANGER_BYTES_PER_POLL_MAX = 16 * 1024  # of each
 
 
 class ClientsHandler(Protocol):
@@ -54,6 +56,10 @@ class ClientsHandler(Protocol):
         """
         ...
 
+    def has_session(self, connection_id: int) -> bool:
+        """Whether a session is served over the connection."""
+        ...
+
     def on_disconnect(self, connection_id: int) -> None:
         """The connection is gone, told once, whoever closed it. Aeron: the ingress image went away."""
         ...
@@ -62,17 +68,22 @@ class ClientsHandler(Protocol):
 class _Client:
     """What the port remembers of a connection beside its socket."""
 
-    __slots__ = ("connection", "deadline_ns", "is_known", "sent")
+    __slots__ = ("connection", "deadline_ns", "held", "host", "is_known", "opened_ns", "partial_ns", "sent")
 
-    def __init__(self, connection: Connection, deadline_ns: int) -> None:
+    def __init__(self, connection: Connection, host: str, now_ns: int) -> None:
         self.connection = connection
-        # Of the Hello; of the next byte taken, while some are queued; of the peer's close when finishing.
-        self.deadline_ns = deadline_ns
+        self.host = host  # over TCP
+        self.opened_ns = now_ns
+        # Of the next byte taken, while some are queued; of the peer's close when finishing.
+        self.deadline_ns = 0
+        self.partial_ns = 0  # since when it holds the begin of a frame, 0: none
+        self.held = 0  # bytes of memory for what it received
         self.is_known = False  # its Hello came, so the handler hears of it
         self.sent = 0  # bytes that its socket had taken at the last sweep
 
 
 _connection_id = attrgetter("connection_id")
+_held = attrgetter("held")
 
 
 class ClientPort:
@@ -90,9 +101,7 @@ class ClientPort:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_error: Callable[[ClusterError], None] | None = None,
         hand_over: Callable[[socket.socket, bytes], None] | None = None,
-        queue_bytes_max: int = QUEUE_BYTES_MAX,
-        queues_bytes_max: int = QUEUES_BYTES_MAX,
-        connections_max: int = CONNECTIONS_MAX,
+        bounds: Bounds = DEFAULT_BOUNDS,
     ) -> None:
         """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
 
@@ -106,9 +115,7 @@ class ClientPort:
         self._hand_over = hand_over
         self._cluster_id = cluster_id
         self._frame_length_max = HEADER_LENGTH + message_length_max
-        self._queue_bytes_max = queue_bytes_max
-        self._queues_bytes_max = queues_bytes_max
-        self._connections_max = connections_max
+        self._bounds = bounds
         self._reply = link.HelloReply(
             member_id=member_id,
             incarnation=incarnation,
@@ -119,6 +126,9 @@ class ClientPort:
         )
         self._receive_buffer = ReceiveBuffer()
         self._clients: dict[int, _Client] = {}
+        self._strangers: dict[int, _Client] = {}  # no session was seen, by ascending id
+        self._hosts: Counter[str] = Counter()  # connections over TCP
+        self._held_bytes = 0  # of all clients
         self._queued: dict[int, _Client] = {}  # with bytes that their sockets have not taken
         self._ready: list[Connection] = []
         self._connection_id = 0  # of the newest
@@ -149,10 +159,10 @@ class ClientPort:
         work = 0
         for listener in self._listeners:
             for sock in listener.accept():
-                self._accept(sock, now_ns)
+                self._accept(sock, now_ns, handler)
                 work += 1
         if now_ns >= self._next_sweep_ns:
-            self._sweep(now_ns)
+            self._sweep(now_ns, handler)
         ready = self._ready
         if not ready:
             return work
@@ -162,21 +172,31 @@ class ClientPort:
             first = bisect_right(ready, self._last_served, key=_connection_id)
             ready = ready[first:] + ready[:first]
         budget = BYTES_PER_POLL_MAX
+        strangers = 0
         for index, connection in enumerate(ready):
             if budget <= 0:
                 self._ready.extend(ready[index:])
                 break
-            taken = self._serve(connection, handler)
+            is_stranger = self._is_stranger(connection.connection_id, handler)
+            strangers += is_stranger
+            if is_stranger and strangers > STRANGERS_PER_POLL_MAX:
+                self._ready.append(connection)
+                continue
+            taken = self._serve(connection, handler, is_stranger=is_stranger)
             self._last_served = connection.connection_id
             budget -= taken
             work += taken > 0
         return work
 
-    def _accept(self, sock: socket.socket, now_ns: int) -> None:
-        if len(self._clients) >= self._connections_max:
-            sock.close()
-            self._report(f"a client was turned away: {self._connections_max} connections are open")
-            return
+    def _is_stranger(self, connection_id: int, handler: ClientsHandler) -> bool:
+        if connection_id not in self._strangers:
+            return False
+        if handler.has_session(connection_id):
+            del self._strangers[connection_id]  # when its session ends it is closed
+            return False
+        return True
+
+    def _accept(self, sock: socket.socket, now_ns: int, handler: ClientsHandler) -> None:
         self._connection_id += 1
         connection = Connection(
             sock,
@@ -186,14 +206,37 @@ class ClientPort:
             on_readable=self._on_readable,
             is_log_allowed=False,
             frame_length_max=self._frame_length_max,
-            queue_bytes_max=self._queue_bytes_max,
+            queue_bytes_max=self._bounds.egress_bytes_max,
         )
-        self._clients[self._connection_id] = _Client(connection, now_ns + HELLO_TIMEOUT_NS)
+        host = connection.peer_host
+        if why := self._make_room(host, handler):
+            connection.close(why)
+            self._report(f"a client was turned away: {why}")
+            return
+        client = _Client(connection, host, now_ns)
+        self._clients[self._connection_id] = self._strangers[self._connection_id] = client
+        self._hosts[host] += 1
+
+    def _make_room(self, host: str, handler: ClientsHandler) -> str:
+        """Let the oldest stranger go where a bound is reached; returns the bound when there is none."""
+        bounds = self._bounds
+        is_host_full = host != "" and self._hosts[host] >= bounds.address_connections_max
+        if not is_host_full and len(self._clients) < bounds.connections_max:
+            return ""
+        why = f"{bounds.connections_max} connections are open (connections_max)"
+        if is_host_full:
+            why = f"{bounds.address_connections_max} connections of {host} (address_connections_max)"
+        for connection_id, client in list(self._strangers.items()):
+            if (not is_host_full or client.host == host) and self._is_stranger(connection_id, handler):
+                self._cut_off(client, f"it has no session, and {why}")
+                self._forget(client, client.connection, handler)
+                return ""
+        return why
 
     def _on_readable(self, connection: Connection) -> None:
         self._ready.append(connection)
 
-    def _serve(self, connection: Connection, handler: ClientsHandler) -> int:
+    def _serve(self, connection: Connection, handler: ClientsHandler, *, is_stranger: bool) -> int:
         """Give the handler what one connection holds; returns the bytes taken."""
         client = self._clients.get(connection.connection_id)
         if client is None:
@@ -202,7 +245,9 @@ class ClientPort:
         if connection.is_paused and not connection.is_closed:
             return 0
         try:
-            has_frames = connection.receive()
+            has_frames = connection.receive(
+                STRANGER_BYTES_PER_POLL_MAX if is_stranger else RECEIVE_BUFFER_LENGTH
+            )
             if has_frames and not client.is_known:
                 self._greet(client, connection)
                 if client.is_known:
@@ -220,6 +265,7 @@ class ClientPort:
                 consumed = connection.end
             taken = consumed - start
             connection.release(consumed)
+        self._bound_held(client, has_taken=taken > 0)
         if connection.is_closed:
             self._forget(client, connection, handler)
         elif connection.has_frames:
@@ -251,21 +297,32 @@ class ClientPort:
 
     def _forget(self, client: _Client, connection: Connection, handler: ClientsHandler) -> None:
         del self._clients[connection.connection_id]
+        self._strangers.pop(connection.connection_id, None)
+        self._hosts[client.host] -= 1
+        if not self._hosts[client.host]:
+            del self._hosts[client.host]
+        self._held_bytes -= client.held
         self._queued.pop(connection.connection_id, None)
         if client.is_known:
             handler.on_disconnect(connection.connection_id)
 
-    def _sweep(self, now_ns: int) -> None:
-        """Cut off who said no Hello, and who took no byte of what is queued for too long."""
+    def _sweep(self, now_ns: int, handler: ClientsHandler) -> None:
+        """Cut off who opened no session in time, has half a frame, or takes nothing of what is queued."""
         self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
+        bounds = self._bounds
         for client in self._clients.values():
             connection = client.connection
             if connection.is_finishing and not connection.queued_bytes:
                 if now_ns > client.deadline_ns:
                     connection.close("the peer did not close its side")
-            elif not client.is_known:
-                if now_ns > client.deadline_ns:
-                    connection.close("no Hello came in time")
+            elif client.partial_ns and now_ns > client.partial_ns + bounds.frame_timeout_ns:
+                timeout_s = bounds.frame_timeout_ns / SECOND_NS
+                self._cut_off(client, f"half a frame for {timeout_s:g} s (frame_timeout)")
+            elif now_ns > client.opened_ns + bounds.session_open_timeout_ns and self._is_stranger(
+                connection.connection_id, handler
+            ):
+                timeout_s = bounds.session_open_timeout_ns / SECOND_NS
+                self._cut_off(client, f"no session within {timeout_s:g} s (session_open_timeout)")
             elif connection.queued_bytes:
                 sent = connection.position - connection.queued_bytes
                 if sent != client.sent:
@@ -294,7 +351,9 @@ class ClientPort:
                 client.sent = connection.position - connection.queued_bytes
                 client.deadline_ns = self._clock_ns() + STALL_TIMEOUT_NS
             if result == Offer.BACK_PRESSURED:
-                self._cut(client, f"{connection.queued_bytes} bytes of egress wait to be read")
+                self._cut(
+                    client, f"{connection.queued_bytes} bytes of egress wait to be read (egress_bytes_max)"
+                )
                 return Offer.CLOSED
             self._bound_queues()
             if connection.is_closed:
@@ -303,15 +362,35 @@ class ClientPort:
 
     def _bound_queues(self) -> None:
         total = sum(client.connection.queued_bytes for client in self._queued.values())
-        if total > self._queues_bytes_max:
+        if total > self._bounds.egress_bytes_total_max:
             slowest = max(self._queued.values(), key=lambda client: client.connection.queued_bytes)
-            self._cut(slowest, f"{total} bytes of egress wait to be read, most of them here")
+            self._cut(slowest, f"{total} bytes of egress wait, most of them here (egress_bytes_total_max)")
+
+    def _bound_held(self, client: _Client, *, has_taken: bool) -> None:
+        """Note what the connection keeps of what it received; at the bound of all, who keeps most goes."""
+        connection = client.connection
+        if connection.partial_bytes == 0 or connection.is_closed:
+            client.partial_ns = 0
+        elif client.partial_ns == 0 or has_taken:
+            client.partial_ns = self._clock_ns()
+        held = 0 if connection.is_closed else connection.held_bytes
+        self._held_bytes += held - client.held
+        client.held = held
+        if self._held_bytes > self._bounds.received_bytes_max:
+            most = max(self._strangers.values(), key=_held, default=client)
+            most = most if most.held else max(self._clients.values(), key=_held)
+            why = f"{self._held_bytes} bytes are held of what clients sent, most of them here"
+            self._cut_off(most, f"{why} (received_bytes_max)")
+            self._held_bytes -= most.held
+            most.held = 0
 
     def _cut(self, client: _Client, why: str) -> None:
-        connection = client.connection
-        connection.close(f"slow reader: {why}")
-        self._queued.pop(connection.connection_id, None)
-        self._report(f"client {connection.connection_id} was cut off: {why}")
+        self._queued.pop(client.connection.connection_id, None)
+        self._cut_off(client, f"slow reader: {why}")
+
+    def _cut_off(self, client: _Client, why: str) -> None:
+        client.connection.close(why)
+        self._report(f"client {client.connection.connection_id} was cut off: {why}")
 
     def is_connected(self, connection_id: int) -> bool:
         """Whether ``send`` can reach the client."""
@@ -355,6 +434,7 @@ class ClientPort:
         for client in self._clients.values():
             client.connection.close()
         self._clients.clear()
+        self._strangers.clear()
         self._queued.clear()
         self._ready.clear()
 

@@ -187,12 +187,32 @@ class Connection:
 
     # -- receiving --
 
-    def receive(self) -> bool:
+    @property
+    def partial_bytes(self) -> int:
+        """Received of a frame that is not whole yet."""
+        return 0 if self._carry is None else self._limit - self.end
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it holds from one turn to the next for what it received."""
+        return 0 if self._carry is None else len(self._carry)
+
+    @property
+    def peer_host(self) -> str:
+        """Host of the other end of a TCP connection; empty on a Unix socket, or when it is gone."""
+        if self._sock.family == socket.AF_UNIX:
+            return ""
+        try:
+            return str(self._sock.getpeername()[0])
+        except OSError:
+            return ""
+
+    def receive(self, bytes_max: int = RECEIVE_BUFFER_LENGTH) -> bool:
         """Take what the socket holds, in one call; True when whole frames are in ``buffer[start:end]``.
 
-        Frames that were not released come again first, without touching the socket. End-of-file and
-        resets close the connection. ``RemoteProtocolError``: the peer sent what is no frame; the
-        connection is closed, the frames before the fault are lost with it.
+        At most ``bytes_max`` are taken. Frames that were not released come again first, without touching the
+        socket. End-of-file and resets close the connection. ``RemoteProtocolError``: the peer sent what is no
+        frame; the connection is closed, the frames before the fault are lost with it.
         """
         if self.end > self.start:
             return True
@@ -209,7 +229,7 @@ class Connection:
             buffer, view = self._receive_buffer.array, self._receive_buffer.view
             buffer[:kept] = carry
         try:
-            received = self._sock.recv_into(view[kept:] if kept else view)
+            received = self._sock.recv_into(view[kept : kept + bytes_max])
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:

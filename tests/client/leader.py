@@ -86,6 +86,9 @@ class Leader:
     def on_connect(self, connection_id: int) -> None:
         pass
 
+    def has_session(self, connection_id: int) -> bool:
+        return True
+
     def on_disconnect(self, connection_id: int) -> None:
         pass
 

@@ -69,6 +69,42 @@ def test_who_asks_for_a_session_that_is_not_his_is_told_and_cut_off(cluster):
     assert codes(thief) == [EventCode.CLOSED]
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"response_channel_length_max": 70},
+            "a response channel of 86 characters, at most 70 go (response_channel_length_max)",
+        ),
+        (
+            {"connection_sessions_max": 0},
+            "0 sessions of one connection, as many as connection_sessions_max allows",
+        ),
+    ],
+)
+def test_a_connect_beyond_a_bound_is_refused_with_the_bound_and_leaves_nothing(settings, told):
+    cluster = SimulatedCluster(3, 1, **settings)
+    leader = cluster.await_leader()
+    cluster.await_level()
+    before = leader.agent.commit_position
+    client = Stranger(leader)
+    client.connects()
+    cluster.run_until(lambda: client.is_closed)
+
+    assert [(event.code, event.detail) for event in client.of_type(SessionEvent)] == [(EventCode.ERROR, told)]
+    assert leader.agent.commit_position == before
+
+
+def test_a_connection_has_a_bounded_number_of_sessions(cluster):
+    client = Stranger(cluster.leader)
+    for number in range(12):
+        client.connects(correlation_id=number)
+    cluster.run_until(lambda: len(client.heard) == 12)
+
+    assert sorted(codes(client)) == [EventCode.OK] * 8 + [EventCode.ERROR] * 4
+    assert len(cluster.leader.agent.sessions.sessions) == 8
+
+
 def test_a_connection_that_serves_another_session_stays(cluster):
     client, session_id = an_open_session(cluster)
     client.connects(correlation_id=8)

@@ -39,6 +39,19 @@ def a_cluster(seed=1, members=3):
     return cluster, client
 
 
+def test_a_connection_gets_a_few_of_its_requests_served_in_a_turn():
+    cluster, _ = a_cluster()
+    adapter = cluster.leader.agent.ingress_adapter
+    request = SessionConnectRequest(7, 102, SESSION_PROTOCOL_VERSION, "test").encode()
+    one = frame(request, session_id=0, stream_id=streams.INGRESS)
+    buffer = np.frombuffer(one * 10, np.uint8)
+    before = cluster.leader.agent.sessions.next_session_id
+    taken = adapter.on_frames(99, buffer, 0, len(buffer))
+
+    assert taken == 4 * len(one)
+    assert cluster.leader.agent.sessions.next_session_id == before + 4
+
+
 def heard(cluster, client):
     """Everything that the client gets from now on, decoded."""
     messages = []

@@ -36,6 +36,9 @@ class Nobody:
 
     on_frames = on_disconnect = on_connect
 
+    def has_session(self, connection_id):
+        return False
+
 
 @pytest.fixture
 def served(real_members, tmp_path):
@@ -119,6 +122,15 @@ def test_the_entries_are_those_of_the_real_cluster(served):
         expected = [json.loads(line)["position"] for line in lines]
     with LogReader.open(endpoints=served("grpc")) as remote:
         assert [entry["position"] for entry in remote.entries(columns=["position"])] == expected
+
+
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+def test_a_range_that_begins_within_a_frame_is_refused_by_name(served, medium):
+    with LogReader.open(endpoints=served(medium)) as remote:
+        start = remote.start_position
+        told = f"from_position {start + 32} is within the frame that begins at {start}"
+        with pytest.raises(ConfigurationError, match=told):
+            list(remote.blocks(start + 32, remote.end_position()))
 
 
 @pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])

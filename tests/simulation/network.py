@@ -112,6 +112,9 @@ class SimulatedSocket:
     def getsockname(self) -> tuple[str, int]:
         return self.address
 
+    def getpeername(self) -> tuple[str, int]:
+        return self.peer_host, 0
+
     def bind(self, address: tuple[str, int]) -> None:
         self.poller.network.bind(self, address)
 

@@ -1,5 +1,6 @@
 """The gRPC gateway before a member that echoes, and a log that grows."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from cluster.errors import ConfigurationError, DataLoss, LogDamaged, PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.transport.bounds import Bounds
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frames import each_frame, link_frame
@@ -55,6 +57,9 @@ class EchoMember:
 
     def on_connect(self, connection_id):
         pass
+
+    def has_session(self, connection_id):
+        return True
 
     def on_disconnect(self, connection_id):
         self.disconnects += 1
@@ -412,3 +417,67 @@ def test_an_address_that_cannot_be_listened_on_is_named_and_grpc_says_nothing_be
             other.start()
         other.stop()
     assert capfd.readouterr().err == ""
+
+
+@pytest.fixture
+def bounded(tmp_path, log):
+    """A gateway that grants one host two sessions and one reader, and four connections to all."""
+    member = EchoMember(str(tmp_path / "ingress.sock"))
+    bounds = Bounds(connections_max=3, address_connections_max=2, readers_max=1)
+    listen = Endpoint(Medium.GRPC, "127.0.0.1", 0)
+    gateway = GrpcGateway(listen, member.endpoint, log, MESSAGE_LENGTH_MAX, bounds)
+    yield gateway.start()
+    gateway.stop()
+    member.stop()
+
+
+def test_one_host_gets_a_bounded_number_of_sessions(bounded):
+    with grpc.insecure_channel(bounded.target) as channel:
+        calls = [channel.stream_stream(SESSION_METHOD)(iter_forever(HELLO)) for _ in range(2)]
+        for call in calls:
+            assert next(call)
+        with pytest.raises(grpc.RpcError) as raised:
+            list(channel.stream_stream(SESSION_METHOD)(iter([HELLO])))
+        for call in calls:
+            call.cancel()
+
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert raised.value.details() == "2 sessions of ipv4:127.0.0.1 (address_connections_max)"
+
+
+def test_readers_above_their_bound_are_refused_by_name(bounded):
+    request = link.LogRequest(5, 128, -1, 0).encode()
+    with grpc.insecure_channel(bounded.target) as channel:
+        first = channel.unary_stream(READ_LOG_METHOD)(request, timeout=DEADLINE_S)
+        next(first)
+        with pytest.raises(grpc.RpcError) as raised:
+            list(channel.unary_stream(READ_LOG_METHOD)(request, timeout=DEADLINE_S))
+        first.cancel()
+
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert raised.value.details() == "1 readers are served, as many as readers_max allows"
+
+
+def test_bare_connections_to_the_port_are_bounded(bounded):
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.create_connection(bounded.address)) for _ in range(10)]
+
+        def refused():
+            count = 0
+            for sock in socks:
+                sock.setblocking(False)
+                try:
+                    count += sock.recv(4096, socket.MSG_PEEK) == b""
+                except BlockingIOError:
+                    pass
+                except ConnectionError:
+                    count += 1
+            return count
+
+        await_true(lambda: refused() >= 6)
+
+
+def iter_forever(first):
+    """The first message, and then a stream that stays open."""
+    yield first
+    threading.Event().wait(DEADLINE_S)

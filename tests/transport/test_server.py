@@ -12,6 +12,7 @@ from cluster.errors import PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
+from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frames import each_frame, link_frame
 from cluster.transport.poller import Poller
@@ -40,12 +41,16 @@ class Server:
             **options,
         )
         self.told = []
+        self.strangers = range(0)  # connections without a session
         self.frames = defaultdict(bytes)
         self.bytes_per_call = None
         self.is_echo = True
 
     def on_connect(self, connection_id):
         self.told.append(("connect", connection_id))
+
+    def has_session(self, connection_id):
+        return connection_id not in self.strangers
 
     def on_disconnect(self, connection_id):
         self.told.append(("disconnect", connection_id))
@@ -241,6 +246,7 @@ def test_half_a_message_holds_up_nobody_and_its_end_is_told(server, client):
 def test_who_says_nothing_is_cut_off_in_time(serve):
     now_ns = 0
     server = serve(clock_ns=lambda: now_ns)
+    server.strangers = [1]
     with bare(server) as silent:
         server.turn_until(lambda: server.port.connection_count == 1)
         now_ns += 11_000_000_000
@@ -263,7 +269,7 @@ def test_a_slow_reader_is_cut_off_at_its_limit_and_others_do_not_notice(server, 
 
 
 def test_all_queues_together_are_bounded_and_the_longest_is_cut(serve):
-    server = serve(queue_bytes_max=10_000_000, queues_bytes_max=15_000_000)
+    server = serve(bounds=Bounds(egress_bytes_max=10_000_000, egress_bytes_total_max=15_000_000))
     with contextlib.ExitStack() as stack:
         for n in range(1, 4):
             stack.enter_context(bare(server)).sendall(HELLO)
@@ -340,7 +346,7 @@ def test_a_paused_client_waits_and_others_do_not(server, client):
 
 
 def test_too_many_connections_are_turned_away(serve):
-    server = serve(connections_max=2)
+    server = serve(bounds=Bounds(connections_max=2))
     with bare(server) as one, bare(server) as two, bare(server) as three:
         for sock in (one, two, three):
             with contextlib.suppress(OSError):
@@ -348,7 +354,114 @@ def test_too_many_connections_are_turned_away(serve):
         server.turn_until(lambda: len(server.told) == 2 and server.errors)
         with contextlib.suppress(ConnectionResetError):
             assert three.recv(1) == b""
-    assert "2 connections are open" in server.errors[0]
+    assert "2 connections are open (connections_max)" in server.errors[0]
+
+
+def test_the_oldest_stranger_makes_room_and_who_has_a_session_stays(serve):
+    server = serve(bounds=Bounds(connections_max=2))
+    server.strangers = range(2, 100)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(bare(server)) for _ in range(4)]
+        for sock in socks:
+            with contextlib.suppress(OSError):
+                sock.sendall(HELLO)
+        server.turn_until(lambda: ("connect", 4) in server.told)
+        server.turn()
+
+        assert sorted(server.port._clients) == [1, 4]
+        assert all("connections are open (connections_max)" in error for error in server.errors)
+
+
+def test_one_host_gets_a_bounded_number_of_connections(serve):
+    server = serve(bounds=Bounds(address_connections_max=2))
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(bare(server))
+        server.turn_until(lambda: server.errors)
+
+    (error,) = server.errors
+    assert error == "a client was turned away: 2 connections of 127.0.0.1 (address_connections_max)"
+
+
+def test_who_opens_no_session_is_cut_off_in_time(serve):
+    now_ns = 0
+    server = serve(clock_ns=lambda: now_ns)
+    server.strangers = [1]
+    with bare(server) as idle, bare(server) as busy:
+        for sock in (idle, busy):
+            sock.sendall(HELLO)
+        server.turn_until(lambda: len(server.told) == 2)
+        now_ns += 11_000_000_000
+        server.turn_until(lambda: ("disconnect", 1) in server.told)
+        now_ns += 100_000_000_000
+        server.turn()
+
+    assert server.errors == ["client 1 was cut off: no session within 10 s (session_open_timeout)"]
+    assert server.port.is_connected(2)
+
+
+def test_half_a_frame_is_held_for_a_bounded_time(serve):
+    now_ns = 0
+    server = serve(clock_ns=lambda: now_ns)
+    message = frame(b"x" * 90_000, session_id=0, stream_id=101)
+    with bare(server) as slow:
+        slow.sendall(HELLO + message[:100])
+        server.turn_until(lambda: server.port._clients and server.port._clients[1].partial_ns == 0)
+        now_ns += 1
+        slow.sendall(message[100:200])
+        server.turn_until(lambda: server.port._clients[1].partial_ns)
+        for _ in range(11):
+            now_ns += 1_000_000_000
+            slow.sendall(b"x")  # a byte now and then is no progress
+            server.turn()
+        server.turn_until(lambda: ("disconnect", 1) in server.told)
+
+    assert server.errors == ["client 1 was cut off: half a frame for 10 s (frame_timeout)"]
+
+
+def test_half_frames_are_held_in_a_bounded_number_of_bytes_and_strangers_go_first(serve):
+    server = serve(bounds=Bounds(received_bytes_max=200_000))
+    server.strangers = [2, 3, 4]
+    message = frame(b"x" * 90_000, session_id=0, stream_id=101)
+    with contextlib.ExitStack() as stack:
+        for number in range(1, 5):
+            sock = stack.enter_context(bare(server))
+            sock.sendall(HELLO)
+            server.turn_until(lambda number=number: ("connect", number) in server.told)
+            sock.sendall(message[:80_000])
+            server.turn_until(lambda number=number: server.errors or server.port._clients[number].held > 0)
+        server.turn_until(lambda: any("disconnect" in told for told in server.told))
+        held = sum(client.connection.held_bytes for client in server.port._clients.values())
+
+        assert held <= 200_000
+        assert server.port.is_connected(1)
+        assert all("(received_bytes_max)" in error for error in server.errors)
+
+
+def test_strangers_take_no_more_than_a_share_of_a_turn(serve, tmp_path):
+    """Counted, not timed: whoever has a session is served in each turn, however many others push."""
+    server = serve(Endpoint(Medium.IPC, path=str(tmp_path / "ingress.sock")))
+    server.strangers = range(2, 100)
+    server.is_echo = False
+    message = frame(b"x" * 200, session_id=0, stream_id=101)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(bare(server)) for _ in range(41)]
+        for sock in socks:
+            sock.sendall(HELLO)
+        server.turn_until(lambda: len(server.told) == 41)
+        for sock in socks[1:]:
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sock.send(message * 2000)
+        for _ in range(20):
+            server.frames.clear()
+            socks[0].sendall(message * 50)
+            server.poller.wait(0.05)
+            server.port.poll(server)
+            of_strangers = [len(frames) for number, frames in server.frames.items() if number != 1]
+            assert len(server.frames[1]) == 50 * len(message)
+            assert len(of_strangers) <= 8
+            assert sum(of_strangers) <= 8 * 2 * 16 * 1024
 
 
 def test_a_port_in_use_is_named_and_nothing_stays_bound(serve, tmp_path):
@@ -378,7 +491,7 @@ def test_a_thousand_clients_are_served(serve, tmp_path):
     for _ in range(1000):
         socks.append(bare(server))
         socks[-1].sendall(HELLO + message)
-        if len(socks) % 20 == 0:
+        if len(socks) % 8 == 0:  # as many as a turn accepts
             server.turn()
     server.turn_until(lambda: len(server.frames) == 1000)
 

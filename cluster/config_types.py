@@ -1,0 +1,56 @@
+"""The kinds of value that a key of the configuration has, as they are written in TOML."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _parse_duration(value: object) -> object:
+    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain number of nanoseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"(\d+)(ns|us|ms|s)?", value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise PydanticCustomError("duration", 'expected a duration such as "10s", "200ms", "50us" or "7ns"')
+    return int(match[1]) * NS_OF_UNIT[match[2] or "ns"]
+
+
+def _parse_size(value: object) -> object:
+    """Bytes of ``"64m"``, ``"128k"``, ``"1g"`` or of a plain number of bytes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"(\d+)([kmg]?)", value.strip().lower()) if isinstance(value, str) else None
+    if match is None:
+        raise PydanticCustomError("size", 'expected a size in bytes such as "64m", "128k" or 4096')
+    return int(match[1]) * BYTES_OF_UNIT[match[2]]
+
+
+def _parse_version(value: object) -> object:
+    """A semantic version as the protocol has it: major << 16 | minor << 8 | patch."""
+    match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", value) if isinstance(value, str) else None
+    if match is None or any(int(part) > 255 for part in match.groups()):
+        raise PydanticCustomError("version", 'expected a version such as "0.0.1", each part at most 255')
+    return int(match[1]) << 16 | int(match[2]) << 8 | int(match[3])
+
+
+def _parse_lines(value: object) -> object:
+    """A list, or the same as one string with ``|`` between."""
+    return value.split("|") if isinstance(value, str) else value
+
+
+def _parse_names(value: object) -> object:
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+Duration = Annotated[int, BeforeValidator(_parse_duration)]
+Size = Annotated[int, BeforeValidator(_parse_size)]
+Version = Annotated[int, BeforeValidator(_parse_version)]
+Members = Annotated[list[str], BeforeValidator(_parse_lines)]
+Names = Annotated[list[str], BeforeValidator(_parse_names)]
