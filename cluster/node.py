@@ -33,6 +33,7 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.config import NodeConfig
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
+from cluster.descriptors import fit_descriptors
 from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse, ServiceError
 from cluster.hosted_service import HostedService, OnServiceError
 from cluster.log.frames import message_length_max
@@ -147,6 +148,9 @@ class ClusterNode:
         self._opened.callback(self.log.close)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
 
+        self._bounds, told = fit_descriptors(config.bounds)
+        if told:
+            self.log.info("strangers get less than was configured", why=told)
         self._poller = Poller()
         self._opened.callback(self._poller.close)
 
@@ -206,7 +210,7 @@ class ClusterNode:
             incarnation=links.incarnation,
             message_length_max=length_max,
             on_error=self._on_peer_error,
-            bounds=config.bounds,
+            bounds=self._bounds,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
         )
         self._life.callback(clients.shutdown)
@@ -282,7 +286,7 @@ class ClusterNode:
             )
 
         self._gateway = gateway = GrpcGateway(
-            parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max, config.bounds
+            parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max, self._bounds
         )
         gateway.start()
         self._life.callback(gateway.stop)
