@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from cluster import ClusterClient, LogReader
-from cluster.errors import ClusterError
+from cluster.errors import ClientClosed, ClusterError
 
 BATCH_MAX = 64  # messages offered at once after a hold-up: enough to catch up, small beside the rate
 WAIT_S = 0.002
@@ -119,18 +119,22 @@ class Load:
         session = Session(f"{self.name}-{len(self.sessions)}", client.cluster_session_id)
         self.sessions.append(session)
         with client:
-            began = time.monotonic()
-            while not self._is_ending and not client.is_closed:
-                due = int((time.monotonic() - began) * self.messages_per_s) - session.offered
-                if due > 0:
-                    self._offer(client, session, min(due, BATCH_MAX))
-                client.poll_egress()
-                self._note(client, session)
-                client.wait(WAIT_S)
+            with suppress(ClientClosed):
+                self._keep_sending(client, session)
             with suppress(ClusterError):
                 client.await_committed(AWAIT_S)
             self._note(client, session)
             session.why_closed = client.why_closed if client.is_closed else ""
+
+    def _keep_sending(self, client: ClusterClient, session: Session) -> None:
+        began = time.monotonic()
+        while not self._is_ending:
+            due = int((time.monotonic() - began) * self.messages_per_s) - session.offered
+            if due > 0:
+                self._offer(client, session, min(due, BATCH_MAX))
+            client.poll_egress()
+            self._note(client, session)
+            client.wait(WAIT_S)
 
     def _offer(self, client: ClusterClient, session: Session, count: int) -> None:
         payloads = [
