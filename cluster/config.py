@@ -24,7 +24,7 @@ from cluster.config_types import Duration, Members, Names, Size, Version
 from cluster.errors import ConfigurationError
 from cluster.protocol.members import MemberEndpoints, parse_members
 from cluster.transport.bounds import Bounds
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE, parse_endpoint
 
 ENVIRONMENT_PREFIX = "CLUSTER_"
 CLIENT_VARIABLES = frozenset({ENDPOINTS_VARIABLE})  # no keys: commands that talk to members read them
@@ -171,6 +171,7 @@ class NodeConfig(BaseModel):
         aeron="aeron.cluster.max.sessions",
         section="Client sessions",
         ge=1,
+        le=1_000_000,
     )
     session_timeout_ns: Duration = _key(
         "10s",
@@ -314,6 +315,7 @@ class NodeConfig(BaseModel):
         "Only this member may stand for election; -1: any. For tests: a cluster without it has no leader.",
         aeron="aeron.cluster.appointed.leader.id",
         ge=-1,
+        le=2**31 - 1,
     )
 
     # -- time --
@@ -406,6 +408,11 @@ class NodeConfig(BaseModel):
     def _check_together(self) -> NodeConfig:
         try:
             ids = [member.member_id for member in self.cluster_members]
+            for member in self.cluster_members:
+                _check_port(member.ingress_endpoint)
+                _check_port(member.consensus_endpoint)
+            if self.tcp_ingress not in ("auto", "none"):
+                _check_port(self.tcp_ingress)
         except ConfigurationError as error:
             raise PydanticCustomError("members", "{error}", {"error": str(error)}) from None
         if self.member_id not in ids:
@@ -499,6 +506,12 @@ class NodeConfig(BaseModel):
         return self.driver_path / "ingress.sock"
 
 
+def _check_port(endpoint: str) -> None:
+    """Raise ConfigurationError for an endpoint that nobody can be reached at."""
+    if parse_endpoint(endpoint).port == 0:
+        raise ConfigurationError(f"endpoint {endpoint!r}: expected a port from 1 to 65535")
+
+
 def _is_power_of_two(value: int) -> bool:
     return value & (value - 1) == 0
 
@@ -527,8 +540,10 @@ def load(
             raise ConfigurationError(f"{path}: no such file") from None
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise ConfigurationError(f"{path}: not TOML: {error}") from None
+        except RecursionError:
+            raise ConfigurationError(f"{path}: nested too deep, expected keys with plain values") from None
         places = dict.fromkeys(values, str(path))
     environment = os.environ if environment is None else environment
     for key in KEYS:

@@ -8,25 +8,28 @@ from typing import Annotated
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+DURATION_NS_MAX = 1 << 62  # a moment and a duration together fit into 64 bits
 NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def _parse_duration(value: object) -> object:
     """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain number of nanoseconds."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = re.fullmatch(r"(\d+)(ns|us|ms|s)?", value.strip()) if isinstance(value, str) else None
+    text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    match = re.fullmatch(r"(-?\d{1,30})(ns|us|ms|s)?", text)
     if match is None:
         raise PydanticCustomError("duration", 'expected a duration such as "10s", "200ms", "50us" or "7ns"')
-    return int(match[1]) * NS_OF_UNIT[match[2] or "ns"]
+    duration_ns = int(match[1]) * NS_OF_UNIT[match[2] or "ns"]
+    if duration_ns > DURATION_NS_MAX:
+        raise PydanticCustomError("duration", "expected a duration of at most 2^62 ns")
+    return duration_ns
 
 
 def _parse_size(value: object) -> object:
     """Bytes of ``"64m"``, ``"128k"``, ``"1g"`` or of a plain number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    match = re.fullmatch(r"(\d+)([kmg]?)", value.strip().lower()) if isinstance(value, str) else None
+    match = re.fullmatch(r"(\d{1,30})([kmg]?)", value.strip().lower()) if isinstance(value, str) else None
     if match is None:
         raise PydanticCustomError("size", 'expected a size in bytes such as "64m", "128k" or 4096')
     return int(match[1]) * BYTES_OF_UNIT[match[2]]

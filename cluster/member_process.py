@@ -20,7 +20,7 @@ from cluster.log.frames import LogParams
 from cluster.node import ClusterNode
 from cluster.service_errors import describe
 from cluster.service_loader import load_service
-from cluster.supervisor import tell
+from cluster.supervisor import ignore_signals_at_exit, tell
 
 GATEWAY_MODULES = (
     "cluster.transport.grpc_gateway",
@@ -76,7 +76,9 @@ def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
                 signal.signal(number, lambda *_: node.stop())
-        if link is not None:
+        if link is None:
+            ignore_signals_at_exit()
+        else:
             node.watch(link.fileno(), select.EPOLLIN | select.EPOLLRDHUP, _Commands(node, link))
         tell(link, event="listening")
         if on_listening is not None:

@@ -9,6 +9,7 @@ A member whose supervisor is gone ends: its kernel sends SIGTERM, and its socket
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -143,7 +144,6 @@ class Supervisor:
     def stop(self) -> bool:
         """Bring all members to an orderly end within ten seconds; whether all ended with status 0."""
         began = time.monotonic()
-        asked_to_stop = self._signals.count  # once more, and the waiting is over
         leader = self.leader
         if len(self.running) <= len(self.members) // 2:
             leader = None  # of a minority: nothing that it appends now can be committed
@@ -158,7 +158,7 @@ class Supervisor:
                 is_stop_sent = True
                 for member in self.running:
                     member.send("stop")
-            if elapsed > STOP_TIMEOUT_S or self._signals.count > asked_to_stop:
+            if elapsed > STOP_TIMEOUT_S:
                 for member in self.running:
                     member.error = "did not stop in time and was killed"
                     os.kill(member.pid, signal.SIGKILL)
@@ -235,27 +235,30 @@ def tell(link: socket.socket | None, **message: Any) -> None:
             pass
 
 
+def ignore_signals_at_exit() -> None:
+    """Let no further Ctrl-C kill a process that has ended in order: the interpreter drops handlers first."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        atexit.register(signal.signal, number, signal.SIG_IGN)
+
+
 class _SignalPipe:
     """SIGTERM, SIGINT and SIGCHLD as bytes in a pipe, so that one wait is for everything."""
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.count = 0  # of the signals that ask for an end
+        self.is_asked_to_stop = False
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, self._on_signal)
+        ignore_signals_at_exit()
 
     @property
     def fds(self) -> list[int]:
         return [self.fd, self._write_fd]
 
-    @property
-    def is_asked_to_stop(self) -> bool:
-        return self.count > 0
-
     def _on_signal(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
-            self.count += 1
+            self.is_asked_to_stop = True
 
     def drain(self) -> None:
         try:

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -95,6 +96,25 @@ def test_members_that_start_late_follow_a_log_with_checksums_small_terms_and_a_n
     assert [entry["payload"] + "\n" for entry in logs[0] if "payload" in entry] == text.splitlines(True)
     verified = run("archive", "verify", "--dir", str(up.directory / f"member-{late}"))
     assert verified.returncode == 0, verified.stdout
+
+
+@pytest.mark.parametrize("command", ["up", "node"])
+def test_however_often_it_is_interrupted_it_ends_in_order(tmp_path, command):
+    port = free_base_port()
+    if command == "up":
+        arguments = ["--members", "1", "--dir", str(tmp_path), "--base-port", str(port)]
+    else:
+        rest = ",".join([f"127.0.0.1:{port + 2}"] * 4)
+        config = tmp_path / "node.toml"
+        config.write_text(f'members = "0,127.0.0.1:{port},{rest}"\ndir = "{tmp_path}/member-0"\n')
+        arguments = ["--config", str(config)]
+    with Process(command, *arguments) as process:
+        while process.process.poll() is None:
+            process.signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.process.wait(0.005)
+        status, _, errors = process.end()
+        assert (status, errors) == (0, "")
 
 
 @pytest.mark.faults
