@@ -1,0 +1,89 @@
+"""A power cut keeps any sectors of an unsynced change: what is there reads as before the change or after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from cluster.archive import NodeStateFile, OsFiles
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.proof import ProofFile, proof_path, read_proof
+from tests.archive.faulty_files import SECTOR
+from tests.archive.logs import T0, a_descriptor
+
+FILES = OsFiles()
+
+
+def subsets(path: Path, before: bytes, after: bytes) -> Iterator[int]:
+    """Put each mixture of the changed sectors on the disk; yields how many there are of the new file."""
+    before = before.ljust(len(after), b"\0")
+    changed = [i for i in range(0, len(after), SECTOR) if before[i : i + SECTOR] != after[i : i + SECTOR]]
+    for kept in product([False, True], repeat=len(changed)):
+        mixed = bytearray(before)
+        for begin, is_kept in zip(changed, kept, strict=True):
+            if is_kept:
+                mixed[begin : begin + SECTOR] = after[begin : begin + SECTOR]
+        path.write_bytes(mixed)
+        yield sum(kept)
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_of_a_catalog_entry_that_is_stopped_and_extended(tmp_path, count):
+    """Wherever the entry lies in its sectors: its end is the old one or the new one, all else as it was."""
+    CatalogFile.create(FILES, str(tmp_path))
+    path = tmp_path / "archive.catalog"
+    catalog = CatalogFile.open(FILES, str(tmp_path), write=True)
+    for _ in range(count):
+        catalog.add(a_descriptor(0, stop_position=-1))
+    for change in (lambda: catalog.stop(count - 1, 960, T0), lambda: catalog.extend(count - 1, 99)):
+        before = path.read_bytes()
+        ends = {catalog.entries[-1].descriptor.stop_position}
+        change()
+        ends.add(catalog.entries[-1].descriptor.stop_position)
+        after = path.read_bytes()
+        for _ in subsets(path, before, after):
+            found = CatalogFile.open(FILES, str(tmp_path))
+            found.close()
+            assert [entry.descriptor.recording_id for entry in found.entries] == list(range(count))
+            assert {entry.descriptor.stop_position for entry in found.entries[:-1]} <= {-1}
+            assert found.entries[-1].descriptor.stop_position in ends
+            found.check_entry(found.entries[-1], [])
+        path.write_bytes(after)
+    catalog.close()
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_of_a_proof_file(tmp_path, sequence):
+    """A slot and the mark that the sync before has returned: the newest that is whole is one of the two."""
+    proof = ProofFile.create(FILES, str(tmp_path), 0, 7, 0)
+    for number in range(sequence):
+        proof.write(96 * number, 96 * (number + 1), number)
+    path = Path(proof_path(str(tmp_path), 0))
+    before = path.read_bytes()
+    proof.done()
+    proof.write(96 * sequence, 96 * (sequence + 1), sequence)
+    after = path.read_bytes()
+    proof.close()
+    found = set()
+    for _ in subsets(path, before, after):
+        newest = read_proof(FILES, str(tmp_path), 0, 7)
+        assert newest is not None
+        found.add((newest.from_position, newest.to_position, newest.is_done))
+    promised = (96 * (sequence - 1), 96 * sequence)
+    assert found == {(*promised, False), (*promised, True), (96 * sequence, 96 * (sequence + 1), False)}
+
+
+def test_of_a_node_state_there_is_one_sector(tmp_path):
+    state = NodeStateFile.open(str(tmp_path), files=FILES)
+    state.propose(3, 64, T0)
+    path = tmp_path / "node-state.dat"
+    before = path.read_bytes()
+    state.propose(4, 960, T0 + 1)
+    state.close()
+    for kept in subsets(path, before, path.read_bytes()):
+        again = NodeStateFile.open(str(tmp_path), files=FILES, write=False)
+        assert again.candidate_term_id == 3 + kept
+        again.close()
