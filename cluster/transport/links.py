@@ -47,7 +47,7 @@ from cluster.transport.envelopes import check_header, decode_first, seal, unseal
 from cluster.transport.frames import link_frame
 from cluster.transport.listener import LOOPBACK_HOSTS, Listener
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Buffer, Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, dial
 
 MS = 1_000_000
 DIAL_INTERVAL_NS = 50 * MS
@@ -55,6 +55,7 @@ DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made ag
 STABLE_AFTER_NS = 1_000 * MS
 FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
 HELLO_TIMEOUT_NS = 10_000 * MS
+HELLO_LENGTH_MAX = 4_096  # in its envelope: nobody has a longer frame held before it
 REFUSALS_OF_GONE = 3
 KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter only asks who is there
 GREETING_MAX = 64  # accepted connections that have not said who they are
@@ -400,7 +401,13 @@ class MemberLinks:
         work = 0
         for listener in self._listeners:
             for sock in listener.accept():
-                connection = Connection(sock, self._poller, self._receive_buffer, check_header=check_header)
+                connection = Connection(
+                    sock,
+                    self._poller,
+                    self._receive_buffer,
+                    frame_length_max=HELLO_LENGTH_MAX,
+                    check_header=check_header,
+                )
                 self._greeting.append((connection, now_ns + HELLO_TIMEOUT_NS))
                 work += 1
         if not self._greeting:
@@ -442,6 +449,7 @@ class MemberLinks:
             connection.close()
             return True
         connection.pause()
+        connection.frame_length_max = FRAME_LENGTH_MAX
         peer = self._peers[hello.member_id]
         incarnation = link.incarnation_of(hello.secret)
         if peer.outgoing_incarnation not in (None, incarnation):

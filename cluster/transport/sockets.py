@@ -66,7 +66,6 @@ class Connection:
         "_check_header",
         "_events",
         "_explain",
-        "_frame_length_max",
         "_is_connecting",
         "_is_finishing",
         "_is_log_allowed",
@@ -82,6 +81,7 @@ class Connection:
         "connection_id",
         "end",
         "error_number",
+        "frame_length_max",
         "is_closed",
         "is_readable",
         "position",
@@ -120,7 +120,7 @@ class Connection:
         self._on_readable = on_readable
         self._is_connecting = is_connecting
         self._is_log_allowed = is_log_allowed
-        self._frame_length_max = frame_length_max
+        self.frame_length_max = frame_length_max
         self._queue: deque[memoryview] = deque()
         self._queue_bytes_max = queue_bytes_max
         self._check_header = check_header
@@ -239,10 +239,10 @@ class Connection:
             self.close(self._explain() or "the peer closed the connection")
             return False
         limit = kept + received
-        end, follows = whole_frames(buffer, 0, limit, self._frame_length_max, self._is_log_allowed)
+        end, follows = whole_frames(buffer, 0, limit, self.frame_length_max, self._is_log_allowed)
         if follows == MALFORMED:
             header = bytes(buffer[end : end + 32]).hex()
-            self.close(f"not a frame of at most {self._frame_length_max} bytes: {header}")
+            self.close(f"not a frame of at most {self.frame_length_max} bytes: {header}")
             raise RemoteProtocolError(f"connection {self.connection_id}: {self.why_closed}")
         if follows and self._check_header is not None:
             self._check_header(buffer, end)
@@ -262,7 +262,7 @@ class Connection:
         follows = 0
         if consumed_end == self.end:
             _, follows = whole_frames(
-                self.buffer, consumed_end, self._limit, self._frame_length_max, self._is_log_allowed
+                self.buffer, consumed_end, self._limit, self.frame_length_max, self._is_log_allowed
             )
         self._keep(consumed_end, follows)
 

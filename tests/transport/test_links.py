@@ -367,6 +367,7 @@ def test_members_of_another_cluster_and_unknown_ones_are_turned_away(members, en
         frame(b"no checksum", session_id=0, stream_id=1001),
         garbled(sealed(link_frame(link.StatusRequest(1))), bit=22),  # a length of 4 MiB more
         sealed(bytes(64)),
+        sealed(frame(bytes(8 << 20), session_id=0, stream_id=1000))[:64],  # the rest never comes
         sealed(frame(b"no message", session_id=0, stream_id=1000)),
         sealed(frame(b"wrong stream", session_id=0, stream_id=101)),
         sealed(link_frame(link.StatusRequest(1))),
