@@ -51,7 +51,7 @@ class Invariants(Observer, ClientObserver):
         self, file_sync_level: int, disks: dict[int, Disk], quorum: int, session_timeout_ms: int
     ) -> None:
         self.log = CommittedLog(session_timeout_ms)
-        self.wiped: dict[int, int] = {}  # ever: how far they may have had the log that they do not have now
+        self.wiped: dict[int, int] = {}  # not level again: how far they may have had the log, and have it not
         self.damaged: set[int] = set()  # now: what their disks hold is not what they had written
         self.ever_damaged: set[int] = set()  # what lies before their snapshots may still be rotten
         self._disks = disks

@@ -360,6 +360,11 @@ def wiped_member_votes(patch: Patch) -> None:
     patch(promise_keeper, "recall", careless)
 
 
+def wiped_member_follows_anybody(patch: Patch) -> None:
+    """It does not wait for what the others tell: the leader may have been replaced with its help."""
+    patch(promises.Promises, "may_follow", property(lambda self: True))
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -395,6 +400,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
     bad_sector_ends_the_member: Sought(("I17",), 1, ("damaged file", "kill")),
+    wiped_member_follows_anybody: Sought(("I2/I4",), 6, ("stale leader",)),
     wiped_member_votes: Sought(("I3",), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
     service_close_forgotten: Sought(("I6", "I14"), 12),

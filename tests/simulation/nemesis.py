@@ -14,6 +14,7 @@ from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.member import Member, host_of
 from tests.simulation.network_faults import NetworkFaults
+from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Nemesis:
         self._undo: list[tuple[int, int, str, Callable[[], None]]] = []
         self._sequence = 0
         self.is_storm = False  # faults may begin
-        self._network = network = NetworkFaults(self)
+        self.network = network = NetworkFaults(self)
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
         if only:
@@ -53,6 +54,10 @@ class Nemesis:
             faults["wipe a witness"] = self._wipe_witness
             if (self._witnesses.random() < 0.2 and not only) or "wipe a witness" in only:
                 self._weights["wipe a witness"] = 1
+            stale = StaleLeaders(self)
+            faults["stale leader"] = stale.strike
+            if (stale.random.random() < 0.2 and not only) or "stale leader" in only:
+                self._weights["stale leader"] = 2
         self._births = history.world.random("births")
         self._births_left = 0  # leaders that die as soon as they are elected
         faults["kill leaders at birth"] = self._kill_at_birth
@@ -101,7 +106,7 @@ class Nemesis:
             "suspend": self.suspend,
             "terminate": self._terminate,
         }
-        faults |= self._network.by_name()
+        faults |= self.network.by_name()
         if self.history.settings.file_sync_level > 0:
             faults["power cut"] = self._power_cut
             faults["power cut in a turn"] = self._power_cut_in_turn
@@ -198,6 +203,7 @@ class Nemesis:
                     self._start(member_id)
             elif (member.is_following or member.is_leading) and member_id not in self.damage.damaged_ids:
                 self.not_whole.discard(member_id)
+                self.history.invariants.wiped.pop(member_id, None)
         self.damage.look_after()
 
     def _start(self, member_id: int) -> None:
@@ -444,9 +450,9 @@ class Nemesis:
         member_id = self.random.choice(ids)
         if not history.invariants.log.end:
             return None
-        return self._wipe_member(member_id)
+        return self.wipe_member(member_id)
 
-    def _wipe_member(self, member_id: int) -> str:
+    def wipe_member(self, member_id: int) -> str:
         history = self.history
         member = history.members[member_id]
         member.kill()
@@ -466,7 +472,7 @@ class Nemesis:
         late = others[self.history.quorum - 1 :]
         witness_id = others[0]
         duration_ns = random.randrange(100 * MS, SECOND)
-        self._network.block(
+        self.network.block(
             [leader.host], [host_of(i) for i in late], duration_ns + 10 * MS, "those who were late hear again"
         )
         for client in self.history.clients:
@@ -477,7 +483,7 @@ class Nemesis:
     def _wipe_now(self, leader: Member, witness_id: int) -> None:
         if self.is_storm and leader.is_leading and witness_id in self.expendable_ids():
             self.tell(f"wipe a witness: member {witness_id} is wiped, leader {self._kill(leader)}")
-            self._wipe_member(witness_id)
+            self.wipe_member(witness_id)
 
     # -- clocks --
 

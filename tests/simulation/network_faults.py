@@ -44,7 +44,7 @@ class NetworkFaults:
             "old messages": self._old_messages,
         }
 
-    def _block(self, pairs: list[tuple[str, str]], duration_ns: int, told: str) -> None:
+    def block_pairs(self, pairs: list[tuple[str, str]], duration_ns: int, told: str) -> None:
         network = self._history.network
         for source, sink in pairs:
             network.path(source, sink).is_blocked = True
@@ -57,7 +57,7 @@ class NetworkFaults:
 
     def block(self, ones: list[str], others: list[str], duration_ns: int, told: str) -> None:
         """Let two groups of hosts not hear each other for some time."""
-        self._block(both_ways(ones, others), duration_ns, told)
+        self.block_pairs(both_ways(ones, others), duration_ns, told)
 
     def _hosts(self) -> list[str]:
         return [host_of(i) for i in self._history.context.member_ids]
@@ -76,7 +76,7 @@ class NetworkFaults:
             side = self._random.choice([one, two, []])
             side.append(client)
         duration_ns = self._nemesis.duration_ns()
-        self._block(both_ways(one, two), duration_ns, "the partition ends")
+        self.block_pairs(both_ways(one, two), duration_ns, "the partition ends")
         return f"{' '.join(one)} | {' '.join(two)} for {duration_ns / SECOND:.3f} s"
 
     def _isolate_leader(self) -> str | None:
@@ -86,7 +86,7 @@ class NetworkFaults:
             return None
         others = [host for host in hosts if host != leader.host]
         duration_ns = self._nemesis.duration_ns()
-        self._block(both_ways([leader.host], others), duration_ns, "the leader is isolated no more")
+        self.block_pairs(both_ways([leader.host], others), duration_ns, "the leader is isolated no more")
         return f"{leader.host} for {duration_ns / SECOND:.3f} s"
 
     def depose(self) -> str | None:
@@ -105,7 +105,7 @@ class NetworkFaults:
         random.shuffle(others)
         lost = others[random.randint(0, history.quorum - 2) :]  # the rest is too few to commit anything
         duration_ns = history.context.leader_heartbeat_timeout_ns + random.randrange(3 * SECOND)
-        self._block(
+        self.block_pairs(
             both_ways([leader.host], lost), duration_ns, f"{leader.host} hears {' '.join(lost)} again"
         )
         now_ns = history.world.now_ns
@@ -140,7 +140,7 @@ class NetworkFaults:
         cut = self._random.randint(1, len(others) - 1)
         one, two = others[:cut], others[cut:]
         duration_ns = self._nemesis.duration_ns()
-        self._block(both_ways(one, two), duration_ns, "the bridge is one no more")
+        self.block_pairs(both_ways(one, two), duration_ns, "the bridge is one no more")
         return f"{' '.join(one)} - {between} - {' '.join(two)} for {duration_ns / SECOND:.3f} s"
 
     def _ring(self) -> str | None:
@@ -157,7 +157,7 @@ class NetworkFaults:
             if i != j and (i - j) % count not in (1, count - 1)
         ]
         duration_ns = self._nemesis.duration_ns()
-        self._block(apart, duration_ns, "the ring is one no more")
+        self.block_pairs(apart, duration_ns, "the ring is one no more")
         return f"{' - '.join(hosts)} for {duration_ns / SECOND:.3f} s"
 
     def _swizzle(self) -> str | None:
@@ -183,7 +183,7 @@ class NetworkFaults:
 
     def _block_in_storm(self, pairs: list[tuple[str, str]], duration_ns: int, told: str) -> None:
         if self._nemesis.is_storm:
-            self._block(pairs, duration_ns, told)
+            self.block_pairs(pairs, duration_ns, told)
 
     def _one_way(self) -> str | None:
         hosts = self._hosts()
@@ -191,7 +191,7 @@ class NetworkFaults:
             return None
         source, sink = self._random.sample(hosts, 2)
         duration_ns = self._nemesis.duration_ns()
-        self._block([(source, sink)], duration_ns, f"{sink} hears {source} again")
+        self.block_pairs([(source, sink)], duration_ns, f"{sink} hears {source} again")
         return f"{sink} does not hear {source} for {duration_ns / SECOND:.3f} s"
 
     def _deaf(self) -> str | None:
@@ -201,7 +201,7 @@ class NetworkFaults:
             return None
         sink = self._random.choice(hosts)
         duration_ns = self._nemesis.duration_ns()
-        self._block([(host, sink) for host in hosts if host != sink], duration_ns, f"{sink} hears again")
+        self.block_pairs([(host, sink) for host in hosts if host != sink], duration_ns, f"{sink} hears again")
         return f"{sink} for {duration_ns / SECOND:.3f} s"
 
     def _mute(self) -> str | None:
@@ -211,7 +211,7 @@ class NetworkFaults:
             return None
         source = self._random.choice(hosts)
         duration_ns = self._nemesis.duration_ns()
-        self._block(
+        self.block_pairs(
             [(source, host) for host in hosts if host != source], duration_ns, f"{source} is heard again"
         )
         return f"{source} for {duration_ns / SECOND:.3f} s"

@@ -67,7 +67,7 @@ class Script:
         self.block(list(member_ids), list(member_ids), is_blocked=False)
 
     def wipe(self, member_id: int) -> None:
-        self.history.nemesis._wipe_member(member_id)
+        self.history.nemesis.wipe_member(member_id)
 
     def start(self, member_id: int) -> None:
         self.history.nemesis._start(member_id)
