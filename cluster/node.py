@@ -170,7 +170,7 @@ class ClusterNode:
             str(config.cluster_path),
             file_sync_level=config.file_sync_level,
             segment_length=config.archive_segment_file_length,
-            checksum=None if config.archive_record_checksum == "none" else config.archive_record_checksum,
+            checksum=config.archive_record_checksum,
             is_after_failure=self._failures.leaves_files_behind,
             is_alone=self._is_alone,
             epoch_ms=_epoch_ms,

@@ -12,12 +12,11 @@ import errno
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import checksum_named, record_checksum
+from cluster.archive.checksums import checksum_named
 from cluster.archive.damage import (
     Damage,
     damage_behind,
@@ -28,6 +27,7 @@ from cluster.archive.damage import (
 )
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files, OsFiles
+from cluster.archive.held_checksum import held_checksum
 from cluster.archive.mark_files import ArchiveMarkFile
 from cluster.archive.mending import Mender
 from cluster.archive.proof import proof_exists, read_proof, remove_proof
@@ -36,7 +36,7 @@ from cluster.archive.recovery import Recovered, find_stop, held_position
 from cluster.archive.segments import PAGE, list_segments, segment_bases
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
-from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.catalog import (
     CATALOG_FILE_NAME,
     NULL_POSITION,
@@ -75,7 +75,7 @@ class Archive:
         self.recovered: list[Recovered] = []
         self._damage: dict[int, Damage] = {}
         self.files = files
-        self.checksum = checksum  # None: frames keep their session ids
+        self._checksum = checksum  # of new recordings
         self._lock = lock
         self._catalog = catalog
         self._sync_level = file_sync_level
@@ -98,7 +98,8 @@ class Archive:
     ) -> "Archive":
         """Open the directory, made when missing, and bring recordings that never stopped to an end.
 
-        ``epoch_ms`` is asked for timestamps. ``is_after_failure``: this process was refused a write or a
+        ``epoch_ms`` is asked for timestamps. ``checksum`` is what frames of new recordings will hold; those
+        that exist keep what theirs hold. ``is_after_failure``: this process was refused a write or a
         sync here, so that files of recordings that were written then are left behind for new ones.
         ``may_be_damaged``: a recording whose end damage hides is left as it is, not known by
         ``has_recording``, for ``find_damage`` to tell; else LogDamaged says so. Raises DirectoryInUse,
@@ -118,13 +119,7 @@ class Archive:
             try:
                 if not files.exists(f"{directory}/{CATALOG_FILE_NAME}"):
                     CatalogFile.create(files, directory)
-                catalog = CatalogFile.open(
-                    files,
-                    directory,
-                    write=True,
-                    sync_level=file_sync_level,
-                    checksum=partial(record_checksum, used) if used is not None else None,
-                )
+                catalog = CatalogFile.open(files, directory, write=True, sync_level=file_sync_level)
                 archive = cls(
                     directory,
                     files,
@@ -171,17 +166,16 @@ class Archive:
         """Give a recording that never stopped its end, or take note of the damage that hides it."""
         recording_id = descriptor.recording_id
         segments = open_segments(self.files, self.directory, descriptor)
+        checksum = self._held_checksum(descriptor)
         proof = None
         try:
             try:
                 proof = read_proof(self.files, self.directory, recording_id, descriptor.session_id)
-                found = find_stop(
-                    segments, descriptor, proof, self.checksum, file_sync_level=self._sync_level
-                )
+                found = find_stop(segments, descriptor, proof, checksum, file_sync_level=self._sync_level)
             except (LogDamaged, OSError) as error:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
                     raise
-                damage = damage_behind(segments, descriptor, proof, error, self.checksum)
+                damage = damage_behind(segments, descriptor, proof, error, checksum)
                 held = held_position(segments, proof)
                 self._damage[recording_id] = replace(damage, held_position=held)
                 return
@@ -223,7 +217,7 @@ class Archive:
         """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.
 
         Every segment must be there in its length, also before that position; what lies behind it is read,
-        and its checksums are verified if they are on.
+        and its checksums are verified if it has any.
         """
         if (damage := self._damage.get(recording_id)) is not None:
             return damage
@@ -234,9 +228,10 @@ class Archive:
         return damage
 
     def _first_damage(self, descriptor: RecordingDescriptor, begin: int) -> Damage | None:
+        checksum = self.recording(descriptor.recording_id).checksum
         segments = open_segments(self.files, self.directory, descriptor)
         try:
-            damage = first_damage(segments, descriptor, begin, descriptor.stop_position, self.checksum)
+            damage = first_damage(segments, descriptor, begin, descriptor.stop_position, checksum)
             return None if damage is None else replace(damage, held_position=descriptor.stop_position)
         finally:
             segments.close()
@@ -278,7 +273,7 @@ class Archive:
             return None
         descriptor = self._catalog.descriptor(damage.recording_id)
         segments = open_segments(self.files, self.directory, descriptor)
-        return Mender(segments, descriptor, self.checksum, damage.position)
+        return Mender(segments, descriptor, self.recording(damage.recording_id).checksum, damage.position)
 
     def forget_files(self, recording_id: int) -> None:
         """A stopped recording has got new files: the old ones are not read any more."""
@@ -287,8 +282,9 @@ class Archive:
             recording.close_readers()
 
     def whole_frames(self, recording_id: int, position: int, end: int, max_length: int) -> np.ndarray:
-        """Frames from ``position`` on as they are stored, at least one if it is whole; empty if not."""
-        descriptor = self.recording(recording_id).descriptor
+        """Frames from ``position`` on, with session ids, at least one if it is whole; empty if not."""
+        recording = self.recording(recording_id)
+        descriptor = recording.descriptor
         segments = open_segments(self.files, self.directory, descriptor)
         end = min(end, segments.base_of(position) + segments.segment_length)
         found = np.zeros(0, np.uint8)
@@ -301,8 +297,9 @@ class Archive:
                 continue
         segments.close()
         whole = len(found)
-        if self.checksum is not None:
-            whole = verify_checksums(self.checksum, found, 0, whole)
+        if recording.checksum is not None:
+            whole = verify_checksums(recording.checksum, found, 0, whole)
+            restore_session_ids(found, 0, whole, recording.session_id)
         return found[:whole]
 
     def cut_damage(self, damage: Damage) -> None:
@@ -351,15 +348,25 @@ class Archive:
         """
         recording = self._recordings.get(recording_id)
         if recording is None:
+            descriptor = self._catalog.descriptor(recording_id)
             recording = self._recordings[recording_id] = Recording(
                 self.files,
                 self.directory,
                 self._catalog,
-                self._catalog.descriptor(recording_id),
+                descriptor,
                 file_sync_level=self._sync_level,
-                checksum=self.checksum,
+                checksum=self._held_checksum(descriptor),
             )
         return recording
+
+    def _held_checksum(self, descriptor: RecordingDescriptor) -> Checksum | None:
+        entry = self._catalog.entry(descriptor.recording_id)
+        assert entry is not None
+        segments = open_segments(self.files, self.directory, descriptor)
+        try:
+            return held_checksum(segments, self._catalog, entry)
+        finally:
+            segments.close()
 
     def create_recording(
         self,
@@ -399,14 +406,14 @@ class Archive:
             original_channel=channel,
             source_identity=source_identity,
         )
-        descriptor = self._catalog.add(descriptor)
+        descriptor = self._catalog.add(descriptor, self._checksum)
         recording = Recording(
             self.files,
             self.directory,
             self._catalog,
             descriptor.replace(stop_position=start_position),
             file_sync_level=self._sync_level,
-            checksum=self.checksum,
+            checksum=self._checksum,
             is_sparse=is_sparse,
         )
         self._recordings[descriptor.recording_id] = recording

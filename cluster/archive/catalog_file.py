@@ -5,10 +5,12 @@ old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Sour
 """
 
 import struct
-from collections.abc import Callable
+from functools import partial
 
+from cluster.archive.checksums import entry_checksum, record_checksum
 from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
+from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
     CATALOG_CAPACITY_DEFAULT,
     CATALOG_FILE_NAME,
@@ -35,7 +37,6 @@ MTU_MIN = 64  # a session message's header has to fit
 _I32 = struct.Struct("<i")
 _I64 = struct.Struct("<q")
 _FIRST_READ = 16 * 1024
-RecordChecksum = Callable[[bytes], int]
 
 
 def _used_part(file: File, capacity: int) -> bytes:
@@ -59,10 +60,9 @@ class CatalogFile:
     ``damage`` says where the readable part ends when a catalog is opened with ``readable_part``.
     """
 
-    def __init__(self, file: File, *, sync_level: int, checksum: RecordChecksum | None) -> None:
+    def __init__(self, file: File, *, sync_level: int) -> None:
         self._file = file
         self._sync_level = sync_level
-        self._checksum = checksum
         self.damage: LogDamaged | None = None
         self.entries: list[CatalogEntry] = []
         self.capacity = file.size()
@@ -89,7 +89,6 @@ class CatalogFile:
         *,
         write: bool = False,
         sync_level: int = 1,
-        checksum: RecordChecksum | None = None,
         readable_part: bool = False,
     ) -> "CatalogFile":
         """The catalog of an archive directory.
@@ -102,7 +101,7 @@ class CatalogFile:
             raise NotAClusterDirectory(f"{directory}: no archive is here, {CATALOG_FILE_NAME} is missing")
         file = files.open(path, write=write)
         try:
-            catalog = cls(file, sync_level=sync_level, checksum=checksum)
+            catalog = cls(file, sync_level=sync_level)
         except LogDamaged as damage:
             file.close()
             raise damage.at(path) from None
@@ -188,11 +187,18 @@ class CatalogFile:
         self._file.pwrite(self._file.pread(self._end, 0), 0)
         self._sync()
 
-    def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        """Append an entry under the next recording id; return the descriptor with that id."""
+    def add(self, descriptor: RecordingDescriptor, checksum: Checksum | None = None) -> RecordingDescriptor:
+        """Append an entry under the next recording id; return the descriptor with that id.
+
+        ``checksum`` is what the recording's frames will hold, and makes the entry's, now and at each change.
+        """
         recording_id = self.header.next_recording_id
         descriptor = descriptor.replace(recording_id=recording_id)
-        data = encode_entry(descriptor, alignment=self.header.alignment, checksum=self._checksum)
+        data = encode_entry(
+            descriptor,
+            alignment=self.header.alignment,
+            checksum=None if checksum is None else partial(record_checksum, checksum),
+        )
         offset = self._end
         self._grow(offset + len(data))
         # The length in its header makes the entry exist: then the rest of it is there, and its id is taken.
@@ -252,19 +258,20 @@ class CatalogFile:
         return self._file.pread(entry.header.length, entry.offset + HEADER_LENGTH)
 
     def _update(self, recording_id: int, **changes: int) -> RecordingDescriptor:
-        """Write single fields in the order given, then the checksum, then sync."""
+        """Write single fields in the order given, then the checksum if there is one, then sync."""
         index = self._index(recording_id)
         entry = self.entries[index]
+        checksum = entry_checksum(entry, self.descriptor_bytes(entry))
         descriptor = entry.descriptor.replace(**changes)
         dtype = RecordingDescriptor.DTYPE
         for name, value in changes.items():
             code = _I64 if dtype[name].itemsize == 8 else _I32
             self._write(code.pack(value), entry.field_offset(name))
         entry = entry._replace(descriptor=descriptor)
-        if self._checksum is not None:
-            checksum = self._checksum(self.descriptor_bytes(entry))
-            self._write(_I32.pack(checksum), entry.offset + CHECKSUM_OFFSET)
-            entry = entry._replace(header=entry.header.replace(checksum=checksum))
+        if checksum is not None:
+            value = record_checksum(checksum, self.descriptor_bytes(entry))
+            self._write(_I32.pack(value), entry.offset + CHECKSUM_OFFSET)
+            entry = entry._replace(header=entry.header.replace(checksum=value))
         self._sync()
         self.entries[index] = entry
         return descriptor

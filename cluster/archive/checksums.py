@@ -1,16 +1,15 @@
-"""Which checksum an archive is configured with, and what a recording's own bytes tell about it.
+"""Which checksum an archive is configured with, for new recordings, and that of a catalog entry.
 
-The checksums themselves, and where they stand in frames, are in ``cluster/log/checksum.py``. A catalog
-entry's covers the descriptor and the padding behind it. Sources: Checksums and ArchiveTool of Aeron's
-archive.
+The checksums themselves, and where they stand in frames, are in ``cluster/log/checksum.py``; which of them a
+recording's frames hold says ``held_checksum.py``. A catalog entry's covers the descriptor and the padding
+behind it, and is 0 where the frames hold none. Sources: Checksums and ArchiveTool of Aeron's archive.
 """
 
 import numpy as np
 
 from cluster.errors import ConfigurationError
-from cluster.log.checksum import Checksum, compute, verify_checksums
-from cluster.log.scan import scan
-from cluster.protocol.frame import TYPE_DATA, align
+from cluster.log.checksum import Checksum, compute
+from cluster.protocol.catalog import CatalogEntry
 
 _NAMES = {
     "crc32": Checksum.CRC_32,
@@ -22,7 +21,7 @@ _NAMES = {
     "org.agrona.checksum.crc32c": Checksum.CRC_32C,
     "io.aeron.archive.checksum.crc32c": Checksum.CRC_32C,
 }
-DETECTION_FRAMES = 8
+NAMES = {None: "none", Checksum.CRC_32: "crc32", Checksum.CRC_32C: "crc32c"}
 
 
 def checksum_named(name: str | None) -> Checksum | None:
@@ -42,20 +41,12 @@ def record_checksum(checksum: Checksum, data: bytes) -> int:
     return compute(checksum, np.frombuffer(data, np.uint8), 0, len(data))
 
 
-def detect_checksum(run: np.ndarray) -> Checksum | None:
-    """The checksum that the first data frames of a run hold in place of session ids; None when they hold
-    none.
+def entry_checksum(entry: CatalogEntry, data: bytes) -> Checksum | None:
+    """What a catalog entry says that its frames hold; ``data`` is its descriptor with the padding.
 
-    One frame in 2**32 would look so by chance; a frame that is damaged does not hide the others.
+    CRC-32C where the entry has a checksum that is wrong by either.
     """
-    end = scan(run, 0, len(run))
-    offset = seen = 0
-    while offset < end and seen < DETECTION_FRAMES:
-        frame_end = offset + align(int.from_bytes(run[offset : offset + 4].tobytes(), "little"))
-        if int.from_bytes(run[offset + 6 : offset + 8].tobytes(), "little") == TYPE_DATA:
-            seen += 1
-            for checksum in Checksum:
-                if verify_checksums(checksum, run, offset, frame_end) == frame_end:
-                    return checksum
-        offset = frame_end
-    return None
+    if entry.header.checksum == 0:
+        return None
+    kinds = (kind for kind in Checksum if record_checksum(kind, data) == entry.header.checksum)
+    return next(kinds, Checksum.CRC_32C)

@@ -4,14 +4,15 @@
     aside    |-- copied -----|put|-- copied --|put|- copied -| ... synced, then renamed over the file
 
 One segment at a time. What is put comes from elsewhere, and is the caller's to have checked: frames that
-belong there, as they were stored. A crash in between leaves a segment as it was, or whole.
+belong there, as they were published; here they are stored as the rest of the recording is, with checksums or
+without. A crash in between leaves a segment as it was, or whole.
 """
 
 import numpy as np
 
 from cluster.archive.damage import bad_frame
 from cluster.archive.segments import ZERO_CHUNK, SegmentFile, Segments
-from cluster.log.checksum import Checksum
+from cluster.log.checksum import Checksum, store_checksums
 from cluster.protocol.catalog import RecordingDescriptor
 
 
@@ -51,6 +52,9 @@ class Mender:
                 self._segments.files.unlink(path)
             self._aside = self._segments.create(path)
             self._copy(max(base, self._segments.start_position), self.position)
+        if self._checksum is not None:
+            frames = frames.copy()
+            store_checksums(self._checksum, frames, 0, len(frames))
         self._aside.file.pwrite(frames.data, self.position - base)
         self.position += len(frames)
         whole_to = self._whole_to(self.position, limit)

@@ -47,6 +47,7 @@ class Recording:
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
     and from then on every append and sync does: what the disk holds behind ``synced_position`` is not trusted
     again, not even if it reads back well (safety.md §3). ``position_counter`` follows ``synced_position``.
+    ``checksum`` is what its data frames hold, and get when appended; None leaves them their session ids.
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
     promised hangs on that, and appending fails only when the present segment is full.
     """
@@ -68,7 +69,7 @@ class Recording:
         self._catalog = catalog
         self.descriptor = descriptor
         self._sync_level = file_sync_level
-        self._checksum = checksum
+        self.checksum = checksum
         self._segments = Segments(
             files,
             directory,
@@ -124,7 +125,7 @@ class Recording:
     @property
     def has_checksums(self) -> bool:
         """Whether its data frames hold checksums in place of session ids."""
-        return self._checksum is not None
+        return self.checksum is not None
 
     @property
     def stream_id(self) -> int:
@@ -168,9 +169,9 @@ class Recording:
         assert position == self.append_position
         length = len(data)
         assert length % FRAME_ALIGNMENT == 0
-        if self._checksum is not None:
+        if self.checksum is not None:
             data = np.array(np.frombuffer(data, np.uint8))  # what goes to followers keeps its session ids
-            store_checksums(self._checksum, data, 0, length)
+            store_checksums(self.checksum, data, 0, length)
         assert self._segment is not None
         offset = position - self._base
         try:
@@ -489,10 +490,10 @@ class Recording:
             what = f"no whole frame at log position {position + whole}: frame length {length}"
             raise LogDamaged(self._segments.path(base), position + whole - base, what)
         data = data[:whole]
-        if self._checksum is not None:
-            bad = verify_checksums(self._checksum, data, 0, len(data))
+        if self.checksum is not None:
+            bad = verify_checksums(self.checksum, data, 0, len(data))
             if bad < len(data):
-                raise checksum_mismatch(self._segments, position + bad, data[bad:], self._checksum)
+                raise checksum_mismatch(self._segments, position + bad, data[bad:], self.checksum)
         return data
 
     def is_boundary(self, position: int) -> bool:

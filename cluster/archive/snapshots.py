@@ -197,7 +197,7 @@ class SnapshotArchive:
         try:
             walk = FrameWalk(segments, log_params(descriptor), descriptor.start_position, end)
             for position, run in walk:
-                if (checksum := self._archive.checksum) is not None:
+                if (checksum := recording.checksum) is not None:
                     good = verify_checksums(checksum, run, 0, len(run))
                     if good < len(run):
                         base = segments.base_of(position)

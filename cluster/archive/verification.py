@@ -11,6 +11,7 @@ from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
 from cluster.archive.damage import first_damage, open_segments
 from cluster.archive.files import Files
+from cluster.archive.held_checksum import held_checksum
 from cluster.archive.proof import read_proof
 from cluster.archive.recovery import find_stop
 from cluster.archive.segments import Segments, segment_bases
@@ -45,7 +46,10 @@ def verify_recording(
     checksum: Checksum | None = None,
     end_position: int | None = None,
 ) -> Verified:
-    """Look at one recording; nothing is changed. ``end_position`` is that of one that is being written."""
+    """Look at one recording; nothing is changed. ``end_position`` is that of one that is being written.
+
+    Frames are verified by what they hold, or by ``checksum``, which then the catalog entry must have, too.
+    """
     descriptor = entry.descriptor
     stop = descriptor.stop_position
     damage: LogDamaged | None = None
@@ -55,6 +59,7 @@ def verify_recording(
         return Verified(descriptor.recording_id, entry.header.state, stop, found)
     segments = open_segments(files, directory, descriptor)
     try:
+        held = checksum or held_checksum(segments, catalog, entry)
         if checksum is not None:
             expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:
@@ -64,9 +69,13 @@ def verify_recording(
                 )
                 raise LogDamaged(catalog.path, entry.offset + CHECKSUM_OFFSET, what)
         if stop == NULL_POSITION:
-            stop = end_position if end_position is not None else _find_end(files, directory, segments, entry)
+            stop = (
+                end_position
+                if end_position is not None
+                else _find_end(files, directory, segments, entry, held)
+            )
         _check_segments(segments, descriptor, stop)
-        _check_frames(segments, descriptor, stop, all_segments, checksum)
+        _check_frames(segments, descriptor, stop, all_segments, held)
     except LogDamaged as found:
         damage = found
     except OSError as error:
@@ -90,10 +99,12 @@ def settle(catalog: CatalogFile, verified: Verified, now_ms: int) -> None:
         catalog.set_state(verified.recording_id, RecordingState.VALID)
 
 
-def _find_end(files: Files, directory: str, segments: Segments, entry: CatalogEntry) -> int:
+def _find_end(
+    files: Files, directory: str, segments: Segments, entry: CatalogEntry, checksum: Checksum | None
+) -> int:
     descriptor = entry.descriptor
     proof = read_proof(files, directory, descriptor.recording_id, descriptor.session_id)
-    return find_stop(segments, descriptor, proof, None, file_sync_level=1).stop_position
+    return find_stop(segments, descriptor, proof, checksum, file_sync_level=1).stop_position
 
 
 def _check_segments(segments: Segments, descriptor: RecordingDescriptor, stop: int) -> None:

@@ -13,10 +13,11 @@ import typer
 
 from cluster.cli.members import AnyMemberDirectory
 from cluster.cli.verbs import Verb, Verbs
-from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, StorageError
 
 if TYPE_CHECKING:
     from cluster.archive.catalog_file import CatalogFile
+    from cluster.log.checksum import Checksum
     from cluster.protocol.catalog import CatalogEntry
     from cluster.protocol.mark_file import ArchiveMarkFileHeader
 
@@ -71,15 +72,17 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Show recordings with their frames: header fields and bytes."""
-    from cluster.archive.damage import open_segments
+    from cluster.archive.damage import checksum_mismatch, open_segments
     from cluster.archive.files import OsFiles
     from cluster.archive.walk import FrameWalk, log_params
+    from cluster.log.checksum import verify_checksums
 
     archive = _archive_directory(directory)
     catalog = _catalog(archive)
     is_damaged = catalog.damage is not None
     for entry in _chosen(catalog, recording_id):
-        _show_descriptor(entry, as_json, with_state=True)
+        _show_descriptor(archive, catalog, entry, as_json, with_state=True)
+        held = _frame_checksum(archive, catalog, entry)
         segments = open_segments(OsFiles(), archive, entry.descriptor)
         end, is_open = _end(archive, entry)
         shown = 0
@@ -88,7 +91,8 @@ def dump(
         )
         try:
             for position, run in walk:
-                for frame in _frames(position, run):
+                good = len(run) if held is None else verify_checksums(held, run, 0, len(run))
+                for frame in _frames(position, run[:good]):
                     if shown == limit > 0:
                         break
                     shown += 1
@@ -100,6 +104,8 @@ def dump(
                         print(f"  {body}" if body else "  (no bytes)")
                 if shown == limit > 0:
                     break
+                if good < len(run):
+                    raise checksum_mismatch(segments, position + good, run[good:], held)
             else:
                 if walk.position < end and not (is_open and walk.is_unwritten):
                     is_damaged = True
@@ -119,15 +125,18 @@ def dump(
     epilog=_example(
         "verify --dir cluster-data/member-0",
         "verify --dir member-0 --all --checksum crc32c",
-        more="A recording that fails is marked INVALID, one that passes VALID, and an end that a crash left\n"
-        "open is written down. An archive that runs, or cannot be written, is only looked at.",
+        more="Frames that hold checksums are verified by them. A recording that fails is marked INVALID,\n"
+        "one that passes VALID, and an end that a crash left open is written down. An archive that runs, or\n"
+        "cannot be written, is only looked at.",
     )
 )
 def verify(
     directory: Directory,
     recording_id: RecordingId = None,
     all_segments: AllSegments = False,
-    checksum: Annotated[str | None, typer.Option(help="Verify checksums too: crc32 or crc32c.")] = None,
+    checksum: Annotated[
+        str | None, typer.Option(help="Insist on crc32 or crc32c, in the catalog too.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that recordings are whole and in their places; the exit status is 1 if one is not."""
@@ -409,7 +418,7 @@ def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid
         told = {
             "mark": None if mark is None else aeron_text.fields(mark),
             "catalogCapacity": catalog.capacity,
-            "recordings": [_entry_fields(entry) for entry in entries],
+            "recordings": [_entry_fields(archive, catalog, entry) for entry in entries],
         }
         print(json.dumps(told, indent=1))
     else:
@@ -418,29 +427,55 @@ def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid
             print(aeron_text.mark_text(mark))
         print(f"Catalog capacity in bytes: {catalog.capacity}")
         for entry in entries:
-            _show_descriptor(entry, False, with_state=not valid_only)
+            _show_descriptor(archive, catalog, entry, False, with_state=not valid_only)
     if catalog.damage is not None:
         raise catalog.damage
 
 
-def _entry_fields(entry: CatalogEntry) -> dict[str, Any]:
+def _entry_fields(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> dict[str, Any]:
+    from cluster.archive.checksums import NAMES
     from cluster.cli import aeron_text
 
     return {
         **aeron_text.fields(entry.descriptor),
         "state": entry.header.state.name,
         "checksum": entry.header.checksum,
+        "frameChecksum": NAMES[_frame_checksum(archive, catalog, entry)],
     }
 
 
-def _show_descriptor(entry: CatalogEntry, as_json: bool, *, with_state: bool) -> None:
+def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> Checksum | None:
+    """What the frames of a recording hold in place of session ids."""
+    from cluster.archive.damage import open_segments
+    from cluster.archive.files import OsFiles
+    from cluster.archive.held_checksum import held_checksum
+    from cluster.archive.segments import segment_bases
+
+    files = OsFiles()
+    try:
+        catalog.check_entry(entry, segment_bases(files, archive, entry.descriptor.recording_id))
+    except LogDamaged:
+        return None  # nothing tells where they are
+    segments = open_segments(files, archive, entry.descriptor)
+    try:
+        return held_checksum(segments, catalog, entry)
+    finally:
+        segments.close()
+
+
+def _show_descriptor(
+    archive: str, catalog: CatalogFile, entry: CatalogEntry, as_json: bool, *, with_state: bool
+) -> None:
+    from cluster.archive.checksums import NAMES
     from cluster.cli import aeron_text
 
     if as_json:
-        print(json.dumps(_entry_fields(entry)))
+        print(json.dumps(_entry_fields(archive, catalog, entry)))
     else:
         state = f"|{entry.header.state.name}" if with_state else ""
         print(aeron_text.descriptor_text(entry.descriptor) + state)
+        if (held := _frame_checksum(archive, catalog, entry)) is not None:
+            print(f"  frameChecksum={NAMES[held]}")  # a line of ours: the one above is as Aeron's tool has it
 
 
 def _live_end(archive: str, entry: CatalogEntry) -> int | None:

@@ -18,7 +18,6 @@ from cluster.archive.mending import Mender
 from cluster.archive.walk import log_params
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LogDamaged
-from cluster.log.checksum import verify_checksums
 from cluster.log.scan import check_run
 from cluster.member.frames import link_frame
 from cluster.protocol.link import LinkError, LinkErrorCode, LogRangeRequest, RecordingBlock
@@ -86,7 +85,6 @@ class Mending:
             term_base_log_position=term.term_base_log_position,
             from_position=mender.position,
             to_position=min(mender.limit, term_end),
-            has_checksums=agent.archive.checksum is not None,
         )
         work_count = 0
         for member_id in agent.other_ids:
@@ -123,9 +121,6 @@ class Mending:
             return False
         if check_run(frames, 0, len(frames), block.position, params, is_recording=True) < len(frames):
             return False
-        checksum = agent.archive.checksum
-        if checksum is not None and verify_checksums(checksum, frames, 0, len(frames)) < len(frames):
-            return False
         try:
             mender.put(frames)
         except (OSError, LogDamaged) as error:
@@ -152,7 +147,7 @@ def serve_range(agent: "ConsensusModuleAgent", member_id: int, request: LogRange
 
 
 def frames_for(agent: "ConsensusModuleAgent", request: LogRangeRequest) -> np.ndarray:
-    """Whole frames from the position that is asked for on, as they are stored; empty without any."""
+    """Whole frames from the position that is asked for on, with session ids; empty without any."""
     nothing = np.zeros(0, np.uint8)
     recording_id = agent.recording_log.find_last_recording_id()
     if recording_id is None or not agent.archive.has_recording(recording_id):
@@ -163,11 +158,9 @@ def frames_for(agent: "ConsensusModuleAgent", request: LogRangeRequest) -> np.nd
     if found is None or begin < recording.start_position:
         return nothing
     term, end = found
-    is_alike = (
-        term.leadership_term_id == request.leadership_term_id
-        and term.term_base_log_position == request.term_base_log_position
-        and (agent.archive.checksum is not None) == request.has_checksums
-    )
-    if not is_alike:
+    if (term.leadership_term_id, term.term_base_log_position) != (
+        request.leadership_term_id,
+        request.term_base_log_position,
+    ):
         return nothing
     return agent.archive.whole_frames(recording_id, begin, min(end, request.to_position), BLOCK_BYTES)

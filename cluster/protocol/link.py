@@ -282,10 +282,9 @@ class RecordingBlock(Message, template_id=31, schema=LINK_SCHEMA):
 
 
 class LogRangeRequest(Message, template_id=34, schema=LINK_SCHEMA):
-    """From a member whose log is damaged: send frames that it misses, as they are stored.
+    """From a member whose log is damaged: send frames that it misses, as they were published.
 
-    Of a term with this base, up to ``to_position`` (excluded) at most; less is a beginning. They are stored
-    alike where both keep checksums, or neither does.
+    Of a term with this base, up to ``to_position`` (excluded) at most; less is a beginning.
     """
 
     correlation_id: i64
@@ -293,7 +292,6 @@ class LogRangeRequest(Message, template_id=34, schema=LINK_SCHEMA):
     term_base_log_position: i64
     from_position: i64
     to_position: i64
-    has_checksums: Bool32
 
 
 class SnapshotRequest(Message, template_id=32, schema=LINK_SCHEMA):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from cluster.archive.checksums import detect_checksum
 from cluster.archive.clock import epoch_ms
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.first_frame import read_first_frame
+from cluster.archive.held_checksum import held_kinds, kinds_of
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import DataLoss, LogDamaged, RemoteProtocolError, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
@@ -26,8 +26,6 @@ from cluster.protocol.recording_log import TERM
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage
 from cluster.reader.member_directory import find_member
-
-_DETECTION_LENGTH = 64 * 1024
 
 
 class DirectoryLogReader(LogReader):
@@ -53,7 +51,7 @@ class DirectoryLogReader(LogReader):
         self._generation = 0
         self._identity: LogIdentity | None = None
         self._time_unit: int | None = None
-        self._checksum = self._detect_checksum()
+        self._kinds = held_kinds(self._segments, self.state.descriptor)  # empty until frames tell
 
     @property
     def identity(self) -> LogIdentity | None:
@@ -73,7 +71,7 @@ class DirectoryLogReader(LogReader):
     @property
     def checksum(self) -> Checksum | None:
         """What the frames hold in place of session ids, by which they are verified."""
-        return self._checksum
+        return next((kind for kind in self._kinds if kind is not None), None)
 
     @property
     def damage(self) -> list[LogDamaged]:
@@ -158,7 +156,7 @@ class DirectoryLogReader(LogReader):
 
     def _extent(self) -> Extent:
         try:
-            extent = self.state.extent(self._checksum)
+            extent = self.state.extent(self.checksum)
         except OSError as error:
             raise StorageError(error.filename, error.errno, "reading failed") from error
         if self.state.generation != self._generation:
@@ -223,27 +221,21 @@ class DirectoryLogReader(LogReader):
 
     # ---- checksums
 
-    def _detect_checksum(self) -> Checksum | None:
-        run = np.zeros(_DETECTION_LENGTH, np.uint8)
-        try:
-            return detect_checksum(run[: self._segments.read_into(self.start_position, run)])
-        except (LogDamaged, OSError):
-            return None  # told when it is read
-
     def _verify(self, position: int, run: np.ndarray) -> int:
         """End of the frames whose checksums are right.
 
         A frame that holds the session id of a term's log was recorded without a checksum, and from there on
-        nothing can be verified.
+        nothing can be verified. What does not tell what it holds is damaged, or such a frame.
         """
-        if self._checksum is None:
+        self._kinds = self._kinds or kinds_of(run, self.recording.session_id)
+        if self._kinds == {None}:
             return len(run)
-        good = verify_checksums(self._checksum, run, 0, len(run))
+        good = verify_checksums(self.checksum or Checksum.CRC_32C, run, 0, len(run))
         if good < len(run):
             session_id = int.from_bytes(run[good + 12 : good + 16].tobytes(), "little", signed=True)
             if session_id in self._log_session_ids():
                 self.state.warn(f"frames from position {position + good} on carry no checksum")
-                self._checksum = None
+                self._kinds = {None}
                 return len(run)
         return good
 

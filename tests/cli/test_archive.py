@@ -187,6 +187,32 @@ def test_verify_writes_down_the_end_that_a_crash_left_open(run, tmp_path):
     assert json.loads(out)["recordings"][0]["stopPosition"] == log.position
 
 
+@pytest.mark.parametrize("checksum", ["none", "crc32", "crc32c"])
+def test_describe_tells_what_the_frames_hold(run, tmp_path, checksum):
+    write_member(tmp_path, a_log(100), checksum=checksum)
+    _, out, _ = run("describe", "--dir", tmp_path, "--json")
+    assert json.loads(out)["recordings"][0]["frameChecksum"] == checksum
+    _, out, _ = run("describe", "--dir", tmp_path)
+    assert (f"\n  frameChecksum={checksum}\n" in out) == (checksum != "none")
+
+
+def test_neither_dump_nor_verify_passes_a_frame_whose_checksum_is_wrong(run, tmp_path):
+    log = a_log(100)
+    write_member(tmp_path, log, checksum="crc32c")
+    begin = log.entries[50][0]
+    segment = tmp_path / "archive" / "0-0.rec"
+    data = bytearray(segment.read_bytes())
+    data[begin + 40] ^= 1
+    segment.write_bytes(data)
+
+    status, out, err = run("dump", "--limit", 0, "--dir", tmp_path, "--json")
+    frames = [json.loads(line) for line in out.splitlines()[1:]]
+    assert (status, frames[-1]["position"] < begin) == (1, True)
+    assert f"checksum mismatch at log position {begin}" in err
+    status, out, _ = run("verify", "--dir", tmp_path)
+    assert (status, f"checksum mismatch at log position {begin}" in out) == (1, True)
+
+
 @pytest.mark.conformance("S-150")
 @pytest.mark.parametrize("name", ["crc32", "crc32c", "org.agrona.checksum.Crc32c"])
 def test_verify_finds_a_flipped_payload_byte_once_there_are_checksums(run, tmp_path, name):

@@ -125,13 +125,12 @@ def test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place():
     leader, other = cluster.leader, cluster.followers[0]
     entry = leader.agent.recording_log.find_last_term()
     end = leader.agent.recording.append_position
-    asked = LogRangeRequest(7, entry.leadership_term_id, entry.term_base_log_position, 96, end, False)
+    asked = LogRangeRequest(7, entry.leadership_term_id, entry.term_base_log_position, 96, end)
     for wrong in (
         {"leadership_term_id": entry.leadership_term_id + 1},
         {"term_base_log_position": entry.term_base_log_position + 32},
         {"from_position": end},
         {"from_position": 64},
-        {"has_checksums": True},
     ):
         assert not len(frames_for(leader.agent, asked.replace(**wrong)))
     assert frames_for(leader.agent, asked).tobytes() == log_bytes(other, 96, end)
