@@ -370,8 +370,10 @@ class NodeConfig(BaseModel):
         le=1 << 30,
     )
     archive_record_checksum: Literal["none", "crc32", "crc32c"] = _key(
-        "none",
-        "Checksum that the archive keeps in each frame, which catches torn writes exactly.",
+        "crc32c",
+        """Checksum that new recordings keep in each frame: what rots on a disk is found before it is served,
+        and fetched from other members. A recording that exists keeps what it began with, and members may
+        differ. crc32c goes by the processor's own instruction.""",
         aeron="aeron.archive.record.checksum",
     )
     log_retained_snapshots: int = _key(
