@@ -33,7 +33,8 @@ Examples:
 "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag", "bytesPerSecond", "sessions",
 ...}]}; with --once there is one. Lag is how far a commit position is behind the greatest of all, in bytes,
 and bytesPerSecond how fast it grew since the look before; null while the member replays its log. A member
-whose process is gone is "not running" at once.
+whose process is gone is "not running" at once. "waitsFor" are the members that one without its promises has
+to hear before it takes part: docs/operations.md says when, and what to do when they never come.
 """
 
 
@@ -106,6 +107,7 @@ class _Directories:
     def _look_at(self, folder: Path) -> dict[str, Any]:
         from cluster.counters import CountersReader
         from cluster.protocol.counter_types import CounterTypeId as Id
+        from cluster.protocol.counter_types import members_of
 
         reader = self._readers.get(folder)
         if reader is not None and reader.is_replaced():
@@ -133,6 +135,7 @@ class _Directories:
             "commitPosition": value_of.get(Id.COMMIT_POSITION),
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
             "sessions": sessions,
+            "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
             "elections": value_of.get(Id.ELECTION_COUNT),
             "errors": (value_of.get(Id.CONSENSUS_MODULE_ERRORS) or 0)
             + (value_of.get(Id.CONTAINER_ERRORS) or 0),
@@ -197,6 +200,8 @@ class _Endpoints:
 
     @staticmethod
     def _shown(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:
+        from cluster.protocol.counter_types import members_of
+
         if isinstance(answer, ClusterError):
             return {"memberId": member_id, "isAlive": False, "error": str(answer)}
         return {
@@ -208,6 +213,7 @@ class _Endpoints:
             "appendPosition": answer.append_position,
             "sessions": answer.session_count,
             "leaderMemberId": answer.leader_member_id,
+            "waitsFor": members_of(answer.awaited_members),
         }
 
     def close(self) -> None:
@@ -297,6 +303,11 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
         table = _members_table(members, in_rows=False)
     parts: list[RenderableType] = [table]
     parts += [f"member {member['memberId']}: {member['error']}" for member in members if "error" in member]
+    parts += [
+        f"member {member['memberId']} waits for members {', '.join(map(str, member['waitsFor']))}"
+        for member in members
+        if member.get("waitsFor")
+    ]
     if counters:
         parts += [_counters_table(member) for member in members]
     return parts

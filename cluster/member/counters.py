@@ -52,6 +52,7 @@ class MemberCounters:
         self.node_control_toggle = allocate(types.NODE_CONTROL_TOGGLE, NodeControlToggle.INACTIVE)
         self.election_count = allocate(types.ELECTION_COUNT)
         self.leadership_term_id = allocate(types.LEADERSHIP_TERM_ID, -1)
+        self.awaited_members = allocate(types.AWAITED_MEMBERS)
 
 
 class SessionCounters:

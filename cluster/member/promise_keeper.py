@@ -7,6 +7,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.consensus.promises import HeldPromises, Promises, recall
 from cluster.errors import LogDamaged, MemberRestart
 from cluster.member.frames import link_frame
+from cluster.protocol.counter_types import bits_of
 from cluster.protocol.link import KnownPromises, PromiseStatement
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class PromiseKeeper:
         )
         if agent.other_ids and held != stored:
             self.store()
+        self._tell_waiting()
 
     def on_recovered(self, append_position: int) -> None:
         """The log is known, and whether it is damaged. Raises StorageError."""
@@ -127,6 +129,7 @@ class PromiseKeeper:
         waits_for = self.promises.waits_for
         if waits_for != self._told_to_wait:
             self._told_to_wait = waits_for
+            self._agent.counters.awaited_members.set(bits_of(waits_for))
             names = ", ".join(map(str, waits_for))
             self._agent.tell(f"waits for members {names}" if names else "has heard enough of the others")
 

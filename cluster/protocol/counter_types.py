@@ -5,6 +5,7 @@ Sources: AeronCounters, ClusterCounters, ConsensusModule, ArchiveCounters of Aer
 """
 
 import struct
+from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
@@ -16,7 +17,7 @@ SERVICES_MAX: Final = 10
 
 
 class CounterTypeId(IntEnum):
-    """Type ids of the driver (0-13), the archive (100-113) and the cluster (200-241)."""
+    """Type ids of the driver (0-13), the archive (100-113), the cluster (200-241), and ours."""
 
     SYSTEM = 0
     PUBLISHER_LIMIT = 1
@@ -74,6 +75,8 @@ class CounterTypeId(IntEnum):
     BACKUP_SNAPSHOTS_RETRIEVED = 240
     CLIENT_SESSION = 241
 
+    AWAITED_MEMBERS = 1111  # ours, beyond the ids that Aeron keeps for itself
+
 
 class Scope(Enum):
     """Whose counter it is, hence its key: (cluster id), (cluster id, service id) or (archive id)."""
@@ -127,6 +130,7 @@ TEXTS: Final = {
     ),
     _T.ELECTION_COUNT: CounterText("Cluster election count"),
     _T.LEADERSHIP_TERM_ID: CounterText("Cluster leadership term id"),
+    _T.AWAITED_MEMBERS: CounterText("Cluster members waited for, a bit each"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),
     _T.ARCHIVE_CONTROL_SESSIONS: CounterText("Archive Control Sessions", Scope.ARCHIVE),
@@ -332,3 +336,13 @@ def decode_recording_position_key(key: Buffer) -> RecordingPositionKey:
     identity = bytes(key[begin : begin + length]).decode("latin-1")
     archive_id = ArchiveKey.decode_record(key, begin + length).archive_id
     return RecordingPositionKey(head.recording_id, head.session_id, identity, archive_id)
+
+
+def bits_of(member_ids: Iterable[int]) -> int:
+    """The value of AWAITED_MEMBERS for these members; one with an id above 62 has no bit."""
+    return sum(1 << member_id for member_id in set(member_ids) if member_id < 63)
+
+
+def members_of(bits: int) -> list[int]:
+    """The members of a value of AWAITED_MEMBERS."""
+    return [member_id for member_id in range(63) if bits >> member_id & 1]

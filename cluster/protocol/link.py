@@ -172,6 +172,7 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     mtu: i32
     initial_term_id: i32
     time_unit: ClusterTimeUnit
+    awaited_members: i64 = 0  # those it cannot take part without, a bit each
     ingress_endpoints: Ascii = ""
     tcp_endpoints: Ascii = ""
     ipc_endpoints: Ascii = ""

@@ -81,6 +81,7 @@ class ServedLog:
             mtu=recording.mtu_length,
             initial_term_id=recording.initial_term_id,
             time_unit=ClusterTimeUnit(reader.time_unit),
+            awaited_members=values.get(CounterTypeId.AWAITED_MEMBERS, 0),
             ingress_endpoints=ingress,
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,

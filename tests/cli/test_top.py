@@ -11,6 +11,7 @@ from cluster.archive.clock import epoch_ms
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli.top import _Directories, _Rates, _screen
 from cluster.errors import NotAClusterDirectory
+from cluster.protocol.counter_types import bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
@@ -59,6 +60,20 @@ def test_a_member_that_does_not_answer_is_shown_with_the_reason(width):
     text = shown([MEMBERS[0], silent], width)
 
     assert "member 1: 127.0.0.1:9010: UNAVAILABLE" in text and "LEADER" in text and "no answer" in text
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_whom_a_member_without_its_promises_waits_for_stands_below_the_table(width):
+    waiting = {**MEMBERS[2], "isAlive": True, "electionState": "CANVASS", "waitsFor": [0, 1]}
+
+    text = shown([*MEMBERS[:2], waiting], width)
+
+    assert text.count("waits for") == 1 and "member 2 waits for members 0, 1\n" in text
+
+
+def test_members_waited_for_are_a_bit_each_in_their_counter():
+    assert members_of(bits_of([0, 2, 62, 63])) == [0, 2, 62]
+    assert members_of(bits_of([])) == []
 
 
 def test_a_column_of_which_nothing_is_known_is_left_out():

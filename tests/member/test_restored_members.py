@@ -5,6 +5,7 @@ import pytest
 from cluster.archive.files import replace
 from cluster.errors import ClusterError
 from cluster.member.data_loss import DATA_LOSS_FILE_NAME, accept_data_loss
+from cluster.protocol.counter_types import members_of
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
 
@@ -107,6 +108,25 @@ def wiped(member):
     member.start()
 
 
+def awaited_by(member):
+    """As ``cluster top`` reads it."""
+    return members_of(member.agent.counters.awaited_members.get())
+
+
+def test_a_wiped_member_says_whom_it_waits_for_until_it_has_heard_them():
+    cluster, _ = a_cluster()
+    down, victim = cluster.followers
+    down.kill()
+    wiped(victim)
+    cluster.run(5 * SECOND)
+    assert awaited_by(victim) == [down.member_id]
+
+    down.start()
+    cluster.await_leader()
+    cluster.await_level()
+    assert awaited_by(victim) == []
+
+
 def test_two_of_three_that_were_wiped_wait_until_an_operator_accepts_the_loss():
     cluster, client = a_cluster()
     one, other = cluster.followers
@@ -115,6 +135,7 @@ def test_two_of_three_that_were_wiped_wait_until_an_operator_accepts_the_loss():
     cluster.run(90 * SECOND)
     assert cluster.leader is None
     assert any("waits for members" in line for line in cluster.world.events)
+    assert other.member_id in awaited_by(one) and one.member_id in awaited_by(other)
 
     one.kill()
     assert accept_data_loss(one.disk, f"{DIRECTORY}/cluster", 7) == "its votes and what it had acknowledged"
