@@ -136,10 +136,12 @@ def test_no_flipped_bit_is_believed(tmp_path):
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         try:
-            found = opened(tmp_path, stop=4096).entries
+            log = opened(tmp_path, stop=4096)
         except LogDamaged:
             damaged += 1
             continue
+        found = log.entries
+        log.close()
         unused = [entry for entry, old in zip(found, entries, strict=True) if entry != old]
         assert all(not entry.is_valid for entry in unused), (bit // 8, bit % 8, found)
         assert all(entry.entry_type.name == "SNAPSHOT" for entry in unused)
