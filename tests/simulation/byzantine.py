@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
 
 POSITIONS = (-(2**63), -32, 31, 2**62, 2**63 - 1)
-TERM_IDS = (-(2**63), -2)
+TERM_IDS = (-(2**63), -2, 2**33, 2**62, 2**63 - 1)
 
 
 class Byzantine:
@@ -54,7 +54,7 @@ class Byzantine:
         for field in type(message).layout().fields:
             if field.name in SENDER_FIELDS:
                 values[field.name] = (UNKNOWN_MEMBER_ID, -1)
-            elif field.name.endswith("term_id"):
+            elif field.name.endswith(("leadership_term_id", "candidate_term_id")):
                 values[field.name] = TERM_IDS
             elif "position" in field.name:
                 values[field.name] = POSITIONS

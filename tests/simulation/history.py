@@ -141,6 +141,9 @@ class History:
         random = world.random("setup")
         self.random = random
         member_count = random.choices([1, 3, 5], [1, 12, 3])[0]
+        sizes = world.random("sizes")  # drawn apart: seeds of other sizes are as they were
+        if sizes.random() < 0.06:
+            member_count = sizes.choice([4, 7])
         is_default = random.random() < 0.15  # Aeron's own time-outs
         times = (
             {}

@@ -7,13 +7,16 @@ it shows. A fault that would break what nobody promises (two wiped disks of thre
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from random import Random
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
 from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
+from tests.simulation.failing_disks import FailingDisks
 from tests.simulation.member import Member, host_of
 from tests.simulation.network_faults import NetworkFaults
+from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.world import MS, SECOND
 
@@ -39,6 +42,7 @@ class Nemesis:
         self._sequence = 0
         self.is_storm = False  # faults may begin
         self.network = network = NetworkFaults(self)
+        self._disks = FailingDisks(self)
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
         if only:
@@ -49,29 +53,25 @@ class Nemesis:
         for name in rot:
             if name in only or (not only and self.damage.random.random() < 0.2):
                 self._weights[name] = 2
+        of_many = self.damage.of_many()
+        self._faults_by_name = faults | rot | of_many | {"depose the leader": network.depose}
+        self._only = only
         self._witnesses = history.world.random("witnesses")
         if "wipe" in faults:
-            faults["wipe a witness"] = self._wipe_witness
-            if (self._witnesses.random() < 0.2 and not only) or "wipe a witness" in only:
-                self._weights["wipe a witness"] = 1
+            self._draw_apart("wipe a witness", self._wipe_witness, self._witnesses, 0.2, 1)
             stale = StaleLeaders(self)
-            faults["stale leader"] = stale.strike
-            if (stale.random.random() < 0.2 and not only) or "stale leader" in only:
-                self._weights["stale leader"] = 2
+            self._draw_apart("stale leader", stale.strike, stale.random, 0.2, 2)
         self._births = history.world.random("births")
         self._births_left = 0  # leaders that die as soon as they are elected
-        faults["kill leaders at birth"] = self._kill_at_birth
-        if (self._births.random() < 0.25 and not only) or "kill leaders at birth" in only:
-            self._weights["kill leaders at birth"] = 1
+        self._draw_apart("kill leaders at birth", self._kill_at_birth, self._births, 0.25, 1)
         byzantine = Byzantine(self)
-        faults["says anything"] = byzantine.say
-        if (byzantine.random.random() < 0.2 and not only) or "says anything" in only:
-            self._weights["says anything"] = 3
-        of_many = self.damage.of_many()
+        self._draw_apart("says anything", byzantine.say, byzantine.random, 0.2, 3)
         for name in of_many:
             if name in only or (not only and self.damage.is_of_many):
                 self._weights[name] = 2
-        self._faults_by_name = faults | rot | of_many | {"depose the leader": network.depose}
+        self._draw_apart("full disks", self._disks.all_full, self._disks.shortages, 0.1, 1)
+        snapshots = SnapshotDamage(self)
+        self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
         # Drawn apart, as above: of some seeds it is the main thing, with little else that stirs things up.
         how_much = network.deposing.random()
@@ -84,6 +84,14 @@ class Nemesis:
         self._urging = history.world.random("urging")
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
+
+    def _draw_apart(
+        self, name: str, fault: Callable[[], str | None], random: Random, chance: float, weight: int
+    ) -> None:
+        """A fault with a random source of its own: seeds that do not draw it are as they were without it."""
+        self._faults_by_name[name] = fault
+        if (random.random() < chance and not self._only) or name in self._only:
+            self._weights[name] = weight
 
     def _faults(self) -> dict[str, Callable[[], str | None]]:
         faults: dict[str, Callable[[], str | None]] = {
@@ -98,8 +106,8 @@ class Nemesis:
             "clock jump": self._clock_jump,
             "clock drift": self._clock_drift,
             "clock stop": self._clock_stop,
-            "slow disk": self._slow_disk,
-            "full disk": self._full_disk,
+            "slow disk": self._disks.slow,
+            "full disk": self._disks.full,
             "slow service": self._slow_service,
             "client vanishes": self._client_vanishes,
             "client hangs": self._client_hangs,
@@ -111,8 +119,8 @@ class Nemesis:
             faults["power cut"] = self._power_cut
             faults["power cut in a turn"] = self._power_cut_in_turn
             faults["power cut of all"] = self._power_cut_of_all
-            faults["failed sync"] = self._failed_sync
-            faults["failed writes"] = self._failed_writes
+            faults["failed sync"] = self._disks.failed_sync
+            faults["failed writes"] = self._disks.failed_writes
         if len(self.history.context.member_ids) > 1:
             faults["wipe"] = self._wipe
         return faults
@@ -504,48 +512,6 @@ class Nemesis:
         clock = self.history.clocks[member_id]
         clock.stop()
         self.later(self.duration_ns(), f"the clock of member {member_id} goes on", clock.go_on)
-        return f"member {member_id}"
-
-    # -- disks --
-
-    def _slow_disk(self) -> str:
-        member_id = self.random.choice(list(self.history.context.member_ids))
-        faults = self.history.disks[member_id].faults
-        faults.slowness = self.random.choice([10, 100, 1_000])
-
-        def undo() -> None:
-            faults.slowness = 1
-
-        self.later(self.duration_ns(), f"the disk of member {member_id} is fast again", undo)
-        return f"member {member_id}, {faults.slowness} times"
-
-    def _full_disk(self) -> str:
-        member_id = self.random.choice(list(self.history.context.member_ids))
-        faults = self.history.disks[member_id].faults
-        faults.is_full = True
-
-        def undo() -> None:
-            faults.is_full = False
-
-        self.later(self.duration_ns(), f"the disk of member {member_id} has space again", undo)
-        return f"member {member_id}"
-
-    def _failed_sync(self) -> str:
-        member_id = self.random.choice(list(self.history.context.member_ids))
-        faults = self.history.disks[member_id].faults
-        faults.sync_failures = self.random.choice([1, 1, 3])
-        faults.spares_pushes = self.damage.random.random() < 0.5
-        return f"member {member_id}"
-
-    def _failed_writes(self) -> str:
-        member_id = self.random.choice(list(self.history.context.member_ids))
-        faults = self.history.disks[member_id].faults
-        faults.writes_fail = True
-
-        def undo() -> None:
-            faults.writes_fail = False
-
-        self.later(self.random.randrange(SECOND), f"the disk of member {member_id} takes writes again", undo)
         return f"member {member_id}"
 
     # -- services, clients, operators --

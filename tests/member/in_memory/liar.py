@@ -25,7 +25,6 @@ class Speaker(Protocol):
 
 VALUES = (0, -1, 1, 31, 32, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
 UNKNOWN_MEMBER_ID = 99
-TERM_ID_MAX = 1 << 16  # what is above is not adopted
 SENDER_FIELDS = ("follower_member_id", "candidate_member_id", "leader_member_id", "member_id")
 KINDS: tuple[type[Message], ...] = (*CLUSTER.templates.values(), *link.LINK_SCHEMA.templates.values())
 
@@ -83,8 +82,6 @@ def with_each_field_changed(message: Message, own_id: int) -> Iterator[Message]:
         if "position" in field.name:
             values |= {right - FRAME_ALIGNMENT, right + FRAME_ALIGNMENT}
         for value in sorted(values - {right}):
-            if field.name.endswith("term_id") and value > TERM_ID_MAX:
-                continue
             changed = message.replace(**{field.name: value})
             try:
                 changed.encode()
