@@ -166,7 +166,7 @@ def test_each_open_session_has_a_counter_that_goes_with_it(tmp_path):
             await_that(lambda: sessions() == [], "all are gone")
 
 
-@pytest.mark.conformance("S-166", "S-173")
+@pytest.mark.conformance("S-173")
 def test_counters_of_module_and_container_are_there_and_the_heartbeats_end_with_the_member(tmp_path):
     keys = keys_of(tmp_path)
     with ClusterNode.launch(**keys) as node:
