@@ -53,6 +53,8 @@ class Terminal:
                 env=environment(PYTHONUNBUFFERED="1"),
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                # As at a terminal: a script in the background ignores Ctrl-C, and hands that on.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         self._running.append((line, process))
         await_that(

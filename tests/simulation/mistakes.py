@@ -213,11 +213,12 @@ def snapshot_before_the_service_is_there(patch: Patch) -> None:
     take_snapshot = ClusteredServiceAgent._take_snapshot
 
     def early(self: Any) -> int:
-        chain, self._service.chain = self._service.chain, 0
+        service = self._callbacks._service
+        chain, service.chain = service.chain, 0
         try:
             return take_snapshot(self)
         finally:
-            self._service.chain = chain
+            service.chain = chain
 
     patch(ClusteredServiceAgent, "_take_snapshot", early)
 
@@ -399,7 +400,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
-    bad_sector_ends_the_member: Sought(("I17",), 1, ("damaged file", "kill")),
+    bad_sector_ends_the_member: Sought(("I17", "I14"), 1, ("damaged file", "kill")),
     wiped_member_follows_anybody: Sought(("I2/I4",), 6, ("stale leader",)),
     wiped_member_votes: Sought(("I3",), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
