@@ -149,7 +149,7 @@ def last_cut_alone_remembered(patch: Patch) -> None:
 
 def damaged_member_stands(patch: Patch) -> None:
     """A member whose log was cut stands for leader with what is left."""
-    patch(Election, "_may_stand", lambda self: self._has_say())
+    patch(Election, "_may_stand", lambda self: self._promises.has_say)
 
 
 def service_messages_lost_with_their_leader(patch: Patch) -> None:
