@@ -89,10 +89,7 @@ def test_where_all_were_restored_nobody_leads_until_the_memory_of_votes_is_resto
 def test_a_wiped_member_comes_back_by_itself_while_the_cluster_works(who):
     cluster, client = a_cluster()
     victim = cluster.leader if who == "leader" else cluster.followers[0]
-    victim.kill()
-    for names in (victim.disk._inodes, victim.disk._durable_names):
-        names.clear()
-    victim.start()
+    wiped(victim)
     cluster.await_leader()
     client.send(b"0:20")
     cluster.await_settled()
