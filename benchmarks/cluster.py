@@ -2,9 +2,10 @@
 
 Both sides run in turns on the same machine, at file sync level 1 and 0, with the same windows (messages on
 their way at most) and one message an offer; window 1 is the round trip of a message alone. Beside it stands
-what only our client has, 1,024 messages an offer. Aeron's members run with both of these idle strategies:
-``backoff`` parks an idle agent, as ours sleep on their sockets; ``yielding`` keeps each agent on a core:
-faster where there are cores enough.
+what only our client has, 1,024 messages an offer. Aeron runs with both of these idle strategies:
+``backoff`` parks an idle agent, as ours sleep on their sockets, and its client sleeps; ``yielding`` keeps
+each agent and the client on a core: faster where there are cores enough. A run of Aeron's that stalls (its
+client cannot connect, or messages are never echoed) is recorded as that; each of its runs has a new cluster.
 
 Goals at sync level 1: 300,000 msg/s over tcp and ipc, 150,000 over gRPC; p50 350 µs and 800 µs.
 """
@@ -12,9 +13,7 @@ Goals at sync level 1: 300,000 msg/s over tcp and ipc, 150,000 over gRPC; p50 35
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -29,9 +28,12 @@ WARM_UP_S = 2
 WINDOWS = (1, 100, 1_000, 10_000)
 BATCHED = {"window": 16_384, "batch": 1_024}
 ENDPOINTS = {"ipc": "ipcEndpoints", "tcp": "tcpEndpoints", "grpc": "endpoints"}
-IDLE_STRATEGIES = ("backoff", "yielding")
 # Aeron's own names of its settings; all that is not here is its default.
-AERON_SETTINGS = {"threading": "shared", "client-idle": "sleeping", "term-length": "64m"}
+IDLE_STRATEGIES = (
+    {"idle": "backoff", "client-idle": "sleeping"},
+    {"idle": "yielding", "client-idle": "yielding"},
+)
+AERON_SETTINGS = {"threading": "shared", "term-length": "64m"}
 
 
 def run(options: Options) -> Iterator[dict[str, Any]]:
@@ -51,16 +53,17 @@ def _both(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
     with running_cluster(CLUSTER_FILE_SYNC_LEVEL=str(sync_level)) as cluster:
         for transport, key in ENDPOINTS.items():
             for window in WINDOWS:
-                yield _ours(cluster[key], transport, options.seconds, window, 1)
-            yield _ours(cluster[key], transport, options.seconds, **BATCHED)
+                yield measure_ours(cluster[key], transport, options.seconds, window, 1)
+            yield measure_ours(cluster[key], transport, options.seconds, **BATCHED)
     if options.peers is not None:
         for idle in IDLE_STRATEGIES:
-            with _AeronCluster(options.peers / "aeron" / "run", idle, sync_level) as aeron:
-                for window in WINDOWS:
-                    yield from aeron.bench(options.seconds, window)
+            settings = AERON_SETTINGS | idle | {"sync-level": str(sync_level)}
+            for window in WINDOWS:
+                yield _aerons(options.peers / "aeron" / "run", settings, options.seconds, window)
 
 
-def _ours(endpoints: str, transport: str, seconds: float, window: int, batch: int) -> dict[str, Any]:
+def measure_ours(endpoints: str, transport: str, seconds: float, window: int, batch: int) -> dict[str, Any]:
+    """A figure of ``cluster bench`` with the members at these endpoints."""
     command = [*CLUSTER, "bench", "--endpoints", endpoints, "--size", str(SIZE), "--json"]
     lengths = ["--warm-up", str(WARM_UP_S), "--duration", str(seconds)]
     loads = ["--window", str(window), "--batch", str(batch)]
@@ -77,49 +80,26 @@ def _ours(endpoints: str, transport: str, seconds: float, window: int, batch: in
     }
 
 
-class _AeronCluster:
-    """Three members of real Aeron Cluster and their clients, by the peer's harness ``run``."""
-
-    def __init__(self, harness: Path, idle: str, sync_level: int) -> None:
-        self._harness = harness
-        self._settings = {"idle": idle, "sync-level": str(sync_level)} | AERON_SETTINGS
-        self._work = tempfile.TemporaryDirectory(prefix="aeron-peer-", ignore_cleanup_errors=True)
-
-    def __enter__(self) -> _AeronCluster:
-        self._run("up", *self._arguments)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._run("down")
-        self._work.cleanup()
-
-    def bench(self, seconds: float, window: int) -> Iterator[dict[str, Any]]:
-        """The figure, with Aeron's settings in it. ``never_echoed`` above 0: the cluster stalled."""
-        kind = ["latency"] if window == 1 else ["throughput", "--window", str(window)]
-        lengths = ["--size", str(SIZE), "--warmup", str(WARM_UP_S), "--seconds", str(round(seconds))]
-        for line in self._run("bench", *kind, *lengths).splitlines():
-            told = json.loads(line)
-            if told.get("bench") == kind[0]:
-                per_s = told["msgs_per_s"] if window > 1 else round(told["round_trips"] / seconds)
-                yield {
-                    "side": "aeron",
-                    "transport": "udp",
-                    "window": window,
-                    "batch": 1,
-                    "messages_per_s": per_s,
-                    **{f"{name}_us": told[f"{name}_us"] for name in PERCENTILES},
-                    "never_echoed": told["never_echoed"],
-                    "settings": self._settings,
-                }
-
-    @property
-    def _arguments(self) -> list[str]:
-        return [word for name, value in self._settings.items() for word in (f"--{name}", value)]
-
-    def _run(self, *arguments: str) -> str:
-        environment = os.environ | {"AERON_PEER_WORK": self._work.name}
-        command = [str(self._harness), *arguments]
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
+def _aerons(harness: Path, settings: dict[str, str], seconds: float, window: int) -> dict[str, Any]:
+    """A figure of three members of real Aeron Cluster and their client, by the peer's harness ``run``."""
+    kind = ["latency"] if window == 1 else ["throughput", "--window", str(window)]
+    lengths = ["--size", str(SIZE), "--warmup", str(WARM_UP_S), "--seconds", str(round(seconds))]
+    options = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    done = subprocess.run(
+        [str(harness), "bench", *kind, *lengths, *options], stdout=subprocess.PIPE, text=True
+    )
+    figure = {"side": "aeron", "transport": "udp", "window": window, "batch": 1, "settings": settings}
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    results = [result for result in told if result.get("bench") == kind[0]]
+    if done.returncode != 0 or not results:
+        return figure | {"stalled": True}
+    result = results[0]
+    return figure | {
+        "messages_per_s": result["msgs_per_s"] if window > 1 else round(result["round_trips"] / seconds),
+        **{f"{name}_us": result[f"{name}_us"] for name in PERCENTILES},
+        "never_echoed": result["never_echoed"],
+        "stalled": result["never_echoed"] > 0,
+    }
 
 
 def draw(figures: list[dict[str, Any]], path: Path) -> None:
@@ -149,7 +129,7 @@ def _lines(figures: list[dict[str, Any]], sync_level: int) -> dict[str, dict[int
     """Of each side its median rate by window; runs that stalled are left out."""
     rates: dict[str, dict[int, list[float]]] = {}
     for figure in figures:
-        if figure["file_sync_level"] == sync_level and figure["batch"] == 1 and not figure["never_echoed"]:
+        if figure["file_sync_level"] == sync_level and figure["batch"] == 1 and not figure.get("stalled"):
             of_ours = figure["side"] == "ours"
             name = f"ours, {figure['transport']}" if of_ours else f"Aeron, {figure['settings']['idle']}"
             rates.setdefault(name, {}).setdefault(figure["window"], []).append(figure["messages_per_s"])

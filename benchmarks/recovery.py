@@ -57,17 +57,17 @@ def _measure(messages: int, count: int, rounds: int) -> Iterator[dict[str, Any]]
         _say(f"writing {messages:,} messages for {count} members")
         end = write_log(members, messages)
         context = {"figure": "start to ready", "messages": messages, "members": count, "log_mb": end // 10**6}
-        starts = [_start(members, end) for _ in range(rounds)]
+        starts = [start_all(members, end) for _ in range(rounds)]
         yield context | {"snapshot": False} | _figures(starts, messages)
         _take_snapshot(members)
-        starts = [_start(members, end) for _ in range(rounds)]
+        starts = [start_all(members, end) for _ in range(rounds)]
         yield context | {"snapshot": True} | _figures(starts, messages)
 
 
-def write_log(members: RealMembers, messages: int) -> int:
+def write_log(members: RealMembers, messages: int, *, checksum: str = "crc32c") -> int:
     """Give every member the same log, as if all had stopped in order; return its end."""
     first = members.member_dir(0)
-    end = write_messages(first, messages, payload_length=PAYLOAD_LENGTH)
+    end = write_messages(first, messages, payload_length=PAYLOAD_LENGTH, checksum=checksum)
     state = NodeStateFile.open(str(first / "cluster"), files=OsFiles(), file_sync_level=1)
     state.propose(0, end, time.time_ns() // 1_000_000)  # one that has voted is no empty disk
     state.close()
@@ -88,7 +88,8 @@ def write_log(members: RealMembers, messages: int) -> int:
     return end
 
 
-def _start(members: RealMembers, end: int) -> Start:
+def start_all(members: RealMembers, end: int) -> Start:
+    """Start all members, wait until they have processed all up to ``end``, and stop them."""
     began = time.monotonic()
     for member_id in members.ids:
         members.spawn(member_id)

@@ -52,6 +52,7 @@ class LogWriter:
         segment_length: int = 1 << 27,
         mtu: int = 1408,
         log_session_id: int = 1877313736,
+        checksum: str = "crc32c",
         time: int = 1_800_000_000_000,
     ) -> None:
         self.directory = directory
@@ -64,6 +65,7 @@ class LogWriter:
             files=self._files,
             file_sync_level=0,
             segment_length=segment_length,
+            checksum=checksum,
             epoch_ms=lambda: self.time,
         )
         self._recording = self._archive.create_recording(
@@ -197,9 +199,11 @@ class LogWriter:
         self._mark_file.abandon()
 
 
-def write_messages(directory: Path, count: int, *, payload_length: int = 100, sessions: int = 4) -> int:
+def write_messages(
+    directory: Path, count: int, *, payload_length: int = 100, sessions: int = 4, checksum: str = "crc32c"
+) -> int:
     """A stopped member's log of ``count`` session messages with random payloads; return its end."""
-    writer = LogWriter(directory)
+    writer = LogWriter(directory, checksum=checksum)
     writer.term()
     ids = [writer.open_session() for _ in range(sessions)]
     random = np.random.default_rng(1)
