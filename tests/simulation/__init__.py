@@ -4,6 +4,7 @@ Nothing here is a model of the cluster. Members run ConsensusModuleAgent, Cluste
 MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simulated is what lies below them.
 
     world.py          virtual time, chance by seed, the trace, processes that die in the middle of a turn
+    disk_log.py       a member's log, as the bytes of its disk
     disk.py           a disk: page cache, sync, power cuts, torn pages, errors
     network.py        sockets: delays, cuts, silence, one-way partitions
     member.py         a member's process, put together as cluster/node.py does

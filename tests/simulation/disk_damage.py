@@ -23,7 +23,7 @@ from cluster.protocol.recording_log import (
     decode_recording_log,
 )
 from tests.simulation.disk import SECTOR, Inode
-from tests.simulation.invariants import find_segment, log_bytes
+from tests.simulation.disk_log import find_segment, log_bytes
 from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DiskDamage:
             "bad sector": self._bad_sector,
             "lost segment": self._lost_segment,
         }
-        if settings.checksum is not None:
+        if any(settings.checksums):
             faults["bit flip"] = self._bit_flip
             faults["misdirected write"] = self._misdirected_write
         faults["damaged file"] = self._damaged_file
@@ -105,7 +105,8 @@ class DiskDamage:
     # -- faults --
 
     def _bit_flip(self) -> str | None:
-        frame = self._choose_frame(self._choose_member())
+        member_id = self._choose_member()
+        frame = self._choose_frame(member_id) if self._has_checksums(member_id) else None
         return None if frame is None else self._flip_bit(frame)
 
     def _flip_bit(self, frame: _Frame) -> str:
@@ -157,10 +158,12 @@ class DiskDamage:
             nemesis.bring_down(member)
         if random.random() < 0.5:  # the others have all the time to do without it
             nemesis.down_until_ns[whole_id] += random.randrange(15 * SECOND)
-        kinds = [self._spoil_sector, self._lose_segment]
-        if self._history.settings.checksum is not None:
-            kinds.append(self._flip_bit)
-        told = [random.choice(kinds)(frame) for frame in found]
+        told = []
+        for frame in found:
+            kinds = [self._spoil_sector, self._lose_segment]
+            if self._has_checksums(frame.member_id):
+                kinds.append(self._flip_bit)
+            told.append(random.choice(kinds)(frame))
         return f"whole is member {whole_id}; " + ", ".join(told)
 
     def of_all(self) -> str | None:
@@ -171,14 +174,16 @@ class DiskDamage:
             return None
         frames = [self._choose_frame(i) for i in history.context.member_ids]
         found = sorted((frame for frame in frames if frame is not None), key=lambda frame: frame.position)
-        apart = APART if history.settings.checksum is None else 1
+        apart = 1 if all(history.settings.checksums) else APART
         is_apart = all(b.position - a.position >= apart for a, b in pairwise(found))
         if len(found) < len(frames) or not is_apart:
             return None
         for member in history.alive():
             member.kill()
-        kinds = [self._spoil_sector] if history.settings.checksum is None else [self._flip_bit]
-        return ", ".join(random.choice(kinds)(frame) for frame in found)
+        return ", ".join(
+            self._flip_bit(frame) if self._has_checksums(frame.member_id) else self._spoil_sector(frame)
+            for frame in found
+        )
 
     def _choose_as_good_as_any(self) -> int | None:
         """A member that has synced all that any has, in the term that all of them know."""
@@ -228,7 +233,7 @@ class DiskDamage:
     def _misdirected_write(self) -> str | None:
         """Of a follower: its leader has shown what is committed before it does."""
         member_id = self._choose_member()
-        if member_id is None:
+        if member_id is None or not self._has_checksums(member_id):
             return None
         member = self._history.members[member_id]
         if not member.is_following or member.dies_by_power:
@@ -249,6 +254,10 @@ class DiskDamage:
         self._nemesis.not_whole.add(member_id)
         history.invariants.damaged.add(member_id)
         history.invariants.ever_damaged.add(member_id)
+
+    def _has_checksums(self, member_id: int | None) -> bool:
+        """Whether a member sees that a bit of its log is another one."""
+        return member_id is not None and self._history.invariants.frames.has_checksums(member_id)
 
     def _choose_member(self) -> int | None:
         ids = self._nemesis.expendable_ids()
@@ -295,7 +304,12 @@ class DiskDamage:
         position, length = self.random.choice(frames)
         base, segment = find_segment(disk, directory, terms[-1].recording_id, like, position)  # type: ignore[arg-type]
         offset = position - base
-        if segment is None or segment.cache[offset : offset + length] != log[position : position + length]:
+        if segment is None:
+            return None
+        held = history.invariants.frames.comparable(
+            member_id, bytes(segment.cache[offset : offset + align(length)])
+        )
+        if held != log[position : position + align(length)]:
             return None
         path = f"{directory}/{terms[-1].recording_id}-{base}.rec"
         return _Frame(member_id, position, path, segment, offset, length)
@@ -323,4 +337,5 @@ class DiskDamage:
                 return False
             position = base + recording.segment_length
         known = history.invariants.log.bytes[begin:end]
-        return log_bytes(member.disk, recording, begin, end)[: len(known)] == known
+        held = log_bytes(member.disk, recording, begin, end)
+        return history.invariants.frames.comparable(member_id, held)[: len(known)] == known

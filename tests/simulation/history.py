@@ -23,6 +23,7 @@ from cluster.protocol.frame import HEADER_LENGTH
 from tests.simulation.clients import Client, client_endpoints
 from tests.simulation.committed_log import Violation, require
 from tests.simulation.disk import Disk
+from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import CLIENT_PORT, CLUSTER_ID, Member, Observer, Settings, host_of
 from tests.simulation.nemesis import Nemesis
@@ -51,6 +52,15 @@ class Result:
     last_events: list[str] = field(default_factory=list)
     transitions: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
+
+
+def draw_checksums(random: Random, member_count: int) -> tuple[str | None, ...]:
+    """What each member's recordings hold: mostly all the same."""
+    kinds = (None, "crc32c", "crc32")
+    all_hold = random.choice(kinds)
+    if random.random() < 0.7:
+        return (all_hold,) * member_count
+    return tuple(random.choice(kinds) for _ in range(member_count))
 
 
 class Recorder:
@@ -172,7 +182,7 @@ class History:
             file_sync_level=random.choices([0, 1, 2], [2, 10, 2])[0],
             segment_length=random.choice([64, 128, 256]) * 1024,
             tick_ns=random.choice([10, 20, 40]) * MS,
-            checksum=world.random("checksum").choice([None, "crc32c", "crc32"]),
+            checksums=draw_checksums(world.random("checksum"), member_count),
             is_mended=world.random("mending").random() < 0.6,
         )
         self.network = Network(world, world.random("network"))
@@ -183,6 +193,7 @@ class History:
             self.disks,
             self.quorum,
             self.context.session_timeout_ns // MS,
+            HeldFrames(self.settings.checksums),
         )
         self.recorder = Recorder()
         self.coverage = _Coverage(self.invariants, self.recorder)

@@ -21,8 +21,9 @@ from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
 from tests.simulation.clients import Client, ClientObserver
-from tests.simulation.committed_log import CommittedLog, Violation, require
-from tests.simulation.disk import Disk, Inode
+from tests.simulation.committed_log import CommittedLog, require
+from tests.simulation.disk import Disk
+from tests.simulation.disk_log import HeldFrames, find_segment, is_durable, log_bytes
 from tests.simulation.member import Member, Observer
 
 if TYPE_CHECKING:
@@ -48,9 +49,15 @@ class Invariants(Observer, ClientObserver):
     """One for a run. Raises Violation as soon as one does not hold."""
 
     def __init__(
-        self, file_sync_level: int, disks: dict[int, Disk], quorum: int, session_timeout_ms: int
+        self,
+        file_sync_level: int,
+        disks: dict[int, Disk],
+        quorum: int,
+        session_timeout_ms: int,
+        frames: HeldFrames,
     ) -> None:
         self.log = CommittedLog(session_timeout_ms)
+        self.frames = frames
         self.wiped: dict[int, int] = {}  # not level again: how far they may have had the log, and have it not
         self.damaged: set[int] = set()  # now: what their disks hold is not what they had written
         self.ever_damaged: set[int] = set()  # what lies before their snapshots may still be rotten
@@ -226,7 +233,7 @@ class Invariants(Observer, ClientObserver):
         for entry in member.recording_log.entries:
             if entry.log_position == latest.log_position and entry.entry_type is SNAPSHOT and entry.is_valid:
                 recording = member.archive.recording(entry.recording_id)
-                data = log_bytes(member.disk, recording, 0, recording.append_position)
+                data = self._recorded_bytes(member, recording, 0, recording.append_position)
                 require(
                     is_durable(member.disk, recording, 0, len(data)) or self._sync_level == 0,
                     "I3",
@@ -266,7 +273,7 @@ class Invariants(Observer, ClientObserver):
             f"{member.name} commits {commit_position}, its log ends at {agent.recording.append_position}",
         )
         before = min(max(before, self._trusted_from(member)), commit_position)
-        data = log_bytes(member.disk, agent.recording, before, commit_position)
+        data = self._recorded_bytes(member, agent.recording, before, commit_position)
         if member.member_id not in self.damaged:
             self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
@@ -314,18 +321,17 @@ class Invariants(Observer, ClientObserver):
             return False
         directory, recording_id = f"/member-{member_id}/archive", recording_ids.pop()
         position, end = begin, begin + len(data)
+        held = bytearray()
         while position < end:
             base, segment = find_segment(disk, directory, recording_id, like, position)
             last = min(end, base + like.segment_length)
-            if (
-                segment is None
-                or segment.cache[position - base : last - base] != data[position - begin : last - begin]
-            ):
+            if segment is None:
                 return False
             if self._sync_level > 0 and not segment.is_durable(position - base, last - base):
                 return False
+            held += segment.cache[position - base : last - base]
             position = last
-        return True
+        return self.frames.comparable(member_id, bytes(held)) == data
 
     def _has(self, disk: Disk, member_id: int, term_id: int) -> bool:
         if (member_id, term_id) not in self._recorded:
@@ -357,7 +363,11 @@ class Invariants(Observer, ClientObserver):
         recording = member.agent.recording
         if member.member_id not in self.damaged:
             begin = min(self._trusted_from(member), end)
-            self.log.compare(begin, log_bytes(member.disk, recording, begin, end), member.name)
+            self.log.compare(begin, self._recorded_bytes(member, recording, begin, end), member.name)
+
+    def _recorded_bytes(self, member: Member, recording: Recording, begin: int, end: int) -> bytes:
+        """What a member has of a recording, as it is compared with that of others."""
+        return self.frames.comparable(member.member_id, log_bytes(member.disk, recording, begin, end))
 
     def _trusted_from(self, member: Member) -> int:
         """Where a member's log begins, or what it needs of it if what is before may be rotten."""
@@ -442,40 +452,3 @@ class Invariants(Observer, ClientObserver):
                 "I7",
                 f"session {session_id} was closed by its client, and came to an end by time-out",
             )
-
-
-def find_segment(
-    disk: Disk, directory: str, recording_id: int, like: Recording, position: int
-) -> tuple[int, Inode | None]:
-    """The segment file that holds a position, and its base; recordings begin at different terms."""
-    term_base = position // like.term_length * like.term_length
-    for base in range(term_base, term_base - like.segment_length, -like.term_length):
-        inode = disk.inode(f"{directory}/{recording_id}-{base}.rec")
-        if inode is not None:
-            return base, inode
-    return term_base, None
-
-
-def log_bytes(disk: Disk, recording: Recording, begin: int, end: int) -> bytes:
-    """The bytes of a recording as its process reads them, not through its own code."""
-    data = bytearray()
-    while begin < end:
-        base, inode = find_segment(disk, recording._directory, recording.recording_id, recording, begin)
-        require(inode is not None, "I12", f"the segment that holds {begin} is not there")
-        assert inode is not None
-        data += inode.cache[begin - base : min(end - base, recording.segment_length)]
-        begin = base + recording.segment_length
-    return bytes(data)
-
-
-def is_durable(disk: Disk, recording: Recording, begin: int, end: int) -> bool:
-    """Whether a power cut now would keep these bytes."""
-    while begin < end:
-        base, inode = find_segment(disk, recording._directory, recording.recording_id, recording, begin)
-        if inode is None or not inode.is_durable(begin - base, min(end - base, recording.segment_length)):
-            return False
-        begin = base + recording.segment_length
-    return True
-
-
-__all__ = ["Invariants", "Violation"]

@@ -55,7 +55,7 @@ class Settings:
     context: ConsensusModuleContext  # of any member; the others differ by their id alone
     file_sync_level: int = 1
     segment_length: int = 128 * 1024
-    checksum: str | None = None
+    checksums: tuple[str | None, ...] = ()  # of new recordings, by member
     is_mended: bool = True  # damaged logs are; else they are cut, as if nobody gave what is missing
     tick_ns: int = 10_000_000
 
@@ -164,7 +164,7 @@ class Member(Process):
             cluster_dir,
             file_sync_level=settings.file_sync_level,
             segment_length=settings.segment_length,
-            checksum=settings.checksum,
+            checksum=settings.checksums[self.member_id],
             is_after_failure=self._failures.leaves_files_behind,
             is_alone=len(context.member_ids) == 1,
             epoch_ms=epoch_ms,
