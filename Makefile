@@ -25,7 +25,7 @@ test: lint  ## Types, style and layers, then every fast test and a first slice o
 lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
 	@$(PYTHON_BIN) -m ruff check .
 	@$(PYTHON_BIN) -m mypy
-	@$(PYTHON_BIN) -m pytest -q tests/test_tidy.py
+	@$(PYTHON_BIN) -m pytest -q tests/test_tidy.py tests/test_circles.py
 
 conformance: $(STAMP)  ## Every conformance point with the tests that prove it
 	@$(PYTHON_BIN) -m pytest -qqq --collect-only --conformance tests

@@ -100,13 +100,17 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def imports(module: str, path: Path) -> Iterator[tuple[str, int]]:
     """Each module that ``path`` imports, absolute, with its line; what only type checkers see is left out."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    pending: list[ast.AST] = [ast.parse(path.read_text())]
-    while pending:
-        node = pending.pop()
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            pending.extend(node.orelse)
-            continue
+            node.body = []
+    yield from imports_in(tree, module, path)
+
+
+def imports_in(tree: ast.AST, module: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Each module that is imported anywhere in ``tree``, which is in that module, absolute, with its line."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -115,7 +119,6 @@ def imports(module: str, path: Path) -> Iterator[tuple[str, int]]:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base]) if base else ".".join(above)
             yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
-        pending.extend(ast.iter_child_nodes(node))
 
 
 def is_within(module: str, prefixes: tuple[str, ...]) -> bool:

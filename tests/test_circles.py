@@ -1,0 +1,125 @@
+"""No module imports itself by way of others, what only type checkers see included.
+
+A circle of modules is one module in several files: none of them can be read, built or tested alone. Those
+that are left stand in ``KNOWN``, which only shrinks.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tests.test_tidy import imports_in, modules
+
+KNOWN: list[set[str]] = [
+    {"cluster.config", "cluster.config_text"},
+    {f"cluster.reader.{name}" for name in ("directory", "log_reader", "remote")},
+    {
+        f"cluster.service.{name}"
+        for name in (
+            "agent",
+            "bounded_log_adapter",
+            "callbacks",
+            "client_session",
+            "cluster",
+            "clustered_service",
+            "snapshot",
+        )
+    },
+    {
+        f"cluster.member.{name}"
+        for name in (
+            "admission",
+            "agent",
+            "client_requests",
+            "consensus_adapter",
+            "election_actions",
+            "following",
+            "ingress_adapter",
+            "leading",
+            "log_entries",
+            "log_replay",
+            "member_messages",
+            "mending",
+            "promise_keeper",
+            "recovery",
+            "repair",
+            "retention",
+            "service_adapter",
+            "slow_tick",
+            "snapshot_digests",
+            "snapshot_replication",
+            "snapshots",
+            "termination",
+            "waking",
+        )
+    },
+]
+
+Graph = dict[str, set[str]]
+
+
+def graph(paths: dict[str, Path]) -> Graph:
+    """Of each module the modules among these that it imports, wherever in the file it does."""
+    return {module: set(_imported(module, path, paths)) - {module} for module, path in paths.items()}
+
+
+def _imported(module: str, path: Path, paths: dict[str, Path]) -> Iterator[str]:
+    for name, _ in imports_in(ast.parse(path.read_text()), module, path):
+        while name and name not in paths:
+            name = name.rpartition(".")[0]  # a name of a module, or one in a package
+        if name:
+            yield name
+
+
+def circles(graph: Graph) -> list[set[str]]:
+    """The sets of modules, two or more each, that all reach one another."""
+    reached = {module: _reached(graph, module) for module in graph}
+    found = {frozenset(other for other in reached[module] if module in reached[other]) for module in graph}
+    return sorted((set(circle) for circle in found if len(circle) > 1), key=sorted)
+
+
+def _reached(graph: Graph, module: str) -> set[str]:
+    seen: set[str] = set()
+    pending = [module]
+    while pending:
+        new = graph[pending.pop()] - seen
+        seen |= new
+        pending += new
+    return seen
+
+
+def test_no_circle_but_those_that_are_known() -> None:
+    found = circles(graph(dict(modules())))
+    new = [circle for circle in found if not any(circle <= known for known in KNOWN)]
+    assert not new, f"modules that import one another: {[sorted(circle) for circle in new]}"
+
+
+def test_the_known_circles_only_shrink() -> None:
+    found = circles(graph(dict(modules())))
+    gone = [sorted(known - set().union(*found)) for known in KNOWN if known not in found]
+    assert not gone, f"no longer in a circle, to be taken from KNOWN: {gone}"
+
+
+def test_without_the_known_circles_the_modules_have_an_order() -> None:
+    name_of = {module: sorted(circle)[0] for circle in KNOWN for module in circle}
+    folded: Graph = {}
+    for module, imported in graph(dict(modules())).items():
+        own = name_of.get(module, module)
+        folded.setdefault(own, set()).update({name_of.get(name, name) for name in imported} - {own})
+    try:
+        TopologicalSorter(folded).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {error.args[1]}") from error
+
+
+def test_a_circle_that_only_type_checkers_see_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import B\n"
+    )
+    (tmp_path / "b.py").write_text("def f():\n    from p import a\n")
+    (tmp_path / "c.py").write_text("import p.a\n")
+    found = circles(graph({f"p.{name}": tmp_path / f"{name}.py" for name in "abc"}))
+    assert found == [{"p.a", "p.b"}]
