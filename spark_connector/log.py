@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError, DataLoss
-from spark_connector.offsets import identity_text
+from spark_connector.offsets import Offset, identity_text, is_one_log
 from spark_connector.options import EARLIEST, LATEST, SourceOptions
 
 if TYPE_CHECKING:
@@ -83,23 +83,35 @@ class SourceLog:
         """How far a batch goes."""
         return self._reader.end_position()
 
-    def resolve(self, option: str, offsets: int, end: int) -> int:
-        """The position that ``earliest``, ``latest`` or a position given by an option stands for.
+    def resolve(self, option: str, wanted: Offset, end: int) -> int:
+        """The position that ``earliest``, ``latest`` or a place given by an option stands for.
 
-        Raises ConfigurationError for one beyond ``end`` or within an entry, DataLoss for one that was purged.
+        Raises ConfigurationError for one of another cluster, beyond ``end`` or within an entry, DataLoss for
+        one that was purged.
         """
-        if offsets == EARLIEST:
+        self._check_cluster(option, wanted)
+        position = wanted.position
+        if position == EARLIEST.position:
             return min(self.start_position, end)
-        if offsets == LATEST:
+        if position == LATEST.position:
             return end
-        if offsets > end:
+        if position > end:
             raise ConfigurationError(
-                f'option {option} is {{"position": {offsets}}}, beyond the end of the log, which is {end} '
+                f'option {option} is {{"position": {position}}}, beyond the end of the log, which is {end} '
                 f"(cluster {self.cluster or 'without any entry'})"
             )
-        self.check_retained(offsets)
-        self._check_entry_begin(option, offsets)
-        return offsets
+        self.check_retained(position)
+        self._check_entry_begin(option, position)
+        return position
+
+    def _check_cluster(self, option: str, wanted: Offset) -> None:
+        """Raise ConfigurationError when the place that an option gives is of another cluster's log."""
+        cluster = self.cluster
+        if wanted.cluster is not None and (cluster is None or not is_one_log(wanted.cluster, cluster)):
+            raise ConfigurationError(
+                f"option {option} is of cluster {wanted.cluster}, but what is read is cluster "
+                f"{cluster or 'without any entry'}"
+            )
 
     def _check_entry_begin(self, option: str, position: int) -> None:
         """Raise ConfigurationError when ``position``, given by an option, lies within an entry."""

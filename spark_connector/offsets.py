@@ -93,7 +93,7 @@ def check_cluster(offset: Offset, cluster: str | None) -> str | None:
     """
     if offset.cluster is None and offset.position == 0:
         return cluster  # taken before the log had an entry: it fits every log from its beginning
-    if offset.cluster is None or cluster is None or not _are_one(offset.cluster, cluster):
+    if offset.cluster is None or cluster is None or not is_one_log(offset.cluster, cluster):
         raise DataLoss(
             f"the checkpoint is of cluster {offset.cluster} (position {offset.position}), but what is read "
             f"now is cluster {cluster or 'without any entry'}; an identity is cluster id, timestamp and log "
@@ -102,7 +102,8 @@ def check_cluster(offset: Offset, cluster: str | None) -> str | None:
     return offset.cluster if "?" in cluster else cluster
 
 
-def _are_one(cluster: str, other: str) -> bool:
+def is_one_log(cluster: str, other: str) -> bool:
+    """Whether two identities may be of one log: what one of them does not tell fits everything."""
     parts, other_parts = cluster.split(":"), other.split(":")
     return len(parts) == len(other_parts) and all(a == b or "?" in (a, b) for a, b in zip(parts, other_parts))
 

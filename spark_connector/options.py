@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import parse_endpoints
+from spark_connector.offsets import Offset
 from spark_connector.planning import PlanLimits
 
-EARLIEST = -2  # the numbers are Kafka's, and accepted in {"position": n}
-LATEST = -1
+EARLIEST = Offset(None, -2)  # the numbers are Kafka's, and accepted in {"position": n}
+LATEST = Offset(None, -1)
 
 ENTRY_TYPES = (
     "SESSION_MESSAGE",
@@ -87,20 +88,42 @@ def parse_size(name: str, value: str) -> int:
     return size
 
 
-def parse_offsets(name: str, value: str) -> int:
-    """A position in the log, or ``EARLIEST`` or ``LATEST``."""
+def parse_offsets(name: str, value: str) -> Offset:
+    """A place in the log, or ``EARLIEST`` or ``LATEST``; one that names no cluster fits every log.
+
+    An offset is taken as it stands in a checkpoint or in a query's progress.
+    """
     text = value.strip()
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
-    expected = 'earliest, latest or {"position": n}'
     try:
         given = json.loads(text)
     except ValueError:
-        raise wrong_value(name, value, expected) from None
-    position = given.get("position") if isinstance(given, dict) else None
-    if type(position) is not int or not LATEST - 1 <= position < 1 << 62:
-        raise wrong_value(name, value, expected)
-    return position
+        given = None
+    if isinstance(given, dict) and "v" in given:
+        return _place_of_offset(name, given)
+    if not _is_place(given):
+        raise wrong_value(name, value, 'earliest, latest, {"position": n} or an offset of a checkpoint')
+    return Offset(given.get("cluster"), given["position"])
+
+
+def _place_of_offset(name: str, given: dict[str, Any]) -> Offset:
+    try:
+        offset = Offset.from_json(given)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name}: {error}") from None
+    return Offset(offset.cluster, offset.position)
+
+
+def _is_place(given: Any) -> bool:
+    """Whether ``given`` is a position, with or without the cluster whose log it is of, and nothing else."""
+    return (
+        isinstance(given, dict)
+        and given.keys() <= {"cluster", "position"}
+        and isinstance(given.get("cluster"), str | None)
+        and type(position := given.get("position")) is int
+        and EARLIEST.position <= position < 1 << 62
+    )
 
 
 def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
@@ -159,16 +182,16 @@ class SourceOptions(_Options):
     archive_dir: str | None = _option(
         "archiveDir", parse_text, "its archive, where it does not lie beside the cluster directory"
     )
-    starting_offsets: int | None = _option(
+    starting_offsets: Offset | None = _option(  # noqa: RUF009 - a field, as all of these
         "startingOffsets",
         parse_offsets,
-        '`earliest`, `latest` or `{"position": n}`; of a stream only without a checkpoint',
+        '`earliest`, `latest`, `{"position": n}` or an offset; of a stream only without a checkpoint',
         shown="`latest` for a stream, `earliest` for a batch",
     )
-    ending_offsets: int | None = _option(
+    ending_offsets: Offset | None = _option(  # noqa: RUF009 - a field, as all of these
         "endingOffsets",
         parse_offsets,
-        'where a batch read ends, excluded: `latest` or `{"position": n}`; a stream has no end',
+        'where a batch read ends, excluded: `latest`, `{"position": n}` or an offset; a stream has no end',
         shown="`latest`",
     )
     max_entries_per_trigger: int | None = _option(
@@ -224,7 +247,7 @@ class SourceOptions(_Options):
         if self.archive_dir is not None and self.cluster_dir is None:
             raise ConfigurationError("option archiveDir goes with clusterDir, which is not given")
         if self.ending_offsets == EARLIEST:
-            raise wrong_value("endingOffsets", "earliest", 'latest or {"position": n}')
+            raise wrong_value("endingOffsets", "earliest", 'latest, {"position": n} or an offset')
         if self.min_partitions > self.max_partitions:
             raise ConfigurationError(
                 f"option minPartitions is {self.min_partitions}, more than maxPartitions, "

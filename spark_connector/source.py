@@ -42,8 +42,8 @@ class ClusterBatchReader(DataSourceReader):
         forget_reader(options)  # of an earlier query: another log may be there now
         log = SourceLog(options)
         recorded_end = log.recorded_end()
-        end = log.resolve("endingOffsets", _or(options.ending_offsets, LATEST), recorded_end)
-        start = log.resolve("startingOffsets", _or(options.starting_offsets, EARLIEST), recorded_end)
+        end = log.resolve("endingOffsets", options.ending_offsets or LATEST, recorded_end)
+        start = log.resolve("startingOffsets", options.starting_offsets or EARLIEST, recorded_end)
         if start > end:
             raise ConfigurationError(
                 f"option startingOffsets is {start}, behind endingOffsets, which is {end}"
@@ -77,7 +77,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             log = self._source_log()
-            wanted = _or(self._options.starting_offsets, LATEST)
+            wanted = self._options.starting_offsets or LATEST
             start = log.resolve("startingOffsets", wanted, self._tip(log))
             self._initial = Offset(log.cluster, start)
         return self._initial.to_json()
@@ -161,7 +161,3 @@ class RefusedStreamReader(DataSourceStreamReader):
 def _ranges(limits: PlanLimits, cluster: str | None, start: int, end: int) -> list[InputPartition]:
     ranges = plan(start, end, **limits._asdict())
     return [LogRange(cluster, begin, until, start) for begin, until in ranges]
-
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value

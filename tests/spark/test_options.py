@@ -1,5 +1,6 @@
 """What the options of the ``cluster`` format accept, and what they say when they do not."""
 
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError
 from spark_connector.data_source import ClusterDataSource
+from spark_connector.offsets import Offset
 from spark_connector.options import EARLIEST, ENTRY_TYPES, LATEST, SinkOptions, SourceOptions, check_names
+from spark_connector.planning import PlanLimits
 
 
 def source(**options):
@@ -48,12 +51,15 @@ def test_a_source_knows_every_option_and_its_default():
     [
         ("earliest", EARLIEST),
         (" Latest ", LATEST),
-        ('{"position": 96}', 96),
+        ('{"position": 96}', Offset(None, 96)),
+        ('{"cluster": "0:77:5", "position": 96}', Offset("0:77:5", 96)),
+        ('{"v": 2, "cluster": "0:77:5", "position": 96}', Offset("0:77:5", 96)),
+        (json.dumps(Offset("0:77:5", 96, 0, PlanLimits(1, 1, 1)).to_json()), Offset("0:77:5", 96)),
         ('{"position": -2}', EARLIEST),
         ('{"position": -1}', LATEST),
     ],
 )
-def test_starting_offsets_are_words_or_a_position(text, meaning):
+def test_starting_offsets_are_words_a_position_or_an_offset(text, meaning):
     assert source(startingOffsets=text).starting_offsets == meaning
 
 
@@ -77,6 +83,9 @@ def test_entry_types_are_a_list_without_order_or_case():
         ("startingOffsets", '{"position": true}'),
         ("startingOffsets", '{"position": 1e3}'),
         ("startingOffsets", '{"offset": 1}'),
+        ("startingOffsets", '{"position": 1, "from": 0}'),
+        ("endingOffsets", '{"position": 1, "cluster": 7}'),
+        ("endingOffsets", "[1]"),
         ("endingOffsets", "earliest"),
         ("maxEntriesPerTrigger", "0"),
         ("maxEntriesPerTrigger", "many"),
@@ -94,6 +103,12 @@ def test_a_wrong_value_is_named_with_its_option_and_what_was_expected(name, valu
     refused = refusal(SourceOptions.parse, {"clusterDir": "/members/0", name: value})
 
     assert refused.startswith(f"option {name} is {value!r}; expected ")
+
+
+def test_a_damaged_offset_is_refused_with_its_option():
+    said = refusal(source_of, {"startingOffsets": '{"v": 3, "position": 1}'})
+
+    assert said.startswith("option startingOffsets: the checkpoint's offset {'v': 3")
 
 
 def test_the_largest_numbers_do_not_overflow():

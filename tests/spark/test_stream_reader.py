@@ -1,6 +1,7 @@
 """What the stream reader tells Spark, call by call, over a member's directory; without Spark."""
 
 import itertools
+import json
 import pickle
 
 import pytest
@@ -145,6 +146,25 @@ def test_a_position_beyond_the_end_is_refused_with_the_end(live):
     reader = stream(live, startingOffsets='{"position": 1048576}')
     with pytest.raises(ConfigurationError, match=rf"1048576.*beyond the end.*{live.position}"):
         reader.initialOffset()
+
+
+def test_a_place_of_another_cluster_is_refused_naming_both_and_one_of_this_is_taken(live, tmp_path):
+    live.lines(live.session_id, 0, 3)
+    other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
+    try:
+        ours, theirs = (json.dumps(stream(log).initialOffset()) for log in (live, other))
+        taken = batch(live, startingOffsets=ours)
+        assert len(rows(taken, taken.partitions())) == 5
+        says = "Offsets is of cluster 0:1900000000000:1877313736, .* is cluster 0:1800000000000:1877313736"
+        for plan in (
+            lambda: stream(live, startingOffsets=theirs).initialOffset(),
+            lambda: batch(live, startingOffsets=theirs).partitions(),
+            lambda: batch(live, endingOffsets=theirs).partitions(),
+        ):
+            with pytest.raises(ConfigurationError, match=says):
+                plan()
+    finally:
+        other.stop()
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 1000])
