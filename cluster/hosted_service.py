@@ -6,14 +6,12 @@ from collections import Counter as Tally
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.config import NodeConfig
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
 from cluster.member.counters import DutyCycleStallTracker
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
 from cluster.service.snapshot import Snapshots
@@ -32,7 +30,7 @@ class ServiceCounters(NamedTuple):
 
 
 class HostedService:
-    """Agent, mark file and counters of one service; ``close`` of the mark file is its owner's."""
+    """Agent and counters of one service, and its mark file, which is its owner's to close."""
 
     def __init__(
         self,
@@ -40,8 +38,7 @@ class HostedService:
         config: NodeConfig,
         channel: ServiceChannel,
         *,
-        files: OsFiles,
-        now_ms: int,
+        mark_file: ClusterMarkFile,
         counters_file: CountersFile,
         commit_position: Callable[[], int],
         snapshots: Snapshots,
@@ -49,23 +46,12 @@ class HostedService:
         on_error: OnServiceError | None,
     ) -> None:
         """Load the service; ConfigurationError when there is none of its name."""
-        name = config.services[service_id]
-        service = load_service(name)
+        service = load_service(config.services[service_id])
         self.name = f"service {service_id}"
         self._is_stopped_by_errors = config.service_error_policy == "stop"
         self._on_error = on_error
         self._error_kinds: Tally[str] = Tally()
-        self.mark_file = ClusterMarkFile.create(
-            str(config.cluster_path),
-            files=files,
-            component_type=ClusterComponentType.CONTAINER,
-            now_ms=now_ms,
-            cluster_id=config.cluster_id,
-            member_id=config.member_id,
-            service_id=service_id,
-            aeron_directory=str(config.driver_path),
-            service_name=name,
-        )
+        self.mark_file = mark_file
         allocate = counters_file.allocate_cluster_counter
         self.counters = ServiceCounters(
             allocate(CounterTypeId.CONTAINER_ERRORS, config.cluster_id, service_id=service_id),

@@ -130,18 +130,8 @@ class ClusterNode:
 
     def _open(self) -> None:
         config = self.config
-        files = OsFiles()
-        now_ms = time.time_ns() // 1_000_000
-        cluster_dir, driver_dir = str(config.cluster_path), str(config.driver_path)
-        self._mark_file = ClusterMarkFile.create(
-            cluster_dir,
-            files=files,
-            component_type=ClusterComponentType.CONSENSUS_MODULE,
-            now_ms=now_ms,
-            cluster_id=config.cluster_id,
-            member_id=config.member_id,
-            aeron_directory=driver_dir,
-            ingress_channel="aeron:udp",
+        self._mark_file = self._create_mark_file(
+            ClusterComponentType.CONSENSUS_MODULE, ingress_channel="aeron:udp"
         )
         self._opened.callback(lambda: self._end(self._mark_file))
         self.log = NodeLog(config.path / "node.log", config.log_level, member=config.member_id)
@@ -154,15 +144,29 @@ class ClusterNode:
         self._poller = Poller()
         self._opened.callback(self._poller.close)
 
+    def _create_mark_file(self, component_type: ClusterComponentType, **fields: Any) -> ClusterMarkFile:
+        config = self.config
+        return ClusterMarkFile.create(
+            str(config.cluster_path),
+            files=OsFiles(),
+            component_type=component_type,
+            now_ms=_epoch_ms(),
+            cluster_id=config.cluster_id,
+            member_id=config.member_id,
+            aeron_directory=str(config.driver_path),
+            **fields,
+        )
+
     def _begin_life(self) -> None:
         """Put the agents together, and let them recover what the disk has. Raises what that raises."""
         config = self.config
         files = OsFiles()
-        now_ms = time.time_ns() // 1_000_000
         driver_dir = str(config.driver_path)
         context = _context(config)
         self._failures.check_room(files, str(config.archive_path), config.archive_segment_file_length)
-        self._counters_file = CountersFile.create(f"{driver_dir}/cnc.dat", pid=os.getpid(), now_ms=now_ms)
+        self._counters_file = CountersFile.create(
+            f"{driver_dir}/cnc.dat", pid=os.getpid(), now_ms=_epoch_ms()
+        )
         self._life.callback(lambda: self._counters_file.close(orderly=self._is_orderly))
         archive, recording_log, node_state = open_files(
             files,
@@ -239,19 +243,23 @@ class ClusterNode:
         )
         self._services: list[HostedService] = []
         for service_id, channel in enumerate(channels):
+            mark_file = self._create_mark_file(
+                ClusterComponentType.CONTAINER,
+                service_id=service_id,
+                service_name=config.services[service_id],
+            )
+            self._life.callback(self._end, mark_file)
             service = HostedService(
                 service_id,
                 config,
                 channel,
-                files=files,
-                now_ms=now_ms,
+                mark_file=mark_file,
                 counters_file=self._counters_file,
                 commit_position=self._counters.commit_position.get,
                 snapshots=self._consensus_module.snapshots.archive,
                 max_message_length=length_max,
                 on_error=self._on_service_error,
             )
-            self._life.callback(self._end, service.mark_file)
             self._services.append(service)
         if config.grpc_gateway == "thread":
             self._open_gateway(ipc, length_max)
