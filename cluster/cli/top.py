@@ -203,7 +203,8 @@ class _Endpoints:
         from cluster.protocol.counter_types import members_of
 
         if isinstance(answer, ClusterError):
-            return {"memberId": member_id, "isAlive": False, "error": str(answer)}
+            known_id = member_id if member_id >= 0 else None  # it tells its id itself, unless that is given
+            return {"memberId": known_id, "isAlive": False, "error": str(answer)}
         return {
             "memberId": answer.member_id,
             "isAlive": True,
@@ -302,7 +303,7 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
     if Measurement.get(console, console.options.update_width(UNBOUNDED), table).maximum > console.width:
         table = _members_table(members, in_rows=False)
     parts: list[RenderableType] = [table]
-    parts += [f"member {member['memberId']}: {member['error']}" for member in members if "error" in member]
+    parts += [_failure(member) for member in members if "error" in member]
     parts += [
         f"member {member['memberId']} waits for members {', '.join(map(str, member['waitsFor']))}"
         for member in members
@@ -321,7 +322,7 @@ def _members_table(members: list[dict[str, Any]], in_rows: bool) -> Table:
     columns = {
         heading: [_cell(member.get(key)) for member in members]
         for heading, key in COLUMNS.items()
-        if heading == "role" or any(member.get(key) is not None for member in members)
+        if heading in ("member", "role") or any(member.get(key) is not None for member in members)
     }
     columns["role"] = [_role(member) for member in members]
     styles = [
@@ -346,6 +347,12 @@ def _role(member: dict[str, Any]) -> str:
     if member["isAlive"]:
         return _cell(member["role"])
     return "no answer" if "error" in member else "not running"
+
+
+def _failure(member: dict[str, Any]) -> str:
+    """Why a member did not answer; the reason names its endpoint."""
+    error = str(member["error"])
+    return error if member["memberId"] is None else f"member {member['memberId']}: {error}"
 
 
 def _counters_table(member: dict[str, Any]) -> Table:

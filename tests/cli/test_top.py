@@ -9,10 +9,11 @@ from rich.console import Console
 from cluster.archive import OsFiles
 from cluster.archive.clock import epoch_ms
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli.top import _Directories, _Rates, _screen
+from cluster.cli.top import _Directories, _Endpoints, _Rates, _screen
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.transport.log_client import Unreachable
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
 
@@ -60,6 +61,18 @@ def test_a_member_that_does_not_answer_is_shown_with_the_reason(width):
     text = shown([MEMBERS[0], silent], width)
 
     assert "member 1: 127.0.0.1:9010: UNAVAILABLE" in text and "LEADER" in text and "no answer" in text
+
+
+@pytest.mark.parametrize("width", [50, 160])
+def test_a_member_that_never_answered_is_shown_by_its_endpoint_alone(monkeypatch, width):
+    silent = Unreachable("127.0.0.1:9010: UNAVAILABLE")
+    monkeypatch.setattr("cluster.cli.top.ask_members", lambda _: {-1: silent})
+
+    members = _Endpoints("127.0.0.1:9010").look()
+    text = shown(members, width)
+
+    assert members[0]["memberId"] is None
+    assert "-1" not in text and "\n127.0.0.1:9010: UNAVAILABLE\n" in text and "no answer" in text
 
 
 @pytest.mark.parametrize("width", [80, 160])
