@@ -347,59 +347,61 @@ def _leader_directory(directory: Path) -> Path:
     return directory
 
 
-def _set_toggle(directory: Path, toggle_name: str, state_name: str, as_json: bool, wait_s: float = 0) -> None:
-    """Set the control toggle of the leader, refused unless its module is in the state; wait for NEUTRAL."""
-    from cluster.cli.toggle import set_control_toggle
+def _set_toggle(
+    directory: Path, toggle_name: str, state_name: str, as_json: bool, *, ends: bool = False
+) -> None:
+    """Set the control toggle of the leader, refused unless its module is in the state, and wait.
 
-    directory = _leader_directory(directory)
-    mark = _mark(str(directory))
-    with _live_counters(str(directory), mark, write=True) as counters:
+    ``ends``: what was asked for ends the members; those of ``directory`` are waited for.
+    """
+    from cluster.cli.toggle import await_end, set_control_toggle
+
+    leader = _leader_directory(directory)
+    mark = _mark(str(leader))
+    with _live_counters(str(leader), mark, write=True) as counters:
         try:
-            told = set_control_toggle(counters, mark, toggle_name, state_name, wait_s)
+            set_control_toggle(counters, mark, toggle_name, state_name)
         except NotLeader as error:
-            status = _member_status(str(directory), mark)
+            status = _member_status(str(leader), mark)
             if status is None or status.leader_member_id < 0:
                 raise
             raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
+    if ends:
+        await_end(str(directory))
     if as_json:
-        print(json.dumps({"memberId": mark.member_id, "toggle": toggle_name, "outcome": told}))
+        print(json.dumps({"memberId": mark.member_id, "toggle": toggle_name, "outcome": "completed"}))
     else:
-        print(f"[{mark.member_id}] {toggle_name} {told}")
+        print(f"[{mark.member_id}] {toggle_name} completed")
 
 
-@app.command(
-    epilog=_example(
-        "snapshot --dir cluster-data",
-        "Returns when the leader has taken it.",
-    )
-)
+@app.command(epilog=_example("snapshot --dir cluster-data"))
 def snapshot(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Have all members and their services take a snapshot, by the leader."""
-    _set_toggle(directory, "SNAPSHOT", "ACTIVE", as_json, wait_s=30)
+    """Have all members and their services take a snapshot; returns when the leader has taken it."""
+    _set_toggle(directory, "SNAPSHOT", "ACTIVE", as_json)
 
 
 @app.command(epilog=_example("suspend --dir cluster-data"))
 def suspend(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Stop the cluster from taking messages and firing timers, until `resume`; by the leader."""
+    """Stop the cluster from taking messages and firing timers, until `resume`."""
     _set_toggle(directory, "SUSPEND", "ACTIVE", as_json)
 
 
 @app.command(epilog=_example("resume --dir cluster-data"))
 def resume(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Let a suspended cluster go on, by the leader."""
-    _set_toggle(directory, "RESUME", "SUSPENDED", as_json, wait_s=1)
+    """Let a suspended cluster go on."""
+    _set_toggle(directory, "RESUME", "SUSPENDED", as_json)
 
 
 @app.command(epilog=_example("shutdown --dir cluster-data"))
 def shutdown(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Have all members take a snapshot, and then end, by the leader."""
-    _set_toggle(directory, "SHUTDOWN", "ACTIVE", as_json)
+    """Have all members take a snapshot, and then end; returns when those below --dir have ended."""
+    _set_toggle(directory, "SHUTDOWN", "ACTIVE", as_json, ends=True)
 
 
 @app.command(epilog=_example("abort --dir cluster-data"))
 def abort(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Have all members end without a snapshot, by the leader."""
-    _set_toggle(directory, "ABORT", "ACTIVE", as_json)
+    """Have all members end without a snapshot; returns when those below --dir have ended."""
+    _set_toggle(directory, "ABORT", "ACTIVE", as_json, ends=True)
 
 
 @app.command(

@@ -37,7 +37,7 @@ PRINTS = {
     "cluster bench --json": r'\{"transport": "tcp", .*"latencyUs": .*\}\n',
     "kill -9 $(cluster tool pid --dir c1/member-1)": "",
     "cluster node --config c1/member-1/node.toml": r"member 1: 127.0.0.1:9010\n",
-    "cluster tool suspend --dir c1": r"\[\d\] SUSPEND applied\n",
+    "cluster tool suspend --dir c1": r"\[\d\] SUSPEND completed\n",
     "cluster tool resume --dir c1": r"\[\d\] RESUME completed\n",
     "cluster up --dir c2 --service greeter:Greeter": UP.format("greeter:Greeter", "c2"),
     "python greet.py": r"b'hello world'\n",
