@@ -126,6 +126,10 @@ class RealMembers:
     def tcp(self) -> str:
         return ",".join(f"{i}=tcp:{self.hosts[i]}:{self.ports[i] + 1}" for i in self.ids)
 
+    @property
+    def ipc(self) -> str:
+        return ",".join(f"{i}=ipc:{self.member_dir(i)}/driver/ingress.sock" for i in self.ids)
+
     # -- their life --
 
     def start(self, *member_ids: int) -> None:

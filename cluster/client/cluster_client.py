@@ -382,6 +382,8 @@ class ClusterClient:
                 self._on_resumed(message, publication, now_ns)
             case NewLeaderEvent():
                 self._on_new_leader(message, publication, now_ns)
+            case SessionEvent(code=EventCode.REDIRECT):
+                self._on_redirect(message, publication, now_ns)
             case SessionEvent():
                 if message.code is EventCode.CLOSED:
                     self.why_closed = message.detail or "closed by the cluster"
@@ -459,6 +461,13 @@ class ClusterClient:
             NewLeaderEvent,  # it says nothing that SessionResumed does not
         ):
             self._on_message(message, publication, now_ns)
+
+    def _on_redirect(self, event: SessionEvent, publication: IngressPublication, now_ns: int) -> None:
+        """The member that we asked for the session does not lead, or takes no input now."""
+        self._publications.adopt(event.detail)
+        is_elsewhere = event.leader_member_id not in (-1, publication.member_id)
+        if is_elsewhere or self._state is State.AWAIT_NEW_LEADER_CONNECTION:
+            self._lose_leader(now_ns)
 
     def _on_new_leader(self, event: NewLeaderEvent, publication: IngressPublication, now_ns: int) -> None:
         """A leader took the session over, perhaps the same one in a new term."""

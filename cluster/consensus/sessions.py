@@ -6,7 +6,9 @@
     sessions ── close request, service, time-out ── SessionCloseEvent in the log ── gone
 
 The connection is closed behind REDIRECT and a refusal, and when a session's close is committed; what was sent
-on it before goes out first.
+on it before goes out first. A leader that is none any more keeps its clients' connections until it knows who
+leads instead, tells them by NewLeaderEvent, and closes them; it closes them untold where nobody is known to
+lead within the election timeout. Where it leads again itself, they stay.
 
 Followers keep ``sessions`` by what the log says, so that any of them can take over. Over a stream a client's
 connection is its ingress and its egress; the response channel is kept for those who read the log.
@@ -100,6 +102,8 @@ class SessionManager:
         self.next_session_id = 1
         self.next_committed_session_id = 1  # what a snapshot says: opens that are committed only
         self.timed_out_count = 0
+        # Of a member that led and does not: until then its clients wait to hear who leads; None: none do.
+        self.clients_kept_until_ns: int | None = None
         self._context = context
         self._authenticator: Authenticator = authenticator or DefaultAuthenticator()
         self._timeout = context.cluster_duration(context.session_timeout_ns)
@@ -318,6 +322,14 @@ class SessionManager:
         self._has_pending_events = True
         return False
 
+    def _send_new_leader_event(
+        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
+    ) -> bool:
+        event = NewLeaderEvent(
+            leadership_term_id, session.id, leader_member_id, self._context.ingress_endpoints
+        )
+        return self.port.send_egress(session.connection_id, event)
+
     def check_sessions(self, leadership_term_id: int, leader_member_id: int, cluster_time: int) -> int:
         """Close what timed out or could not be closed before, and send what is still to be sent (§4.7)."""
         work_count = 0
@@ -340,10 +352,7 @@ class SessionManager:
                 work_count += self._send_open_event(session, leadership_term_id, leader_member_id)
                 self._has_pending_events |= session.has_new_leader_event_pending
             elif session.connection_id != NULL_VALUE and session.has_new_leader_event_pending:
-                event = NewLeaderEvent(
-                    leadership_term_id, session.id, leader_member_id, self._context.ingress_endpoints
-                )
-                if self.port.send_egress(session.connection_id, event):
+                if self._send_new_leader_event(session, leadership_term_id, leader_member_id):
                     session.has_new_leader_event_pending = False
                     work_count += 1
                 else:
@@ -445,8 +454,10 @@ class SessionManager:
         self.next_committed_session_id = max(self.next_committed_session_id, session.id + 1)
 
     def on_replay_session_close(self, event: SessionCloseEvent) -> None:
-        if self.sessions.pop(event.cluster_session_id, None) is not None:
-            self.table.close(event.cluster_session_id)
+        session = self.sessions.pop(event.cluster_session_id, None)
+        if session is not None:
+            self.table.close(session.id)
+            self.end_egress(session.connection_id)
 
     # ---- a snapshot
 
@@ -493,6 +504,7 @@ class SessionManager:
 
     def prepare_for_new_term(self, cluster_time: int, *, is_startup: bool) -> None:
         """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""
+        self.clients_kept_until_ns = None
         self.table.restart_appended()
         self._reopen_active(cluster_time)
         self.table.touch_all(cluster_time)
@@ -516,38 +528,57 @@ class SessionManager:
                 self.table.slots["state"][self.table.slot_of(session.id)] = session_table.OPEN
 
     def prepare_for_new_election(
-        self, commit_position: int, leadership_term_id: int, leader_member_id: int
-    ) -> list[int]:
-        """Undo what is not committed (§3.8); returns the connections that were served, by ascending id."""
+        self, commit_position: int, leadership_term_id: int, leader_member_id: int, now_ns: int
+    ) -> None:
+        """Undo what is not committed; clients of open sessions stay until they can be told who leads."""
         self.sweep(commit_position)
-        connections = set()
-        for session in [s for s in self if s.opened_log_position > commit_position]:
-            self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
-            connections.add(session.connection_id)
+        dropped = [session for session in self if session.opened_log_position > commit_position]
+        for session in dropped:
             session.state = SessionState.CLOSED
             del self.sessions[session.id]
             self.table.close(session.id)
-        for session in self._pending:
-            self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
-            connections.add(session.connection_id)
+        dropped += self._pending
         self._pending.clear()
+        for session in dropped:
+            self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
         for _, session in self._uncommitted_closed:
             session.state = SessionState.CLOSING
             if session.opened_log_position > commit_position:
                 self.table.close(session.id)
+                dropped.append(session)
             else:
                 self.sessions[session.id] = session
         self._uncommitted_closed.clear()
         self._uncommitted_next_ids.take_uncommitted(commit_position)
-        for session in self:
-            connections.add(session.connection_id)
-            session.connection_id = NULL_VALUE
-            session.has_new_leader_event_pending = False
-            session.has_open_event_pending = True
-        self.table.slots["connection_id"][:] = NULL_VALUE
         self.table.restart_appended()
-        connections.discard(NULL_VALUE)
-        return sorted(connections)
+        for session in dropped:
+            self.end_egress(session.connection_id)
+        for session in self:
+            session.has_new_leader_event_pending = False
+            if session.connection_id == NULL_VALUE:
+                session.has_open_event_pending = True
+            elif self.clients_kept_until_ns is None:
+                self.clients_kept_until_ns = now_ns + self._context.election_timeout_ns
+
+    def let_go_of_clients(self, leadership_term_id: int, leader_member_id: int) -> int:
+        """End the connections that were kept into an election; returns how many sessions they served.
+
+        Clients are told who leads now; -1: nobody is known to, and they look for themselves. (In Aeron the
+        new leader tells them, over egress that it connects. None of it can be lost here: who does not get
+        the event sees the end of its connection.)
+        """
+        self.clients_kept_until_ns = None
+        served = [session for session in self if session.connection_id != NULL_VALUE]
+        for session in served:
+            if leader_member_id != NULL_VALUE and session.state is SessionState.OPEN:
+                self._send_new_leader_event(session, leadership_term_id, leader_member_id)
+        for connection_id in sorted({session.connection_id for session in served}):
+            self.table.unlink(connection_id)
+            self.end_egress(connection_id)
+        for session in served:
+            session.connection_id = NULL_VALUE
+            session.has_open_event_pending = True
+        return len(served)
 
 
 def _version(version: int) -> str:

@@ -400,10 +400,7 @@ class ConsensusModuleAgent:
         if self.recording is not None:
             self.recording.stop(self.now_ms)
             append_position = self.recording.append_position
-        for connection_id in self.sessions.prepare_for_new_election(
-            log_position, self.leadership_term_id, NULL_VALUE
-        ):
-            self.clients.close(connection_id)
+        self.sessions.prepare_for_new_election(log_position, self.leadership_term_id, NULL_VALUE, self.now_ns)
         self.timers.restore_uncommitted(log_position)
         for tracker in self.trackers:
             tracker.restore_uncommitted(log_position)

@@ -42,6 +42,8 @@ class SlowTick:
         if agent.sessions.has_pending_work:
             work_count += agent.sessions.send_redirects(term_id, leader_id, now_ns)
             work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
+        if agent.sessions.clients_kept_until_ns is not None:
+            work_count += self._let_go_of_clients(agent.sessions.clients_kept_until_ns)
         if agent.election is not None or agent.waking.is_looking_around:
             return work_count
         if agent.leading is not None:
@@ -52,6 +54,19 @@ class SlowTick:
             work_count += self._check_node_toggle()
             work_count += agent.retention.do_work()
         return work_count
+
+    def _let_go_of_clients(self, kept_until_ns: int) -> int:
+        """Send the clients of a leader that was replaced to the new one, as soon as that is known."""
+        agent = self._agent
+        term_id, leader_id = agent.leadership_term_id, agent.leader_member_id
+        if agent.election is not None:
+            term_id, leader_id = agent.election.leadership_term_id, agent.election.leader_member_id
+        if leader_id == agent.context.member_id or (leader_id < 0 and agent.now_ns < kept_until_ns):
+            return 0
+        count = agent.sessions.let_go_of_clients(term_id, leader_id)
+        told = f"member {leader_id} leads" if leader_id >= 0 else "nobody is known to lead in time"
+        agent.tell(f"lets go of the clients of {count} sessions: {told}")
+        return count
 
     def _is_recording_stopped(self) -> bool:
         """By a tool, as a rule. In an election it is stopped and begun as that goes on."""

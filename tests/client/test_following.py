@@ -17,7 +17,7 @@ def cluster():
     return FakeCluster()
 
 
-@pytest.mark.conformance("S-51", "S-52")
+@pytest.mark.conformance("S-52")
 def test_when_the_leader_dies_the_session_goes_on_with_the_new_one(cluster):
     listener = Listener()
     client = connect(cluster, listener)
@@ -35,7 +35,6 @@ def test_when_the_leader_dies_the_session_goes_on_with_the_new_one(cluster):
     assert cluster.log == [b"before", b"after"]
 
 
-@pytest.mark.conformance("S-34")
 def test_a_lost_connection_is_told_by_codes_and_never_raised(cluster):
     client = connect(cluster)
     cluster.leader.stop()
@@ -47,6 +46,18 @@ def test_a_lost_connection_is_told_by_codes_and_never_raised(cluster):
     assert client.offer_batch([b"x"]) == Offer.NOT_CONNECTED
     assert client.send_keep_alive() is False
     assert not client.is_closed
+
+
+@pytest.mark.conformance("S-34")
+@pytest.mark.parametrize("code", [Offer.NOT_CONNECTED, Offer.CLOSED])
+def test_a_connection_that_takes_nothing_any_more_is_closed_and_left(cluster, code):
+    client = connect(cluster)
+    connection = cluster.leader.connection
+    connection.write = lambda buffer: code
+    client.offer(b"x")
+
+    assert client.state is State.AWAIT_NEW_LEADER
+    assert connection.is_closed
 
 
 def test_a_client_that_only_offers_finds_the_new_leader_too(cluster):
@@ -159,6 +170,65 @@ def test_a_new_leader_elsewhere_is_dialled(cluster):
     poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
 
     assert all(connection.is_closed for connection in cluster.members[0].connections)
+
+
+def redirected(cluster, member, session_id=7):
+    """The member answers what the client asked it last: another one leads, or nobody."""
+    redirect = cluster.redirect(1).replace(cluster_session_id=session_id)
+    member.send(member.connection, redirect)
+
+
+def test_a_member_that_names_another_leader_is_left_for_it_and_the_listener_is_told_of_that_only(cluster):
+    listener = Listener()
+    client = connect(cluster, listener)
+    old = cluster.leader
+    cluster.elect(1)
+    redirected(cluster, old)
+    poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
+
+    assert [told[0] for told in listener.told] == ["new leader"]
+    assert old.connection.is_closed
+
+
+def test_a_member_that_knows_of_no_leader_is_kept_until_it_does_or_closes(cluster):
+    client = connect(cluster)
+    old = cluster.leader
+    cluster.elect(None)
+    redirected(cluster, old)
+    for _ in range(100):
+        client.poll_egress()
+        cluster.wait(0.01)
+    assert client.state is State.CONNECTED
+    assert len(old.connections) == 1
+
+    cluster.elect(2)
+    old.send(old.connection, cluster.new_leader_event())
+    poll_until(client, lambda: client.leader_member_id == 2 and client.state is State.CONNECTED)
+
+
+def test_a_leader_that_takes_no_input_for_now_is_kept(cluster):
+    """Suspended, or at a snapshot: it names itself."""
+    client = connect(cluster)
+    redirected(cluster, cluster.leader)
+    client.poll_egress()
+
+    assert client.state is State.CONNECTED
+    assert not cluster.leader.connection.is_closed
+
+
+def test_a_new_leader_that_is_replaced_before_it_takes_the_session_up_is_left_at_once(cluster):
+    client = connect(cluster, message_timeout_s=2.0)
+    first = cluster.leader
+    cluster.elect(0)
+    first.on_resume = lambda connection, resume: redirected(cluster, first)
+    first.send(first.connection, cluster.new_leader_event())
+    client.poll_egress()
+    assert client.state is State.AWAIT_NEW_LEADER_CONNECTION
+    client.poll_egress()
+    assert client.state is State.AWAIT_NEW_LEADER
+
+    cluster.elect(1)
+    poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
 
 
 def test_a_leader_that_is_stopped_and_not_dead_is_left_after_its_heartbeat_timeout(cluster):

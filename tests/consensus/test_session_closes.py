@@ -16,7 +16,7 @@ def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_lea
     commit_position = sessions.outside.position
     sessions.is_committing = False
     sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
-    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
     assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
 
     sessions.outside.log.clear()
@@ -33,7 +33,7 @@ def test_a_session_that_has_spoken_to_another_leader_is_not_closed_for_its_silen
     sessions.is_committing = False
     sessions.tick(at=11 * SECOND)
     assert sessions.outside.log[-1] == ("close", session_id, CloseReason.TIMEOUT)
-    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
     slots, slot = sessions.manager.table.slots, sessions.manager.table.slot_of(session_id)
 
     sessions.now_ns += 60 * SECOND

@@ -5,7 +5,7 @@ import pytest
 from tests.consensus.test_sessions import LEADER, TERM, Sessions
 
 CHANGES = {
-    "it loses its leadership": lambda manager: manager.prepare_for_new_election(0, TERM, LEADER),
+    "it loses its leadership": lambda manager: manager.prepare_for_new_election(0, TERM, LEADER, 0),
     "it leads again": lambda manager: manager.prepare_for_new_term(0, is_startup=False),
 }
 

@@ -31,6 +31,9 @@ class Log:
     def send_egress(self, connection_id: int, message: object) -> bool:
         return True
 
+    def close_egress(self, connection_id: int) -> None:
+        pass
+
 
 class Sessions:
     """A member's sessions and its log."""
@@ -70,7 +73,7 @@ def test_a_1918_opens_that_were_never_committed_leave_no_trace_in_it():
     leader.manager.sweep(ENTRY)
     before = leader.manager.next_committed_session_id
 
-    leader.manager.prepare_for_new_election(ENTRY, TERM, 0)
+    leader.manager.prepare_for_new_election(ENTRY, TERM, 0, 0)
     leader.manager.sweep(ENTRY * 10)
 
     assert leader.manager.next_committed_session_id == before

@@ -558,16 +558,16 @@ def test_what_is_not_committed_or_not_open_is_gone_with_the_leadership():
     sessions.is_committing = False
     sessions.opens(2)
     sessions.connects(3)
-    connections = sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
 
     assert sorted(sessions.manager.sessions) == [committed]
     assert sessions.manager.pending_count == 0
-    assert connections == [1, 2, 3]
+    assert sessions.outside.closed == [2, 3]
     assert sessions.outside.events(2)[-1] == (EventCode.CLOSED, "election")
     assert sessions.outside.events(3)[-1] == (EventCode.CLOSED, "election")
     assert sessions.manager.next_committed_session_id == committed + 1
     assert sessions.manager.next_session_id == 4
-    assert sessions.manager.sessions[committed].connection_id == -1
+    assert sessions.manager.sessions[committed].connection_id == 1
 
 
 @pytest.mark.conformance("C-32")
@@ -576,7 +576,7 @@ def test_a_commit_forgets_what_it_covers():
     session_id = sessions.opens(1)
     sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
     sessions.manager.sweep(sessions.outside.position)
-    sessions.manager.prepare_for_new_election(sessions.outside.position, TERM, LEADER)
+    sessions.manager.prepare_for_new_election(sessions.outside.position, TERM, LEADER, sessions.now_ns)
 
     assert sessions.manager.sessions == {}
     assert len(sessions.manager.table) == 0

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.load import Load, Session
 from benchmarks.real_members import await_that
 from cluster import ClusterClient, LogReader
+from cluster.client import State
 from tests.faults.conftest import (
     BEYOND_STEADY_S,
     SHORT_TIMEOUTS,
@@ -54,6 +55,50 @@ def test_a_leader_that_wakes_neither_answers_nor_acknowledges_by_its_old_term(me
         }
     assert min(terms) > old_term, "what waited is in the log by the new leader alone"
     assert len(answers) <= len(offered)
+
+
+class Hears:
+    """A listener that notes of each new leader whether the session was with it already."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, bool]] = []
+        self.client: ClusterClient | None = None
+
+    def on_message(self, *told: object) -> None:
+        pass
+
+    def on_new_leader(
+        self, cluster_session_id: int, leadership_term_id: int, leader_member_id: int, endpoints: str
+    ) -> None:
+        assert self.client is not None
+        is_resumed = self.client.leadership_term_id == leadership_term_id
+        self.told.append((leader_member_id, is_resumed))
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_a_leader_that_wakes_and_was_replaced_sends_its_clients_to_the_new_one(members_of, medium):
+    """They are told by NewLeaderEvent, on the connection that they have, and wait for no time-out."""
+    members = members_of(keys=SHORT_TIMEOUTS)
+    members.start()
+    asleep = members.await_leader()
+    endpoints = {"ipc": members.ipc, "tcp": members.tcp, "grpc": members.endpoints}[medium]
+    hears = Hears()
+    with ClusterClient.connect(endpoints, hears) as client:
+        hears.client = client
+        members.pause(asleep)
+        members.await_leader(other_than=asleep)
+        members.wake(asleep)
+
+        def is_moved() -> bool:
+            client.wait(0.05)
+            client.poll_egress()
+            return client.leader_member_id != asleep and client.state is State.CONNECTED
+
+        await_that(is_moved, "the client is with the new leader", tell=members.tell)
+        assert hears.told[0] == (client.leader_member_id, False)
+        assert client.offer(b"after") > 0
+        client.await_committed(60)
+    members.stop()
 
 
 def test_a_follower_that_sleeps_costs_nothing_and_catches_up(members_of):

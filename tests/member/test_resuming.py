@@ -89,3 +89,27 @@ def test_a_client_whose_ok_was_lost_with_its_connection_is_told_again():
     (answer,) = again.of_type(SessionEvent)
     assert (answer.code, answer.cluster_session_id, answer.correlation_id) == (EventCode.OK, 1, 7)
     assert again.of_type(SessionResumed) == []
+
+
+@pytest.mark.conformance("S-51")
+def test_the_new_leader_of_a_session_tells_the_client_that_comes_back_who_leads():
+    cluster = SimulatedCluster(3, 1)
+    old = cluster.await_leader()
+    client = Stranger(old)
+    client.connects()
+    cluster.run_until(lambda: client.heard)
+    session_id, term_id = client.heard[0].cluster_session_id, client.heard[0].leadership_term_id
+    old.kill()
+    new = cluster.await_leader()
+
+    again = Stranger(new)
+    again.says(SessionResume(8, session_id, term_id, resume_token=TOKEN))
+    cluster.run_until(lambda: again.of_type(NewLeaderEvent))
+
+    new_term_id = new.agent.leadership_term_id
+    (resumed,), (event,) = again.of_type(SessionResumed), again.of_type(NewLeaderEvent)
+    assert (resumed.cluster_session_id, resumed.leadership_term_id) == (session_id, new_term_id)
+    assert event == NewLeaderEvent(
+        new_term_id, session_id, new.member_id, new.agent.context.ingress_endpoints
+    )
+    assert new_term_id > term_id

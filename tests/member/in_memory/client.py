@@ -156,7 +156,10 @@ class SimulatedClient:
                 case CommitAck():
                     self._on_commit_ack(message)
                 case NewLeaderEvent():
-                    pass  # SessionResumed has said it
+                    if (
+                        message.leadership_term_id > self.leadership_term_id
+                    ):  # else SessionResumed has said it
+                        self._connect(message.leader_member_id)
             offset += align(length)
 
     def _on_session_event(self, event: SessionEvent) -> None:
