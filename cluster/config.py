@@ -191,17 +191,10 @@ class NodeConfig(BaseModel):
         le=1 << 20,
     )
     address_connections_max: int = _key(
-        512,
-        "As connections_max, of one host over TCP or gRPC.",
-        unit="connections",
-        ge=1,
-        le=1 << 20,
+        512, "As connections_max, of one host over TCP or gRPC.", unit="connections", ge=1, le=1 << 20
     )
     session_open_timeout_ns: Duration = _key(
-        "10s",
-        "A connection over which no session is open after this long is closed.",
-        unit=DURATION,
-        gt=0,
+        "10s", "A connection over which no session is open after this long is closed.", unit=DURATION, gt=0
     )
     connection_sessions_max: int = _key(
         8,
@@ -218,10 +211,7 @@ class NodeConfig(BaseModel):
         le=64 * KIB,
     )
     frame_timeout_ns: Duration = _key(
-        "10s",
-        "Whoever has sent half a frame has this long for the rest.",
-        unit=DURATION,
-        gt=0,
+        "10s", "Whoever has sent half a frame has this long for the rest.", unit=DURATION, gt=0
     )
     received_bytes_max: Size = _key(
         "64m",
@@ -261,6 +251,20 @@ class NodeConfig(BaseModel):
         "A reader that takes nothing of what it is sent, or asks nothing, for this long is cut off.",
         unit=DURATION,
         gt=0,
+    )
+    greetings_max: int = _key(
+        64,
+        """Most connections on the members' port that have not said Hello; at this bound the oldest of them
+        makes room.""",
+        unit="connections",
+        ge=1,
+        le=1 << 16,
+    )
+    greeting_timeout_ns: Duration = _key(
+        "10s", "A connection there that says no Hello for this long is closed.", unit=DURATION, gt=0
+    )
+    greeting_length_max: Size = _key(
+        "4k", "Longest frame there before the Hello, which has some 100 bytes.", unit=SIZE, ge=KIB, le=MIB
     )
     # -- elections --
     leader_heartbeat_timeout_ns: Duration = _key(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from cluster.errors import ConfigurationError
 from cluster.transport.bounds import Bounds
 
-KEPT = 96  # segments, catalog, logs, counters, epoll, links, listeners, gRPC's own
+KEPT = 96  # segments, catalog, logs, counters, epoll, links of known members, listeners, gRPC's own
 CONNECTION_COST = 3  # over gRPC: the client's, and both ends of the Unix socket behind it
 READER_COST = 8  # its connection, and the files that it reads
 
@@ -23,16 +23,17 @@ def fit_descriptors(bounds: Bounds) -> tuple[Bounds, str]:
 
     Raises ConfigurationError where not even one connection and one reader do.
     """
-    wanted = KEPT + CONNECTION_COST * bounds.connections_max + READER_COST * bounds.readers_max
+    kept = KEPT + bounds.greetings_max
+    wanted = kept + CONNECTION_COST * bounds.connections_max + READER_COST * bounds.readers_max
     limit = _raise_limit(wanted)
     if limit >= wanted:
         return bounds, ""
-    if limit < KEPT + CONNECTION_COST + READER_COST:
+    if limit < kept + CONNECTION_COST + READER_COST:
         raise ConfigurationError(
             f"{limit} descriptors are allowed to this process (RLIMIT_NOFILE), {wanted} are wanted: "
             "raise the limit (ulimit -n)"
         )
-    share = (limit - KEPT) / (wanted - KEPT)
+    share = (limit - kept) / (wanted - kept)
     connections = max(1, int(bounds.connections_max * share))
     readers = max(1, int(bounds.readers_max * share))
     told = (

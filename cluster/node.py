@@ -198,6 +198,7 @@ class ClusterNode:
             cluster_id=config.cluster_id,
             poller=self._poller,
             on_error=self._on_peer_error,
+            bounds=self._bounds,
         )
         self._life.callback(links.close)
         self._links = links
@@ -294,7 +295,12 @@ class ClusterNode:
             )
 
         self._gateway = gateway = GrpcGateway(
-            parse_endpoint(config.member.ingress_endpoint), ipc, open_log, length_max, self._bounds
+            parse_endpoint(config.member.ingress_endpoint),
+            ipc,
+            open_log,
+            length_max,
+            self._bounds,
+            self._on_peer_error,
         )
         gateway.start()
         self._life.callback(gateway.stop)
@@ -516,6 +522,7 @@ class ClusterNode:
         self._record(self._mark_file, "export watermark", error)
 
     def _on_peer_error(self, error: ClusterError) -> None:
+        """Called from the gateway's thread too."""
         self.log.often("a peer was cut off", str(error), time.monotonic_ns())
 
     def _record(self, mark_file: ClusterMarkFile, where: str, error: BaseException, **fields: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -73,6 +74,7 @@ class NodeLog:
         self._file = _Lines(path)
         self._counts: Counter[str] = Counter()
         self._repeated: dict[tuple[str, str], _Repeated] = {}
+        self._repeated_lock = threading.Lock()
         self._logger = structlog.wrap_logger(
             structlog.WriteLogger(self._file),  # type: ignore[arg-type]
             processors=[
@@ -95,31 +97,33 @@ class NodeLog:
     def often(self, event: str, why: str, now_ns: int) -> None:
         """What strangers can make happen as often as they like: the first of a kind, then how many more.
 
-        Reasons that differ in numbers alone are of one kind.
+        Reasons that differ in numbers alone are of one kind. May be called from any thread.
         """
         kind = event, _NUMBERS.sub("#", why)
-        repeated = self._repeated.get(kind)
-        if repeated is not None:
-            repeated.count += 1
-            repeated.why = why
-            return
-        if len(self._repeated) >= REPEATED_KINDS_MAX:
-            kind = event, OTHER_KINDS
-            self._repeated.setdefault(kind, _Repeated(now_ns, why)).count += 1
-            return
-        self._repeated[kind] = _Repeated(now_ns, why)
+        with self._repeated_lock:
+            repeated = self._repeated.get(kind)
+            if repeated is not None:
+                repeated.count += 1
+                repeated.why = why
+                return
+            if len(self._repeated) >= REPEATED_KINDS_MAX:
+                kind = event, OTHER_KINDS
+                self._repeated.setdefault(kind, _Repeated(now_ns, why)).count += 1
+                return
+            self._repeated[kind] = _Repeated(now_ns, why)
         self._logger.info(event, why=why)
 
     def tell_repeated(self, now_ns: int) -> None:
         """Write the counts of ``often`` whose interval is over; a kind that came no more is new again."""
-        for kind, repeated in list(self._repeated.items()):
-            if now_ns - repeated.since_ns < REPEATED_INTERVAL_NS:
-                continue
-            if repeated.count:
-                self._logger.info(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
-                self._repeated[kind] = _Repeated(now_ns, repeated.why)
-            else:
-                del self._repeated[kind]
+        with self._repeated_lock:
+            for kind, repeated in list(self._repeated.items()):
+                if now_ns - repeated.since_ns < REPEATED_INTERVAL_NS:
+                    continue
+                if repeated.count:
+                    self._logger.info(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
+                    self._repeated[kind] = _Repeated(now_ns, repeated.why)
+                else:
+                    del self._repeated[kind]
 
     def error(self, where: str, error: BaseException, **fields: Any) -> str:
         """Note an exception; returns its whole text, as distinct error logs have it."""

@@ -1,4 +1,4 @@
-"""What strangers may take of a member: whoever has opened no session yet, or only reads the log.
+"""What strangers may take of a member: whoever has no session yet, only reads, or is no member that we know.
 
 At a bound the newest is refused, or takes the place of the oldest that has no session; sessions that are
 open go on. Each bound is a key of the configuration under the same name, and names itself where it is told.
@@ -26,6 +26,9 @@ class Bounds:
     readers_max: int = 64
     reader_bytes_max: int = 64 * MIB  # that all readers together have not taken
     reader_timeout_ns: int = 30 * SECOND_NS  # for a reader to take what it is sent, or to ask
+    greetings_max: int = 64  # connections on the members' port that have not said Hello
+    greeting_timeout_ns: int = 10 * SECOND_NS  # for them to say it
+    greeting_length_max: int = 4_096  # of it, in its envelope
 
     @property
     def reader_block_bytes(self) -> int:

@@ -18,7 +18,7 @@ import errno
 import socket
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -72,10 +72,12 @@ class GrpcGateway:
         open_log: OpenLog,
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
+        on_error: Callable[[ClusterError], None] | None = None,
     ) -> None:
         """Serve at ``listen`` what the member at its ``ipc:`` endpoint and its log's files have.
 
-        ``open_log`` opens the log for one reader; it is called in worker threads.
+        ``open_log`` opens the log for one reader; it is called in worker threads. ``on_error`` hears, in the
+        gateway's thread, of who was refused or cut off at a bound.
         """
         assert listen.medium is Medium.GRPC
         assert member.medium is Medium.IPC
@@ -83,7 +85,8 @@ class GrpcGateway:
         self._member = member
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
-        self._log = LogServer(open_log, self._executor, bounds)
+        self._log = LogServer(open_log, self._executor, bounds, on_error)
+        self._on_error = on_error
         self._bounds = bounds
         self._hosts: Counter[str] = Counter()  # sessions' streams of each
         self._loop = asyncio.new_event_loop()
@@ -169,6 +172,8 @@ class GrpcGateway:
         host = context.peer().rpartition(":")[0]
         if self._hosts[host] >= self._bounds.address_connections_max:
             text = f"{self._hosts[host]} sessions of {host} (address_connections_max)"
+            if self._on_error is not None:
+                self._on_error(RemoteProtocolError(text))
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self._hosts[host] += 1
         try:
@@ -225,12 +230,9 @@ class GrpcGateway:
         try:
             with self._log.admitted():
                 async for data in self._log.read(message):
-                    await asyncio.wait_for(context.write(data), self._log.timeout_s)
+                    await self._log.in_time(context.write(data))
         except RequestRefused as error:
             await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
-        except TimeoutError:
-            text = f"the reader took nothing for {self._log.timeout_s:g} s (reader_timeout)"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Tell how the member stands."""

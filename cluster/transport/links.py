@@ -42,6 +42,7 @@ import numpy as np
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
+from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import check_header, decode_first, seal, unseal
 from cluster.transport.frames import link_frame
@@ -54,11 +55,8 @@ DIAL_INTERVAL_NS = 50 * MS
 DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made again
 STABLE_AFTER_NS = 1_000 * MS
 FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
-HELLO_TIMEOUT_NS = 10_000 * MS
-HELLO_LENGTH_MAX = 4_096  # in its envelope: nobody has a longer frame held before it
 REFUSALS_OF_GONE = 3
 KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter only asks who is there
-GREETING_MAX = 64  # accepted connections that have not said who they are
 
 
 class LinksHandler(Protocol):
@@ -153,6 +151,7 @@ class MemberLinks:
         poller: Poller,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_error: Callable[[ClusterError], None] | None = None,
+        bounds: Bounds = DEFAULT_BOUNDS,
     ) -> None:
         """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
 
@@ -165,6 +164,7 @@ class MemberLinks:
         self._poller = poller
         self._clock_ns = clock_ns
         self._on_error = on_error
+        self._bounds = bounds
         self._receive_buffer = ReceiveBuffer()
         self._listeners = [Listener(listen, poller)]
         self.endpoint = self._listeners[0].endpoint
@@ -405,10 +405,10 @@ class MemberLinks:
                     sock,
                     self._poller,
                     self._receive_buffer,
-                    frame_length_max=HELLO_LENGTH_MAX,
+                    frame_length_max=self._bounds.greeting_length_max,
                     check_header=check_header,
                 )
-                self._greeting.append((connection, now_ns + HELLO_TIMEOUT_NS))
+                self._greeting.append((connection, now_ns + self._bounds.greeting_timeout_ns))
                 work += 1
         if not self._greeting:
             return work
@@ -418,25 +418,36 @@ class MemberLinks:
                 work += 1
             elif not connection.is_closed:
                 if now_ns > deadline_ns:
-                    connection.close("no Hello came in time")
+                    timeout_s = self._bounds.greeting_timeout_ns / SECOND_NS
+                    self._turn_away(connection, f"no Hello within {timeout_s:g} s (greeting_timeout)")
                 else:
                     waiting.append((connection, deadline_ns))
-        for connection, _ in waiting[:-GREETING_MAX]:
-            connection.close("too many connections without a Hello")
-        self._greeting = waiting[-GREETING_MAX:]
+        greetings_max = self._bounds.greetings_max
+        for connection, _ in waiting[:-greetings_max]:
+            self._turn_away(
+                connection, f"more than {greetings_max} have not said who they are (greetings_max)"
+            )
+        self._greeting = waiting[-greetings_max:]
         return work
+
+    def _turn_away(self, connection: Connection, why: str) -> None:
+        self._report(f"an unknown peer: {why}")
+        connection.close(why)
 
     def _take_hello(self, connection: Connection, now_ns: int, handler: LinksHandler) -> bool:
         """Read who dialled us and join the connection to its peer; True when it left the greeting list."""
         try:
             if not connection.receive():
                 return connection.is_closed
+        except RemoteProtocolError as error:
+            self._turn_away(connection, f"{error} (greeting_length_max)")
+            return True
+        try:
             hello, crc = decode_first(connection)
             if not isinstance(hello, link.Hello) or hello.kind not in KINDS:
                 raise RemoteProtocolError("the first frame is not a member's Hello")
         except RemoteProtocolError as error:
-            self._report(f"an unknown peer: {error}")
-            connection.close(str(error))
+            self._turn_away(connection, str(error))
             return True
         code, detail = self._judge(hello)
         if code is not link.LinkErrorCode.OK:

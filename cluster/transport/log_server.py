@@ -10,7 +10,7 @@ A member that has not committed as far as it was asked waits a little, then ends
 reader asks another one. Files are read in worker threads, so one slow disk read holds up nobody.
 
 Readers are strangers (``bounds.py``): so many are served at once, each has one block in memory, and who does
-not take it in time is cut off.
+not take it in time, or asks nothing, is cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -70,13 +70,24 @@ class RequestRefused(ClusterError):
 
 
 class LogServer:
-    """Answers requests with frames. ``open_log`` opens a log of its own for each stream."""
+    """Answers requests with frames. ``open_log`` opens a log of its own for each stream.
 
-    def __init__(self, open_log: OpenLog, executor: Executor, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    ``on_error`` hears of readers that were refused or cut off at a bound.
+    """
+
+    def __init__(
+        self,
+        open_log: OpenLog,
+        executor: Executor,
+        bounds: Bounds = DEFAULT_BOUNDS,
+        on_error: Callable[[ClusterError], None] | None = None,
+    ) -> None:
         self._open_log = open_log
+        self._on_error = on_error
         self._executor = executor
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
         self._bounds = bounds
+        self._timeout_s = bounds.reader_timeout_ns / SECOND_NS
         self._reader_count = 0
         self._following_count = 0  # readers that wait for commits
         self._status_turn = threading.Lock()
@@ -94,22 +105,31 @@ class LogServer:
         positions = [position for position, moved in tuple(self._positions.values()) if moved >= oldest]
         return min(positions, default=None)
 
-    @property
-    def timeout_s(self) -> float:
-        """For a reader to take what it is sent."""
-        return self._bounds.reader_timeout_ns / SECOND_NS
-
     @contextlib.contextmanager
     def admitted(self) -> Iterator[None]:
         """Count one reader for as long as it is served; RequestRefused when there are too many."""
         if self._reader_count >= self._bounds.readers_max:
-            text = f"{self._reader_count} readers are served, as many as readers_max allows"
-            raise RequestRefused(link.LinkErrorCode.REFUSED, text)
+            raise self._refusal(f"{self._reader_count} readers are served, as many as readers_max allows")
         self._reader_count += 1
         try:
             yield
         finally:
             self._reader_count -= 1
+
+    def _refusal(self, why: str) -> RequestRefused:
+        """For a bound that is met, told to the member too."""
+        refusal = RequestRefused(link.LinkErrorCode.REFUSED, why)
+        if self._on_error is not None:
+            self._on_error(refusal)
+        return refusal
+
+    async def in_time(self, sending: Awaitable[None]) -> None:
+        """Wait for the reader to take what is sent; RequestRefused when it does not within its time-out."""
+        try:
+            await asyncio.wait_for(sending, self._timeout_s)
+        except TimeoutError:
+            text = f"the reader took nothing for {self._timeout_s:g} s (reader_timeout)"
+            raise self._refusal(text) from None
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
@@ -205,8 +225,8 @@ class LogServer:
         except RequestRefused as error:
             with contextlib.suppress(OSError):
                 sock.send(link_frame(link.LinkError(0, error.code, str(error))))
-        except (OSError, TimeoutError, RemoteProtocolError):
-            return  # the reader is gone, takes nothing, or is none
+        except (OSError, RemoteProtocolError):
+            return  # the reader is gone, or is none
         finally:
             sock.close()
 
@@ -219,8 +239,15 @@ class LogServer:
             for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):
                 message = decode(frames, offset, length) if stream_id == streams.LINK else None
                 async for answer in self._answer(message):
-                    await asyncio.wait_for(loop.sock_sendall(sock, answer), self.timeout_s)
-            data = await asyncio.wait_for(loop.sock_recv(sock, REQUEST_LENGTH_MAX), self.timeout_s)
+                    try:
+                        await self.in_time(loop.sock_sendall(sock, answer))
+                    except RequestRefused:
+                        return  # within an answer nothing else can be told
+            try:
+                data = await asyncio.wait_for(loop.sock_recv(sock, REQUEST_LENGTH_MAX), self._timeout_s)
+            except TimeoutError:
+                text = f"the reader asked nothing for {self._timeout_s:g} s (reader_timeout)"
+                raise self._refusal(text) from None
             if not data:
                 return
 

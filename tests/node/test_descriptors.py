@@ -10,7 +10,8 @@ from cluster.errors import ConfigurationError
 from cluster.transport.bounds import Bounds
 
 BOUNDS = Bounds(connections_max=1000, readers_max=50)
-WANTED = KEPT + 1000 * CONNECTION_COST + 50 * READER_COST
+LEFT = 256 - KEPT - BOUNDS.greetings_max  # of so few
+WANTED = KEPT + BOUNDS.greetings_max + 1000 * CONNECTION_COST + 50 * READER_COST
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_where_the_limit_is_hard_strangers_get_less_and_the_log_its_part(limits)
     fitted, told = fit_descriptors(BOUNDS)
 
     used = fitted.connections_max * CONNECTION_COST + fitted.readers_max * READER_COST
-    assert 256 - KEPT - 16 < used <= 256 - KEPT
+    assert LEFT - 16 < used <= LEFT
     assert told == (
         f"256 descriptors are allowed to this process (RLIMIT_NOFILE), {WANTED} are wanted: "
         f"connections_max is {fitted.connections_max}, readers_max {fitted.readers_max}"
@@ -48,7 +49,7 @@ def test_where_the_limit_is_hard_strangers_get_less_and_the_log_its_part(limits)
 
 
 def test_a_limit_that_leaves_nothing_for_clients_is_refused(limits):
-    limits[:] = [KEPT, KEPT]
+    limits[:] = [KEPT + BOUNDS.greetings_max] * 2
 
-    with pytest.raises(ConfigurationError, match=r"96 descriptors are allowed .* raise the limit"):
+    with pytest.raises(ConfigurationError, match=r"160 descriptors are allowed .* raise the limit"):
         fit_descriptors(BOUNDS)

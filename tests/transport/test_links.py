@@ -13,6 +13,7 @@ from cluster.errors import PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
+from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import seal
 from cluster.transport.frames import link_frame
@@ -41,7 +42,15 @@ def garbled(data: bytes, bit: int) -> bytes:
 class Member:
     """A member's end of its links, with a handler that remembers."""
 
-    def __init__(self, member_id, endpoints, incarnation=1, clock_ns=time.monotonic_ns, cluster_id=0):
+    def __init__(
+        self,
+        member_id,
+        endpoints,
+        incarnation=1,
+        clock_ns=time.monotonic_ns,
+        cluster_id=0,
+        bounds=DEFAULT_BOUNDS,
+    ):
         self.member_id = member_id
         self.poller = Poller()
         self.errors = []
@@ -54,6 +63,7 @@ class Member:
             poller=self.poller,
             clock_ns=clock_ns,
             on_error=lambda error: self.errors.append(str(error)),
+            bounds=bounds,
         )
         self.told = []
         self.frames = defaultdict(bytes)
@@ -401,6 +411,49 @@ def test_garbage_on_the_link_port_disturbs_nobody(members, endpoints, garbage):
     assert a.told == [("up", 1, 1)]
     a.links.send(1, frame(b"still here", session_id=0, stream_id=108))
     turn_until(lambda: b.frames[0], a, b)
+
+
+def strangers(count, endpoint):
+    return [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(count)]
+
+
+def test_of_those_who_say_no_hello_the_oldest_make_room_and_that_is_told(members, endpoints):
+    a = members(0, endpoints, bounds=Bounds(greetings_max=3))
+    first, *others = strangers(5, endpoints[0])
+    turn_until(lambda: len(a.errors) == 2, a)
+
+    assert a.errors == ["an unknown peer: more than 3 have not said who they are (greetings_max)"] * 2
+    assert first.recv(1) == b""
+    for stranger in (first, *others):
+        stranger.close()
+
+
+def test_who_says_no_hello_in_time_is_cut_off_and_that_is_told(members, endpoints):
+    now_ns = 1
+    a = members(0, endpoints, clock_ns=lambda: now_ns, bounds=Bounds(greeting_timeout_ns=2 * SECOND_NS))
+    (stranger,) = strangers(1, endpoints[0])
+    a.turn()
+    now_ns += 2 * SECOND_NS
+    a.turn()
+    assert a.errors == []
+    now_ns += 1
+    turn_until(lambda: a.errors, a)
+
+    assert a.errors == ["an unknown peer: no Hello within 2 s (greeting_timeout)"]
+    assert stranger.recv(1) == b""
+    stranger.close()
+
+
+def test_a_long_frame_before_the_hello_is_refused_at_its_header_with_the_bound(members, endpoints):
+    a = members(0, endpoints, bounds=Bounds(greeting_length_max=1024))
+    (stranger,) = strangers(1, endpoints[0])
+    stranger.sendall(sealed(frame(bytes(1024), session_id=0, stream_id=1000))[:64])
+    turn_until(lambda: a.errors, a)
+
+    assert "not a frame of at most 1024 bytes" in a.errors[0]
+    assert a.errors[0].endswith("(greeting_length_max)")
+    assert stranger.recv(1) == b""
+    stranger.close()
 
 
 def test_a_taken_port_is_named(members, endpoints):

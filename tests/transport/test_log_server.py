@@ -121,8 +121,10 @@ def test_a_range_that_cannot_be_is_refused_on_a_socket_too():
 
 
 def test_a_reader_above_the_bound_is_told_so_and_the_others_are_served():
+    errors = []
+
     async def serve(executor, first, second):
-        server = a_server(executor, readers_max=1)
+        server = LogServer(Log, executor, Bounds(readers_max=1), errors.append)
         serving = asyncio.create_task(server.serve(first.theirs, b""))
         await asyncio.sleep(0)
         await server.serve(second.theirs, second.request)
@@ -137,23 +139,45 @@ def test_a_reader_above_the_bound_is_told_so_and_the_others_are_served():
     (refusal,) = second.answers()
     assert refusal.code is link.LinkErrorCode.REFUSED
     assert refusal.text == "1 readers are served, as many as readers_max allows"
+    assert [str(error) for error in errors] == [refusal.text]
     (status,) = first.answers()
     assert status.correlation_id == 7
 
 
-@pytest.mark.parametrize("has_asked", [True, False])
-def test_a_reader_that_takes_nothing_or_asks_nothing_is_cut_off(has_asked, monkeypatch):
+def cut_off(monkeypatch, received):
+    """What is told of a reader, to the member and to itself, that goes on neither to ask nor to take."""
     monkeypatch.setattr(Log, "blocks", lambda self, *_, **__: iter([(0, np.zeros(16 << 20, np.uint8))]))
+    errors = []
 
     async def serve(executor, reader):
-        server = a_server(executor, reader_timeout_ns=50_000_000)
-        await server.serve(reader.theirs, reader.request if has_asked else b"")
+        server = LogServer(Log, executor, Bounds(reader_timeout_ns=50_000_000), errors.append)
+        await server.serve(reader.theirs, received)
 
     with ThreadPoolExecutor(1) as executor:
         reader = EndlessReader()
         asyncio.run(serve(executor, reader))
 
     assert reader.theirs.fileno() == -1
+    return [str(error) for error in errors], reader
+
+
+def test_a_reader_that_takes_nothing_is_cut_off_and_the_member_told(monkeypatch):
+    """It is in the middle of a block: what it takes later must not be mistaken for the rest of that."""
+    told, reader = cut_off(monkeypatch, link_frame(link.LogRequest(1, 0, END, 0)))
+
+    assert told == ["the reader took nothing for 0.05 s (reader_timeout)"]
+    received = b""
+    while data := reader.sock.recv(65536):
+        received += data
+    assert b"reader_timeout" not in received
+
+
+def test_a_reader_that_asks_nothing_is_told_so_and_the_member_too(monkeypatch):
+    told, reader = cut_off(monkeypatch, b"")
+
+    assert told == ["the reader asked nothing for 0.05 s (reader_timeout)"]
+    (answer,) = reader.answers()
+    assert (answer.code, answer.text) == (link.LinkErrorCode.REFUSED, told[0])
 
 
 def test_all_readers_together_hold_no_more_than_their_bytes(monkeypatch):
