@@ -16,20 +16,16 @@ from cluster.archive.proof import decode_slots, proof_path
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
-from cluster.protocol.recording_log import (
-    RECORDING_LOG_FILE_NAME,
-    SNAPSHOT,
-    TERM,
-    decode_recording_log,
-)
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, SNAPSHOT, TERM
 from tests.simulation.disk import SECTOR, Inode
-from tests.simulation.disk_log import find_segment, log_bytes
+from tests.simulation.disk_log import find_segment, log_bytes, recorded_entries
 from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
 
 
+ANYWHERE = 1 << 62  # a write to come may go astray at any position
 APART = 16 * 1024  # sectors, so that who cannot read near one can read near the other
 
 
@@ -91,11 +87,13 @@ class DiskDamage:
             self._to_come.discard(member_id)  # only now it is known up to where it may be damaged
             agent = self._history.members[member_id].agent
             if agent is not None and agent.recording is not None:
-                self._held[member_id] = max(self._held[member_id], agent.recording.append_position)
+                end = agent.recording.append_position
+                self._held[member_id] = max(self._held[member_id], end)
+                self._history.invariants.on_damaged(member_id, end)
         for member_id in [i for i in self._held if self._is_intact(i)]:
             del self._held[member_id]
             self._nemesis.not_whole.discard(member_id)
-            self._history.invariants.damaged.discard(member_id)
+            self._history.invariants.on_whole(member_id)
             self._nemesis.tell(f"member {member_id} is whole again")
 
     @property
@@ -242,18 +240,18 @@ class DiskDamage:
         recording_id = member.agent.recording.recording_id
         member.disk.faults.misdirected_in = f"{member.directory}/archive/{recording_id}-"
         member.disk.faults.misdirected_writes = 1
-        self._is_damaged(member_id)
+        self._is_damaged(member_id, ANYWHERE)
         self._to_come.add(member_id)
         return f"of member {member_id}, the next"
 
     # -- what can be damaged --
 
-    def _is_damaged(self, member_id: int) -> None:
+    def _is_damaged(self, member_id: int, end: int = 0) -> None:
         history = self._history
         self._held[member_id] = history.invariants.log.end
         self._nemesis.not_whole.add(member_id)
-        history.invariants.damaged.add(member_id)
-        history.invariants.ever_damaged.add(member_id)
+        history.invariants.on_damaged(member_id, end)
+        history.recorder.forget(member_id)
 
     def _has_checksums(self, member_id: int | None) -> bool:
         """Whether a member sees that a bit of its log is another one."""
@@ -265,10 +263,8 @@ class DiskDamage:
 
     def _has_begun(self, member_id: int) -> bool:
         """Whether it has a log of its own: nobody misses the files of an empty one."""
-        inode = self._history.disks[member_id].inode(f"/member-{member_id}/cluster/{RECORDING_LOG_FILE_NAME}")
-        return inode is not None and any(
-            entry.is_valid and entry.entry_type is TERM for entry in decode_recording_log(bytes(inode.cache))
-        )
+        entries = recorded_entries(self._history.disks[member_id], member_id)
+        return any(entry.entry_type is TERM for entry in entries)
 
     def _choose_frame(self, member_id: int | None) -> _Frame | None:
         """One that the member has synced before its last sync, and needs after a restart."""
@@ -277,10 +273,7 @@ class DiskDamage:
             return None
         disk = history.disks[member_id]
         directory = f"/member-{member_id}/archive"
-        inode = disk.inode(f"/member-{member_id}/cluster/recording.log")
-        if inode is None:
-            return None
-        entries = [entry for entry in decode_recording_log(bytes(inode.cache)) if entry.is_valid]
+        entries = recorded_entries(disk, member_id)
         terms = [entry for entry in entries if entry.entry_type is TERM]
         if not terms:
             return None

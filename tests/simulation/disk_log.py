@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cluster.archive.checksums import checksum_named
+from cluster.errors import LogDamaged
 from cluster.log.checksum import restore_session_ids, verify_checksums
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, RecordingLogEntry, decode_recording_log
 from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk, Inode
 
@@ -43,6 +45,16 @@ class HeldFrames:
             return data  # has session ids that nobody has
         restore_session_ids(frames, 0, len(frames), 0)
         return frames.tobytes()
+
+
+def recorded_entries(disk: Disk, member_id: int) -> list[RecordingLogEntry]:
+    """The valid entries of a member's recording.log; none where there is none that can be read."""
+    inode = disk.inode(f"/member-{member_id}/cluster/{RECORDING_LOG_FILE_NAME}")
+    try:
+        entries = [] if inode is None else list(decode_recording_log(bytes(inode.cache)))
+    except LogDamaged:
+        entries = []
+    return [entry for entry in entries if entry.is_valid]
 
 
 def find_segment(

@@ -82,6 +82,10 @@ class Recorder:
         elif len(data) > 72:  # anything but the reports and heartbeats of every turn
             kept[zlib.crc32(data) % 400] = (to_member_id, data)
 
+    def forget(self, member_id: int) -> None:
+        """It has lost what it had said and had: none of it is true any more, and its connections are gone."""
+        self._kept.pop(member_id, None)
+
     def replay(self, member: Member, random: Random) -> int:
         """Send some of them again over the connections of now."""
         kept = self._kept.get(member.member_id, [])
@@ -128,6 +132,8 @@ class _Coverage(Observer):
             transition = text[len("election ") :].split(":")[0]
             if transition.endswith("-> LEADER_LOG_REPLICATION"):
                 self.on_elected(member)
+            elif transition.endswith("-> FOLLOWER_READY"):
+                self._invariants.on_level(member.member_id)
             self.transitions[transition] = self.transitions.get(transition, 0) + 1
             return
         for begin, name in _SEEN.items():

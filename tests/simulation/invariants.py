@@ -19,11 +19,11 @@ from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, Reques
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
-from cluster.protocol.recording_log import SNAPSHOT, TERM, decode_recording_log
+from cluster.protocol.recording_log import SNAPSHOT, TERM
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog, require
 from tests.simulation.disk import Disk
-from tests.simulation.disk_log import HeldFrames, find_segment, is_durable, log_bytes
+from tests.simulation.disk_log import HeldFrames, find_segment, is_durable, log_bytes, recorded_entries
 from tests.simulation.member import Member, Observer
 
 if TYPE_CHECKING:
@@ -58,16 +58,16 @@ class Invariants(Observer, ClientObserver):
     ) -> None:
         self.log = CommittedLog(session_timeout_ms)
         self.frames = frames
-        self.wiped: dict[int, int] = {}  # not level again: how far they may have had the log, and have it not
-        self.damaged: set[int] = set()  # now: what their disks hold is not what they had written
+        self.lost_to: dict[int, int] = {}  # of those not whole: how far they had had the log
+        self.damaged: set[int] = set()  # of these: whose disks hold other bytes than were written
         self.ever_damaged: set[int] = set()  # what lies before their snapshots may still be rotten
+        self.without_promises: set[int] = set()  # have lost them, and have not come level with a leader since
         self._disks = disks
         self._quorum = quorum
         self._recorded: set[tuple[int, int]] = set()  # (member, term) seen in its recording.log
         self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
         self.bases: dict[int, int] = {}  # term: its base
         self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
-        self.are_votes_lost = False  # of some member, ever
         self.chains: dict[int, int] = {}  # position: chain of the services there
         self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
@@ -124,6 +124,11 @@ class Invariants(Observer, ClientObserver):
         require(known == who, "I1", f"{member.name} leads term {term_id}, so did member {known[0]}")
 
     def _on_vote(self, member: Member, term_id: int, candidate_id: int) -> None:
+        require(
+            member.member_id not in self.without_promises,
+            "I9",
+            f"{member.name} votes in term {term_id} and does not know what it has promised",
+        )
         known = self.votes.setdefault((member.member_id, term_id), candidate_id)
         require(
             known == candidate_id,
@@ -143,6 +148,11 @@ class Invariants(Observer, ClientObserver):
     def _on_append_position(self, member: Member, message: AppendPosition) -> None:
         term_id, position = message.leadership_term_id, message.log_position
         self._spoken[member.member_id] = max(position, self._spoken.get(member.member_id, 0))
+        require(
+            member.member_id not in self.without_promises,
+            "I3",
+            f"{member.name} reports {position}, so that it counts, and does not know what it has promised",
+        )
         if self._sync_level == 0:
             return
         watched = self._of(member)
@@ -152,8 +162,8 @@ class Invariants(Observer, ClientObserver):
             assert inode is not None
             recorded = {
                 entry.leadership_term_id: entry.term_base_log_position
-                for entry in decode_recording_log(bytes(inode.cache))
-                if entry.is_valid and entry.entry_type is TERM
+                for entry in recorded_entries(member.disk, member.member_id)
+                if entry.entry_type is TERM
             }
             require(
                 recorded.get(term_id) == base and inode.is_durable(0, len(inode.cache)),
@@ -162,20 +172,15 @@ class Invariants(Observer, ClientObserver):
             )
             watched.recorded_terms.add(term_id)
         recording = member.agent.recording if member.agent is not None else None
-        is_damaged = member.member_id in self.damaged
         require(
             recording is None or position <= recording.append_position,
             "I3",
             f"{member.name} reports {position}, which it does not have",
         )
-        if recording is not None and position > watched.checked_durable and not is_damaged:
+        if recording is not None and position > watched.checked_durable:
+            begin = max(watched.checked_durable, recording.start_position, self._rotten_to(member))
             require(
-                is_durable(
-                    member.disk,
-                    recording,
-                    max(watched.checked_durable, recording.start_position),
-                    position,
-                ),
+                is_durable(member.disk, recording, begin, position),
                 "I3",
                 f"{member.name} reports {position}, which is not on its disk",
             )
@@ -196,14 +201,29 @@ class Invariants(Observer, ClientObserver):
 
     def on_wiped(self, member_id: int) -> None:
         """A member's disk is empty: it has forgotten its votes as well."""
-        self.wiped[member_id] = self._spoken.get(member_id, 0)
+        self.lost_to[member_id] = self._spoken.get(member_id, 0)
         self.on_votes_lost(member_id)
+
+    def on_damaged(self, member_id: int, end: int = 0) -> None:
+        """What is on a member's disk below ``end``, or below what is committed now, may be something else."""
+        self.lost_to[member_id] = max(self._spoken.get(member_id, 0), self.log.end, end)
+        self.damaged.add(member_id)
+        self.ever_damaged.add(member_id)
+
+    def on_whole(self, member_id: int) -> None:
+        """It has again, as far as it needs it, what it had."""
+        self.damaged.discard(member_id)
+        self.lost_to.pop(member_id, None)
 
     def on_votes_lost(self, member_id: int) -> None:
         """What a member has voted is not on its disk any more; it must not vote until it may."""
-        self.are_votes_lost = True
+        self.without_promises.add(member_id)
         for key in [key for key in self.votes if key[0] == member_id]:
             del self.votes[key]
+
+    def on_level(self, member_id: int) -> None:
+        """It has what its leader has committed, and stands by its term: it knows what it promises now."""
+        self.without_promises.discard(member_id)
 
     def on_turn(self, member: Member) -> None:
         agent = member.agent
@@ -274,8 +294,7 @@ class Invariants(Observer, ClientObserver):
         )
         before = min(max(before, self._trusted_from(member)), commit_position)
         data = self._recorded_bytes(member, agent.recording, before, commit_position)
-        if member.member_id not in self.damaged:
-            self.log.compare(before, data, member.name)
+        self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
             begin = self.log.end
             self._require_majority(member, begin, data[begin - before :])
@@ -294,8 +313,7 @@ class Invariants(Observer, ClientObserver):
         holders = {
             member_id
             for member_id, disk in self._disks.items()
-            if self.wiped.get(member_id, 0) > begin
-            or member_id in self.damaged
+            if self.lost_to.get(member_id, 0) > begin  # it has told of it while it had it
             or (
                 self._holds(disk, member_id, agent.recording, begin, data)
                 and self._has(disk, member_id, term_id)
@@ -310,10 +328,7 @@ class Invariants(Observer, ClientObserver):
 
     def _holds(self, disk: Disk, member_id: int, like: Recording, begin: int, data: bytes) -> bool:
         """Whether a member's disk has these bytes of the log, or a snapshot that stands for them."""
-        inode = disk.inode(f"/member-{member_id}/cluster/recording.log")
-        if inode is None:
-            return False
-        entries = [entry for entry in decode_recording_log(bytes(inode.cache)) if entry.is_valid]
+        entries = recorded_entries(disk, member_id)
         if any(e.entry_type is SNAPSHOT and e.log_position >= begin + len(data) for e in entries):
             return True
         recording_ids = {entry.recording_id for entry in entries if entry.entry_type is TERM}
@@ -338,8 +353,8 @@ class Invariants(Observer, ClientObserver):
             inode = disk.inode(f"/member-{member_id}/cluster/recording.log")
             if inode is None or (self._sync_level > 0 and not inode.is_durable(0, len(inode.cache))):
                 return False
-            for entry in decode_recording_log(bytes(inode.cache)):
-                if entry.is_valid and entry.entry_type is TERM:
+            for entry in recorded_entries(disk, member_id):
+                if entry.entry_type is TERM:
                     self._recorded.add((member_id, entry.leadership_term_id))
         return (member_id, term_id) in self._recorded
 
@@ -360,10 +375,9 @@ class Invariants(Observer, ClientObserver):
     def _compare_all(self, member: Member, end: int) -> None:
         """All that a member has recorded up to ``end`` is the log."""
         assert member.agent is not None and member.agent.recording is not None
-        recording = member.agent.recording
-        if member.member_id not in self.damaged:
-            begin = min(self._trusted_from(member), end)
-            self.log.compare(begin, self._recorded_bytes(member, recording, begin, end), member.name)
+        begin = min(self._trusted_from(member), end)
+        data = self._recorded_bytes(member, member.agent.recording, begin, end)
+        self.log.compare(begin, data, member.name)
 
     def _recorded_bytes(self, member: Member, recording: Recording, begin: int, end: int) -> bytes:
         """What a member has of a recording, as it is compared with that of others."""
@@ -375,7 +389,11 @@ class Invariants(Observer, ClientObserver):
         begin = member.agent.recording.start_position
         if member.member_id in self.ever_damaged and (snapshot := member.recording_log.latest_snapshot()):
             begin = max(begin, snapshot.log_position)
-        return begin
+        return max(begin, min(self._rotten_to(member), self.log.end))
+
+    def _rotten_to(self, member: Member) -> int:
+        """Up to where the bytes on a member's disk may be others than those it has written."""
+        return self.lost_to[member.member_id] if member.member_id in self.damaged else 0
 
     def on_applied(self, member: Member, position: int, chain: int) -> None:
         known = self.chains.setdefault(position, chain)

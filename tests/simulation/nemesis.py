@@ -211,7 +211,7 @@ class Nemesis:
                     self._start(member_id)
             elif (member.is_following or member.is_leading) and member_id not in self.damage.damaged_ids:
                 self.not_whole.discard(member_id)
-                self.history.invariants.wiped.pop(member_id, None)
+                self.history.invariants.on_whole(member_id)
         self.damage.look_after()
 
     def _start(self, member_id: int) -> None:
@@ -466,6 +466,7 @@ class Nemesis:
         member.kill()
         history.disks[member_id].wipe()
         history.invariants.on_wiped(member_id)
+        history.recorder.forget(member_id)
         self.not_whole.add(member_id)
         self._bring_down(member, self._down_ns())
         return f"member {member_id}"

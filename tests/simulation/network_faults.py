@@ -276,7 +276,7 @@ class NetworkFaults:
     def _old_messages(self) -> str | None:
         """What a member sent long ago comes once more. Not of a life that it has forgotten."""
         member = self._nemesis.any_member()
-        if member is None or self._nemesis.not_whole or self._history.invariants.are_votes_lost:
+        if member is None:
             return None
         return f"{self._history.recorder.replay(member, self._random)} of member {member.member_id}"
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.protocol.frame import HEADER_LENGTH, align
-from cluster.protocol.recording_log import (
-    RECORDING_LOG_FILE_NAME,
-    SNAPSHOT,
-    TERM,
-    decode_recording_log,
-)
+from cluster.protocol.recording_log import SNAPSHOT, TERM
+from tests.simulation.disk_log import recorded_entries
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
@@ -32,10 +28,9 @@ class SnapshotDamage:
             return None
         assert member.agent is not None and member.agent.recording is not None
         directory = f"/member-{member.member_id}"
-        inode = member.disk.inode(f"{directory}/cluster/{RECORDING_LOG_FILE_NAME}")
-        if inode is None or member.agent.recording.start_position > 0:
+        if member.agent.recording.start_position > 0:
             return None
-        entries = [entry for entry in decode_recording_log(bytes(inode.cache)) if entry.is_valid]
+        entries = recorded_entries(member.disk, member.member_id)
         snapshots = [entry for entry in entries if entry.entry_type is SNAPSHOT]
         if not snapshots or not any(entry.entry_type is TERM for entry in entries):
             return None
