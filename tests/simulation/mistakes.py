@@ -30,7 +30,7 @@ from cluster.member.client_requests import ClientRequests
 from cluster.member.election_actions import ElectionActions
 from cluster.member.repair import Repair
 from cluster.member.retention import Retention
-from cluster.protocol.enums import CloseReason
+from cluster.protocol.enums import AppendPositionFlags, CloseReason, ElectionState
 from cluster.protocol.link import PromiseState
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
@@ -366,6 +366,30 @@ def wiped_member_follows_anybody(patch: Patch) -> None:
     patch(promises.Promises, "may_follow", property(lambda self: True))
 
 
+def catch_up_counts_without_promises(patch: Patch) -> None:
+    """A member that has lost its promises reports how far it has caught up, so that it counts."""
+
+    def boastful(self: Any, now_ns: int, flags: AppendPositionFlags) -> None:
+        if self.append_position > self._sent_append_position:
+            self._sent_append_position = self.append_position
+            self._send(self.leader_member_id, self._append_position_message(flags))
+
+    patch(Election, "_send_append_position", boastful)
+
+
+def base_reported_before_its_term(patch: Patch) -> None:
+    """A follower that has fetched all that is before a term reports the base before it records the term."""
+    state = ElectionState.FOLLOWER_LOG_REPLICATION
+    work = Election._WORK[state]
+
+    def hasty(self: Any, now_ns: int) -> None:
+        if self.append_position >= self._term_base:
+            self._send_append_position(now_ns, AppendPositionFlags.NONE)
+        work(self, now_ns)
+
+    patch(Election, "_WORK", {**Election._WORK, state: hasty})
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -402,7 +426,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
     bad_sector_ends_the_member: Sought(("I17", "I14"), 1, ("damaged file", "kill")),
     wiped_member_follows_anybody: Sought(("I2/I4",), 6, ("stale leader",)),
-    wiped_member_votes: Sought(("I3",), 2, ("wipe a witness",)),
+    wiped_member_votes: Sought(("I3", "I9"), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
     service_close_forgotten: Sought(("I6", "I14"), 12),
     sessions_never_time_out: Sought(("I14",), 9),
@@ -412,4 +436,6 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     service_reads_all_that_is_there: Sought(("I10",)),
     majority_of_five_is_two: Sought(("I3",)),
     term_on_no_other_disk: Sought(("I3",), 2),
+    catch_up_counts_without_promises: Sought(("I3",), 1, ("wipe",)),
+    base_reported_before_its_term: Sought(("rule 1.2",), 1, MEMBERS_DIE),
 }

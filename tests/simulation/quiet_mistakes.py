@@ -20,6 +20,7 @@ from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.election import Election, _Replication
 from cluster.consensus.established import Leader
 from cluster.consensus.log_proof import Cut, LogProof
+from cluster.consensus.promises import Promises
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.log.session_table import SessionTable
 from cluster.member import mending
@@ -211,6 +212,11 @@ def ack_of_an_overtaken_join_taken(patch: Patch) -> None:
     patch(ServiceAdapter, "_on_all_acked", careless)
 
 
+def forgotten_votes_count(patch: Patch) -> None:
+    """A candidate counts a vote that its giver has forgotten, and may have acted against since."""
+    patch(Promises, "void_votes", lambda self, members: [])
+
+
 # Each with the test that finds it.
 QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     report_of_an_older_term: "consensus/test_established.py::test_a_report_of_another_term_commits_nothing",
@@ -244,4 +250,6 @@ QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     "test_a_leader_that_hears_of_such_a_promise_makes_it_its_own_and_begins_anew",
     ack_of_an_overtaken_join_taken: "member/test_service_acks.py::"
     "test_a_join_that_an_election_has_overtaken_is_acknowledged_to_nobody_and_a_snapshot_still_is",
+    forgotten_votes_count: "consensus/test_promises.py::"
+    "test_a_vote_counts_no_more_when_another_voter_knows_that_it_is_forgotten",
 }
