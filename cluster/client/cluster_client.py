@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SEND_ATTEMPTS = 3
 RESUME_INTERVAL_NS = 100_000_000  # between two requests for the session at one member
 WAIT_S = 0.01
-FLUSH_ON_CLOSE_NS = 1_000_000_000
+CLOSE_SILENCE_NS = 1_000_000_000  # of a leader that is asked to close: it is waited for no longer
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 
 
@@ -539,25 +539,35 @@ class ClusterClient:
     def close(self) -> None:
         """Send what is not sent yet, ask the cluster to close the session, and release everything.
 
-        Best effort, as in Aeron; a caller who needs to know waits with ``await_committed`` first.
+        Best effort, as in Aeron; a caller who needs to know waits with ``await_committed`` first. It waits
+        until the leader has read the request: at most ``message_timeout``, a second if nothing is heard.
         """
-        if self._state is State.CONNECTED:
-            self._flush_before_close()
-        publication = self._publication
-        if self._state is State.CONNECTED and publication is not None and self._window.is_flushed:
-            request = SessionCloseRequest(self.leadership_term_id, self.cluster_session_id)
-            for _ in range(SEND_ATTEMPTS):
-                if publication.offer(request) > 0:
-                    break
+        if self._state is State.CONNECTED and self._publication is not None:
+            self._ask_to_close(self._publication)
         self._end("closed by the client")
 
-    def _flush_before_close(self) -> None:
-        deadline_ns = self._world.now_ns() + FLUSH_ON_CLOSE_NS
-        while not self._window.is_flushed and self._state is State.CONNECTED:
-            self._flush()
-            if self._world.now_ns() > deadline_ns:
+    def _ask_to_close(self, publication: IngressPublication) -> None:
+        """Send the rest and the request, and read on until the leader, having read it, ends the connection.
+
+        A connection that is closed with egress unread is reset, and what is on its way to the leader lost.
+        """
+        connection = publication.connection
+        request = SessionCloseRequest(self.leadership_term_id, self.cluster_session_id)
+        now_ns = heard_ns = self._world.now_ns()
+        deadline_ns = now_ns + self._context.message_timeout_ns
+        while self._state is State.CONNECTED and now_ns <= min(deadline_ns, heard_ns + CLOSE_SILENCE_NS):
+            is_heard = connection.discard()
+            if not self._window.is_flushed:
+                self._flush()
+            elif not connection.is_finishing and publication.offer(request) > 0:
+                connection.finish()
+            if is_heard:
+                heard_ns = now_ns
+            elif connection.is_closed:
                 break
-            self._world.wait(WAIT_S)
+            else:
+                self._world.wait(WAIT_S)
+            now_ns = self._world.now_ns()
 
     def __enter__(self) -> Self:
         return self

@@ -36,6 +36,7 @@ SOCKET_BUFFER_BYTES = 1024 * 1024  # of Unix sockets: TCP sizes its own
 FRAME_LENGTH_MAX = 16 * 1024 * 1024 + 32  # Aeron's longest message in one frame
 BUFFERS_PER_SEND_MAX = 512  # below the kernel's IOV_MAX of 1,024
 
+_DISCARDED = memoryview(bytearray(64 * 1024))  # what nobody wants to read
 _ERROR_OR_HANG_UP = 0x008 | 0x010  # EPOLLERR, EPOLLHUP
 
 # A dial that ends with one of these met nobody; any other end says nothing about the peer's process.
@@ -272,6 +273,24 @@ class Connection:
         self.start = consumed_end
         if consumed_end == self.end:
             self.release(consumed_end)
+
+    def discard(self) -> bool:
+        """Take what the socket holds, at most 64 KiB, and throw it away; False when there was nothing.
+
+        End-of-file and resets close the connection, as with ``receive``.
+        """
+        if self.is_closed:
+            return False
+        try:
+            received = self._sock.recv_into(_DISCARDED)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            self._fail(error)
+            return False
+        if received == 0:
+            self.close(self._explain() or "the peer closed the connection")
+        return received > 0
 
     def _keep(self, offset: int, follows: int) -> None:
         """Copy ``buffer[offset:limit]`` aside, with room for the frame of ``follows`` bytes there."""

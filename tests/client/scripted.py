@@ -34,7 +34,7 @@ class ScriptedConnection:
         self.buffer = np.zeros(0, np.uint8)
         self.start = self.end = 0
         self.is_closed = False
-        self.is_readable = False
+        self.is_readable = self.is_finishing = False
         self.why_closed = ""
         self.takes: int | None = None  # bytes that write takes before it blocks, None: all
         self._inbox = bytearray()
@@ -81,6 +81,15 @@ class ScriptedConnection:
 
     def want_writable(self) -> None:
         pass
+
+    def discard(self) -> bool:
+        had, self._inbox = bool(self._inbox), bytearray()
+        return had
+
+    def finish(self) -> None:
+        """The member has taken all at once, and closes its side."""
+        self.is_finishing = True
+        self.break_off()
 
     def close(self, why: str = "closed by this side") -> None:
         self.is_closed = True

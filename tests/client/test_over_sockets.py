@@ -97,3 +97,19 @@ def test_nobody_there_is_told_with_every_reason(tmp_path):
         "Failed to connect to remote host: Connection refused",
     ):
         assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_a_close_arrives_though_much_that_was_answered_was_never_read(leader, medium):
+    """Closed at once, such a connection is reset, and what is on its way to the leader is lost."""
+    leader.answers = 10
+    client = ClusterClient.connect(leader.endpoints[medium], window_bytes=4 << 20)
+    client.offer_batch([b"x" * 4000] * 500)
+    begin = time.monotonic()
+    client.close()
+
+    assert time.monotonic() - begin < DEADLINE_S
+    while leader.closed != [41]:
+        assert time.monotonic() < begin + DEADLINE_S
+        time.sleep(0.01)
+    assert len(leader.log) == 500

@@ -37,7 +37,7 @@ class _ClientWorld:
         return self._process.now_ns
 
     def wait(self, timeout_s: float) -> None:
-        self._process.spend(int(timeout_s * SECOND))
+        self._process.sleep(int(timeout_s * SECOND))
         self._process.poller.wait(0)
 
     def dial(self, endpoint: Endpoint) -> Connection:

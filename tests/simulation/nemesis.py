@@ -18,12 +18,11 @@ from tests.simulation.member import Member, host_of
 from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
-from tests.simulation.world import MS, SECOND
+from tests.simulation.world import FOREVER_NS, MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
-FOREVER_NS = 1 << 62
 NEW_LEADER = (ElectionState.LEADER_INIT, ElectionState.LEADER_READY)
 
 

@@ -472,13 +472,16 @@ class Network:
         if not sock.is_closed:
             sock.error = sock.error or errno.ECONNRESET
             sock.is_ended = True
+            if sock.incoming is not None:
+                sock.incoming.pieces.clear()  # comes to a connection that is no more
             sock.mark()
 
     # -- ending --
 
     def _end(self, pipe: _Pipe, how: bytes) -> None:
         """Nothing more comes through; with a reset, what is on its way ends at any byte."""
-        if pipe.is_severed:
+        is_ending = pipe.pieces and pipe.pieces[-1][1] is _FIN
+        if pipe.is_severed and not (how is _RESET and is_ending):
             return
         if how is _RESET:
             pieces, pipe.pieces = list(pipe.pieces), deque()

@@ -115,6 +115,33 @@ def test_a_cut_may_leave_half_a_frame_which_is_never_handed_over():
         assert there.is_closed
 
 
+def a_last_request(seed, *, reads_on):
+    """What arrives of a request from who has not read all that was sent to it, and ends the connection."""
+    pair = Pair(seed)
+    here, there = pair.connect()
+    there.offer(*frames(3))
+    pair.pass_time(10 * MS)
+    (request,) = frames(1)
+    here.offer(request)
+    if reads_on:
+        here.finish()
+        while here.discard():
+            pass
+    else:
+        here.close()
+    pair.pass_time(10 * MS)
+    data = received(there)
+    there.receive()
+    assert there.is_closed
+    return data == request
+
+
+def test_a_request_may_be_lost_with_what_its_sender_has_not_read_but_not_if_it_reads_on():
+    seeds = range(30)
+    assert not all(a_last_request(seed, reads_on=False) for seed in seeds)
+    assert all(a_last_request(seed, reads_on=True) for seed in seeds)
+
+
 def test_a_machine_without_power_says_nothing_until_its_successor_resets_who_writes(pair):
     here, _ = pair.connect()
     pair.network.silence("b")

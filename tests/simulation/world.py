@@ -16,6 +16,7 @@ from typing import Any
 MS = 1_000_000
 SECOND = 1_000_000_000
 
+FOREVER_NS = 1 << 62
 LAST_EVENTS = 400  # kept for the report of a failure
 
 
@@ -131,6 +132,16 @@ class Process:
     def spend(self, duration_ns: int) -> None:
         """The turn takes so much longer."""
         self._spent_ns += duration_ns
+
+    def sleep(self, duration_ns: int) -> None:
+        """Within a turn: let everybody else go on for so long.
+
+        For processes that take turns by themselves: who wakes this one meanwhile is not heard.
+        """
+        until_ns = self.now_ns + duration_ns
+        self._busy_until_ns = FOREVER_NS
+        self.world.run_until(until_ns)
+        self._spent_ns = 0
 
     # -- turns --
 
