@@ -41,10 +41,17 @@ def run_job(spark, name, member_dir, table, **source):
 
 
 @pytest.fixture(scope="module")
-def whole(spark, member_dir, tmp_path_factory):
-    """What each job makes of the log in one batch."""
-    folder = tmp_path_factory.mktemp("whole")
-    return {name: run_job(spark, name, member_dir, str(folder / name)) for name in JOBS}
+def kept(tmp_path_factory) -> Path:
+    """Where each job's table lies, with its checkpoint, once ``whole`` is made; tests take copies."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture(scope="module")
+def whole(spark, member_dir, kept):
+    """What each job makes of the log in three batches."""
+    return {
+        name: run_job(spark, name, member_dir, str(kept / name), maxEntriesPerTrigger="300") for name in JOBS
+    }
 
 
 def test_the_log_table_holds_every_entry_once(whole, decoded):
@@ -65,9 +72,11 @@ def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, 
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(spark, member_dir, table, whole, name):
+def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(
+    spark, member_dir, kept, table, whole, name
+):
     """The crash falls between Delta's commit and Spark's: the batch runs again."""
-    run_job(spark, name, member_dir, table, maxEntriesPerTrigger="300")
+    shutil.copytree(kept / name, table)
     commits = sorted(Path(checkpoint_in(table), "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     assert len(commits) >= 3
     commits[-1].unlink()
@@ -76,11 +85,9 @@ def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(spark, mem
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(
-    spark, member_dir, table, whole, name, decoded
-):
+def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(spark, member_dir, kept, table, whole, name):
     """The new checkpoint cuts the log elsewhere, and counts its batches from 0 again."""
-    run_job(spark, name, member_dir, table, maxEntriesPerTrigger="500")
+    shutil.copytree(kept / name, table)
     shutil.rmtree(checkpoint_in(table))
     assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="170") == whole[name]
     shutil.rmtree(checkpoint_in(table))
