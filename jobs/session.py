@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -124,12 +124,34 @@ def spark_session(
     for key, value in _settings(app_name, master, extra or {}).items():
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    with _QuietStart(log):
+    with _QuietStart(log), _nothing_left_behind():
         spark = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler of Ctrl-C talks to the JVM from within whatever call is being made to it.
         signal.signal(signal.SIGINT, on_interrupt)
     return spark
+
+
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """Kill what was started inside when that fails, or is interrupted.
+
+    PySpark forgets a JVM that has not told yet where it listens, and that JVM then stays for ever.
+    """
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        for pid in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """The processes that this one has started."""
+    lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    return {int(pid) for pids in lists for pid in pids.split()}
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.node.processes import await_that
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(400)
@@ -55,8 +56,21 @@ def test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else(tmp_pat
     assert list(started_in.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupted_demo_leaves_no_process_behind(tmp_path, number):
+def test_a_demo_that_is_interrupted_while_spark_starts_leaves_no_process_behind(tmp_path):
+    home = tmp_path / "demo"
+    process = demo(home, "--flights", "3000")
+    try:
+        await_that(lambda: any("SparkSubmit" in line for line in processes_that_name(home)), "a starting JVM")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)  # the JVM has the same standard error
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors == ""
+    assert processes_that_name(home) == []
+
+
+def test_a_demo_that_is_terminated_in_the_middle_leaves_no_process_behind(tmp_path):
     home = tmp_path / "demo"
     process = demo(home, "--flights", "3000", "--seconds", "300")
     try:
@@ -68,7 +82,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path, number):
             assert time.monotonic() - began < BEGIN_S
         members = processes_that_name(home)
         assert len(members) >= 4, "the members and what started them"
-        os.kill(process.pid, number)
+        process.terminate()
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
