@@ -305,7 +305,6 @@ def test_the_ok_event_is_sent_again_until_it_is_taken():
     assert len(sessions.outside.egress) == 1
 
 
-@pytest.mark.conformance("C-191")
 def test_nothing_is_logged_for_a_client_that_is_not_there():
     sessions = Sessions()
     sessions.connects(1)

@@ -550,8 +550,14 @@ def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader
     cluster, client = a_cluster(seed=3)
     for number in range(30):
         client.send(b"again %d" % number)
-    cluster.run(500_000)
-    cluster.leader.kill()
+    leader = cluster.leader
+
+    def are_appended_and_not_committed():
+        pending = leader.agent.trackers[0].pending_messages()
+        return any(position > leader.agent.commit_position for _, position, _ in pending)
+
+    cluster.run_until(are_appended_and_not_committed)
+    leader.kill()
     cluster.await_leader()
     cluster.await_settled()
     cluster.run(500 * MS)
