@@ -13,11 +13,9 @@ import pytest
 from cluster.archive import OsFiles, RecordingLog
 from cluster.archive.clock import epoch_ms
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.archive.promises_file import read_promises, write_promises
 from cluster.cli.main import main
 from cluster.counters import CountersReader
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.link import PromiseState, PromiseStatement
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import SNAPSHOT
 from tests.archive.logs import T0, a_log
@@ -341,33 +339,6 @@ def test_what_reads_takes_a_whole_cluster_s_directory_and_its_first_member_that_
 
     assert of(a_cluster) == of(a_cluster / "member-1")
     assert of(a_cluster)[0] == 0
-
-
-def a_member_without_promises(tmp_path: Path) -> Path:
-    write_member(tmp_path, a_log())
-    statement = PromiseStatement(7, -1, -1, PromiseState.LOST, False)
-    write_promises(OsFiles(), str(tmp_path / "cluster"), statement)
-    return tmp_path
-
-
-def test_accept_data_loss_names_the_member_and_leaves_a_note(run, tmp_path):
-    directory = a_member_without_promises(tmp_path)
-
-    status, _, err = run("accept-data-loss", "--dir", directory, "--member", 9)
-    assert status == 2
-    assert "not of member 9" in err
-
-    status, out, err = run("accept-data-loss", "--dir", directory, "--member", 0, "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(out) == {"member": 0, "forgotten": "its votes and what it had acknowledged"}
-    held = read_promises(OsFiles(), str(directory / "cluster"))
-    assert held is not None and held.state is PromiseState.KEPT
-    assert (directory / "cluster" / "data-loss-accepted").read_text().endswith("had acknowledged\n")
-    assert "data loss accepted" in (directory / "node.log").read_text()
-
-    status, _, err = run("accept-data-loss", "--dir", directory, "--member", 0)
-    assert status == 1
-    assert "forgotten nothing" in err
 
 
 @pytest.mark.parametrize("command", ["pid", "is-leader", "sort-recording-log", "invalidate-latest-snapshot"])
