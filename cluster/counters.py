@@ -163,16 +163,30 @@ class _MappedCounters:
                 return counter
         return None
 
+    def types_and_values(self) -> tuple[list[int], list[int]]:
+        """Type and value of each allocated counter, by id; there may be thousands, so none gets an object."""
+        types: list[int] = []
+        values: list[int] = []
+        for first_id, allocated, of_type in self._looks():
+            ids = np.flatnonzero(allocated)
+            types += of_type[ids].tolist()
+            values += [self._words[index] for index in ((first_id + ids) * (VALUE_LENGTH // 8)).tolist()]
+        return types, values
+
     def _allocated(self, type_id: int) -> Iterator[FoundCounter]:
         """Counters of a type, by id; those of a thousand sessions are passed over without a look at each."""
+        for first_id, allocated, of_type in self._looks():
+            for index in np.flatnonzero(allocated & (of_type == type_id)).tolist():
+                yield FoundCounter(first_id + index, self._words, self._metadata)
+
+    def _looks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(first id, which are allocated, types) of each block, up to the first that was never used."""
         block = _RECORDS_PER_LOOK * METADATA_LENGTH
         for begin in range(0, len(self._metadata), block):
             records = np.frombuffer(self._metadata[begin : begin + block], COUNTER_METADATA)
-            states = records["state"].copy()
-            found = np.flatnonzero((states == CounterState.ALLOCATED) & (records["type_id"] == type_id))
-            del records
-            for index in found.tolist():
-                yield FoundCounter(begin // METADATA_LENGTH + index, self._words, self._metadata)
+            states, types = records["state"].copy(), records["type_id"].copy()
+            del records  # nothing may hold the mapping from one block to the next
+            yield begin // METADATA_LENGTH, states == CounterState.ALLOCATED, types
             if (states == CounterState.UNUSED).any():
                 return
 

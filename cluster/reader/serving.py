@@ -101,14 +101,12 @@ class ServedLog:
                 with CountersReader(path) as counters:
                     if not counters.is_live(epoch_ms()):
                         continue
-                    records = [record for record in counters.counters() if record.is_allocated]
+                    types, values = counters.types_and_values()
             except ClusterError:
                 continue
-            values = {record.type_id: record.value for record in records}
-            values[CounterTypeId.CLIENT_SESSION] = sum(
-                record.type_id == CounterTypeId.CLIENT_SESSION for record in records
-            )
-            return values
+            by_type = dict(zip(types, values, strict=True))
+            by_type[CounterTypeId.CLIENT_SESSION] = types.count(CounterTypeId.CLIENT_SESSION)
+            return by_type
         return {}
 
     def close(self) -> None:

@@ -253,3 +253,20 @@ def test_garbage_in_the_ring_does_not_hurt(path):
     assert consumer_heartbeat_offset(counters.header) > 0
     counters.close()
     assert OsFiles().exists(path)
+
+
+def test_types_and_values_of_all_that_are_allocated_are_told_by_id(path):
+    """Freed ones are not, and those beyond the first look are."""
+    counters = create(path)
+    made = [
+        counters.allocate(CounterTypeId.CLIENT_SESSION, b"", f"session {number}", number)
+        for number in range(600)
+    ]
+    for counter in made[::2]:
+        counters.free(counter)
+    with CountersReader(path) as reader:
+        types, values = reader.types_and_values()
+
+    assert types == [CounterTypeId.CLIENT_SESSION] * 300
+    assert values == list(range(1, 600, 2))
+    counters.close()

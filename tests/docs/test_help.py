@@ -42,7 +42,7 @@ ELSEWHERE = {
     "test_every_medium_gives_what_the_directory_gives",
     "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"
     "test_directories_that_lie_apart_are_given_apart",
-    "cluster tool accept-data-loss": "tests/cli/test_tool.py::"
+    "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
     "cluster tool is-leader": "tests/cli/test_tool.py::test_is_leader_tells_by_its_status",
     "cluster tool list-members": SNAPSHOTS + "test_a_follower_refuses_and_names_its_leader",

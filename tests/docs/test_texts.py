@@ -48,7 +48,7 @@ QUICKER = {"cluster bench --json": " --duration 1 --warm-up 0.2"}  # ten seconds
 # What takes long, or more than one host, and the test that runs it.
 JOBS = "tests/jobs/test_jobs_on_a_log.py::"
 ELSEWHERE = {
-    "cluster tool accept-data-loss": "tests/cli/test_tool.py::"
+    "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
     "make demo": "tests/jobs/test_demo.py::"
     "test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else",
