@@ -23,7 +23,7 @@ from cluster.archive.segments import SegmentFile, Segments, zero_tail
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import NO_SPACE, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, store_checksums, verify_checksums
-from cluster.log.scan import scan
+from cluster.log.scan import check_run, fault_at
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, align
 
@@ -68,6 +68,7 @@ class Recording:
         self._directory = directory
         self._catalog = catalog
         self.descriptor = descriptor
+        self._params = log_params(descriptor)
         self._sync_level = file_sync_level
         self.checksum = checksum
         self._segments = Segments(
@@ -477,17 +478,17 @@ class Recording:
         assert self.start_position <= position <= self.append_position
         end = min(position + max_length, self.append_position)
         data = self._read_range(position, end, out)
-        whole = scan(data, 0, len(data))
+        whole = self._check(position, data)
         if whole == 0 and end < self.append_position:  # one frame is longer than was asked for
             header = self._read_range(position, position + HEADER_LENGTH, None)
             length = int(header[:4].view("<i4")[0])
             end = min(position + max(align(length), HEADER_LENGTH), self.append_position)
             data = self._read_range(position, end, out)
-            whole = scan(data, 0, len(data))
+            whole = self._check(position, data)
         if whole < len(data) and (whole == 0 or end == self.append_position):
             base = self._segments.base_of(position + whole)
-            length = int(data[whole : whole + 4].view("<i4")[0])
-            what = f"no whole frame at log position {position + whole}: frame length {length}"
+            fault = fault_at(data, whole, len(data), position + whole, self._params, is_recording=True)
+            what = f"no whole frame at log position {position + whole}: {fault}"
             raise LogDamaged(self._segments.path(base), position + whole - base, what)
         data = data[:whole]
         if self.checksum is not None:
@@ -495,6 +496,10 @@ class Recording:
             if bad < len(data):
                 raise checksum_mismatch(self._segments, position + bad, data[bad:], self.checksum)
         return data
+
+    def _check(self, position: int, data: np.ndarray) -> int:
+        """End of the frames that are in their places."""
+        return check_run(data, 0, len(data), position, self._params, is_recording=True)
 
     def is_boundary(self, position: int) -> bool:
         """Whether a frame begins at ``position``, or the recording ends there.
@@ -508,7 +513,7 @@ class Recording:
             return False
         if position == self.append_position:
             return True
-        params = log_params(self.descriptor)
+        params = self._params
         begin = max(position - position % self.term_length, self.start_position)
         end = min(position - position % self.term_length + self.term_length, self.append_position)
         try:

@@ -17,6 +17,7 @@ from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u16, get_u32, put_i32
 
 SESSION_ID_OFFSET = 12
+FRAME_LENGTH_MAX = 65_504  # of data: the largest MTU
 
 
 class Checksum(IntEnum):
@@ -88,9 +89,11 @@ def _verify(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
         frame_end = _frame_end(run, offset, end)
         if frame_end == offset:
             return offset
-        if get_u16(run, offset + 6) == TYPE_DATA:
+        is_data = get_u16(run, offset + 6) == TYPE_DATA
+        if is_data or HEADER_LENGTH < frame_end - offset <= FRAME_LENGTH_MAX:
             checksum = _crc_of(run, offset + HEADER_LENGTH, frame_end, is_castagnoli)
-            if checksum != get_u32(run, offset + SESSION_ID_OFFSET):
+            # Padding holds a session id; one that holds a checksum was data before its type was changed.
+            if (checksum == get_u32(run, offset + SESSION_ID_OFFSET)) != is_data:
                 return offset
         offset = frame_end
 

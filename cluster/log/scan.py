@@ -10,12 +10,17 @@ import numpy as np
 from numba import types
 
 from cluster.log.frames import (
+    FLAG_BEGIN,
+    FLAG_END,
+    FLAGS_MASK,
     FRAGMENTED,
     FRAME_ALIGNMENT,
     HEADER_LENGTH,
     INITIAL_TERM_ID,
     MTU,
     POSITION_BITS,
+    SBE_HEADER_LENGTH,
+    SCHEMA_ID,
     SESSION_ID,
     SKIP,
     STREAM_ID,
@@ -25,6 +30,7 @@ from cluster.log.frames import (
     WHOLE,
     LogParams,
     align,
+    framed_length,
     next_message,
     wrap_i32,
 )
@@ -96,17 +102,26 @@ def split(buffer: np.ndarray, start: int, limit: int, cuts: Sequence[int] | np.n
 
 
 # What check_run found wrong with a frame, in the order in which it looks.
-FINE, FRAME_LENGTH, FRAME_TYPE, TERM_OFFSET, TERM_ID, STREAM, SESSION, TERM_END, PADDING = range(9)
+FINE, FRAME_LENGTH, FRAME_TYPE, TERM_OFFSET, TERM_ID, STREAM, RESERVED = range(7)
+SESSION, TERM_END, PADDING, FRAGMENT = range(7, 11)
 FAULTS = {
     FRAME_LENGTH: "frame length {frame_length}",
     FRAME_TYPE: "version, flags and type {flags_and_type:#010x}",
     TERM_OFFSET: "term offset {term_offset}",
     TERM_ID: "term id {term_id}",
     STREAM: "stream id {stream_id}",
+    RESERVED: "reserved value {reserved_value:#x}",
     SESSION: "session id {session_id}",
     TERM_END: "frame length {frame_length} crosses the end of the term",
     PADDING: "bytes of the padding are not zero",
+    FRAGMENT: "version, flags and type {flags_and_type:#010x} that no whole message has here",
 }
+
+NEW_LEADERSHIP_TERM_EVENT = 24
+TERM_EVENT_LENGTH = 56
+LOG_STREAM = 100
+# Of the message that the frame before belongs to.
+UNKNOWN, ENDED, OPEN = range(3)
 
 
 @routine
@@ -127,7 +142,10 @@ def _fault(buffer, offset, position, params, is_recording):  # type: ignore[no-u
     """What is wrong with the frame, known to be whole, that should be the one at ``position``."""
     frame_length = get_i32(buffer, offset)
     frame_type = get_u16(buffer, offset + 6)
-    if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA or get_u8(buffer, offset + 5) & 0x3F != 0:
+    flags = get_u8(buffer, offset + 5)
+    if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA or flags & ~FLAGS_MASK != 0:
+        return FRAME_TYPE
+    if frame_type == TYPE_PAD and flags != FLAGS_MASK:
         return FRAME_TYPE
     term_offset = position & (params[TERM_LENGTH] - 1)
     if get_i32(buffer, offset + 8) != term_offset:
@@ -138,21 +156,54 @@ def _fault(buffer, offset, position, params, is_recording):  # type: ignore[no-u
         return TERM_ID
     if get_i32(buffer, offset + 16) != params[STREAM_ID]:
         return STREAM
+    if get_i64(buffer, offset + 24) != 0:
+        return RESERVED
     if not is_recording and get_i32(buffer, offset + 12) != params[SESSION_ID]:
         return SESSION
     if term_offset + align(frame_length) > params[TERM_LENGTH]:
         return TERM_END
     if frame_type == TYPE_DATA and frame_length > params[MTU]:
         return FRAME_LENGTH
+    is_log = params[STREAM_ID] == LOG_STREAM
+    if frame_type == TYPE_PAD and is_log and term_offset + align(frame_length) < params[TERM_LENGTH]:
+        return FRAME_TYPE
     if is_recording:
         return FINE
     body = offset + HEADER_LENGTH if frame_type == TYPE_PAD else offset + frame_length
     return FINE if _is_zero(buffer, body, offset + align(frame_length)) else PADDING
 
 
+@routine
+def _begins_term(buffer, offset):  # type: ignore[no-untyped-def]
+    message = offset + HEADER_LENGTH
+    return (
+        get_i32(buffer, offset) >= HEADER_LENGTH + SBE_HEADER_LENGTH
+        and get_u16(buffer, message + 2) == NEW_LEADERSHIP_TERM_EVENT
+        and get_u16(buffer, message + 4) == SCHEMA_ID
+    )
+
+
+@routine
+def _is_misplaced(buffer, offset, message, mtu):  # type: ignore[no-untyped-def]
+    """Whether the frame cannot follow one of a ``message`` that has ended, or is still open.
+
+    What a leader leaves of a message, a new term begins behind, after the padding that it may need for that.
+    """
+    flags = get_u8(buffer, offset + 5)
+    if get_u16(buffer, offset + 6) == TYPE_PAD:
+        return message == OPEN and get_i32(buffer, offset) >= framed_length(TERM_EVENT_LENGTH, mtu)
+    if flags & FLAG_BEGIN == 0:
+        return message == ENDED
+    return message == OPEN and not _begins_term(buffer, offset)
+
+
 @kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, WORDS, types.boolean))
 def _check_run(buffer, offset, end, position, params, is_recording):  # type: ignore[no-untyped-def]
     position -= offset  # of buffer[0]
+    message = UNKNOWN
+    if (position + offset) & (params[TERM_LENGTH] - 1) == 0:
+        message = ENDED  # none crosses the end of a term
+    before = offset
     while offset < end:
         if end - offset < HEADER_LENGTH:
             return offset, FRAME_LENGTH
@@ -162,6 +213,11 @@ def _check_run(buffer, offset, end, position, params, is_recording):  # type: ig
         fault = _fault(buffer, offset, position + offset, params, is_recording)
         if fault != FINE:
             return offset, fault
+        if _is_misplaced(buffer, offset, message, params[MTU]):
+            return before, FRAGMENT  # the flags of either may be wrong
+        if get_u16(buffer, offset + 6) == TYPE_DATA:
+            message = ENDED if get_u8(buffer, offset + 5) & FLAG_END != 0 else OPEN
+            before = offset
         offset += align(frame_length)
     return offset, FINE
 
@@ -178,9 +234,11 @@ def check_run(
     """End of the part of ``buffer[start:end]`` that joins on to a log that ends at ``position``.
 
     Every frame of it is whole, at its place (term id, term offset), of the log's stream and session, at most
-    an MTU long, with zeros behind its payload; padding is zero throughout. With ``is_recording`` the
-    session may be any (a recording holds those of all its leaders, or checksums) and padding is not looked
-    at (Aeron writes only the header of a padding frame, and leaves stale bytes behind a payload).
+    an MTU long, with zeros behind its payload; padding is zero throughout. Fragments follow each other as
+    those of whole messages do; where they do not, the run ends before the two that do not fit. With
+    ``is_recording`` the session may be any (a recording holds those of all its leaders, or checksums) and
+    padding is not looked at (Aeron writes only the header of a padding frame, and leaves stale bytes behind
+    a payload).
     """
     assert position % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= buffer.size
@@ -206,7 +264,8 @@ def fault_at(
     header[: there.size] = there
     words = header.view("<i4").tolist()
     names = ("frame_length", "flags_and_type", "term_offset", "session_id", "stream_id", "term_id")
-    return FAULTS[fault].format(**dict(zip(names, words)))
+    values = dict(zip(names, words))
+    return FAULTS[fault].format(**values, reserved_value=int(header.view("<u8")[3]))
 
 
 def find_fault(

@@ -164,7 +164,7 @@ def test_a_sparse_recording_takes_the_space_it_needs(tmp_path):
     archive = open_archive(tmp_path)
     log = a_log(20, term_length=1024 * 1024)
     recording = archive.create_recording(
-        stream_id=107,
+        stream_id=100,
         session_id=SESSION_ID,
         initial_term_id=0,
         term_length=1024 * 1024,
