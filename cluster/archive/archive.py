@@ -34,7 +34,7 @@ from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop, held_position
 from cluster.archive.segments import PAGE, list_segments, segment_bases
-from cluster.archive.walk import FrameWalk, log_params
+from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.catalog import (
@@ -203,15 +203,38 @@ class Archive:
         remove_proof(self.files, self.directory, recording_id)
         return True
 
+    @property
+    def put_back(self) -> list[LogDamaged]:
+        """Where in the catalog a bit had flipped."""
+        return [LogDamaged(self._catalog.path, offset, what) for offset, _, what in self._catalog.put_back]
+
     def check_start(self, recording_id: int) -> None:
-        """Raise LogDamaged where a stopped recording's start, in the middle of a term, is no frame's."""
+        """Raise LogDamaged where the frames of a stopped recording contradict its catalog entry.
+
+        Where its start, in the middle of a term, is no frame's, or files are there and no frame in them is
+        one of such terms, so that the next would not join on either.
+        """
         descriptor = self._catalog.descriptor(recording_id)
         start, stop = descriptor.start_position, descriptor.stop_position
-        if start % descriptor.term_buffer_length == 0 or start >= stop:
+        if start >= stop or len(self.whole_frames(recording_id, start, stop, PAGE)):
             return
-        if not len(self.whole_frames(recording_id, start, stop, PAGE)):
+        if start % descriptor.term_buffer_length:
             what = f"no frame begins at its start position {start}"
             raise self._catalog.damage_of(recording_id, "start_position", what)
+        segments = open_segments(self.files, self.directory, descriptor)
+        try:
+            is_one_there = next_frame_after(segments, log_params(descriptor), start, stop) is not None
+            if segments.bases() and not is_one_there:
+                what = (
+                    f"no frame is of terms of {descriptor.term_buffer_length} bytes from id "
+                    f"{descriptor.initial_term_id} on, of stream {descriptor.stream_id}"
+                )
+                raise self._catalog.damage_of(recording_id, "initial_term_id", what)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise  # else it is told when it is read
+        finally:
+            segments.close()
 
     def find_damage(self, recording_id: int, from_position: int | None = None) -> Damage | None:
         """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.

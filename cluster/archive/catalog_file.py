@@ -7,6 +7,7 @@ old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Sour
 import struct
 from functools import partial
 
+from cluster.archive.catalog_flips import PutBack, put_back_flips
 from cluster.archive.checksums import entry_checksum, record_checksum
 from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
@@ -57,7 +58,8 @@ class CatalogFile:
 
     ``sync_level`` 0 leaves changes to the kernel; 1 and 2 make each durable before the call returns. A change
     that the disk refuses raises StorageError.
-    ``damage`` says where the readable part ends when a catalog is opened with ``readable_part``.
+    ``damage`` says where the readable part ends when a catalog is opened with ``readable_part``, ``put_back``
+    where a bit had flipped.
     """
 
     def __init__(self, file: File, *, sync_level: int) -> None:
@@ -66,7 +68,8 @@ class CatalogFile:
         self.damage: LogDamaged | None = None
         self.entries: list[CatalogEntry] = []
         self.capacity = file.size()
-        data = _used_part(file, self.capacity)
+        data = bytearray(_used_part(file, self.capacity))
+        self.put_back: list[PutBack] = put_back_flips(data)
         self.header: CatalogHeader = decode_catalog_header(data)
         self._end = first_entry_offset(self.header)
         try:
@@ -108,14 +111,10 @@ class CatalogFile:
         if catalog.damage is not None and not readable_part:
             file.close()
             raise catalog.damage
-        ids = [entry.descriptor.recording_id for entry in catalog.entries]
-        if write and catalog.header.next_recording_id <= max(ids, default=-1):
-            file.close()
-            raise LogDamaged(
-                path,
-                NEXT_RECORDING_ID_OFFSET,
-                f"next recording id {catalog.header.next_recording_id}, but {max(ids)} is taken",
-            )
+        if write and catalog.put_back:
+            for offset, put_back, _ in catalog.put_back:
+                catalog._write(put_back, offset)
+            catalog._sync()
         return catalog
 
     @classmethod

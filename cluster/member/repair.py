@@ -166,6 +166,8 @@ def open_files(
                 found.node_state.close()
                 found.archive.abandon()
                 raise
+            for flip in found.archive.put_back:
+                tell(str(flip))
             for entry in found.recording_log.changed_by_others:
                 tell(f"{found.recording_log.path} at offset {entry.offset}: changed by another program")
             return found

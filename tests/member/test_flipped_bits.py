@@ -102,3 +102,22 @@ def test_a_member_that_is_alone_says_which_file_is_damaged_and_ends(name, offset
     member.start()
     assert member.death.startswith(f"LogDamaged: member/cluster/{name} at offset "), member.death
     assert "checksum mismatch" in member.death
+
+
+@pytest.mark.parametrize("field", ["initial_term_id", "term_buffer_length", "stream_id"])
+def test_a_log_without_checksums_whose_catalog_entry_fits_none_of_its_frames_is_fetched_again(field):
+    """Else what is missing would be asked for again and again, and never join on."""
+    cluster = a_busy_cluster(messages=500)
+    take_snapshot(cluster)
+    member = cluster.followers[0]
+    member.stop()
+    file = member.disk.open(f"member/archive/{CATALOG_FILE_NAME}", write=True)
+    offset = 2 * CatalogHeader.BLOCK_LENGTH + RecordingDescriptor.offset_of(field) + 2
+    [byte] = file.pread(1, offset)
+    file.pwrite(bytes([byte ^ 0b11]), offset)  # a term length of 128 KiB, among others
+    member.start()
+    cluster.run(5 * SECOND)
+    assert member.is_running, member.death
+    send(cluster, 1)
+    cluster.check()
+    cluster.check_promises()
