@@ -26,6 +26,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.protocol.link import KnownPromises, PromiseState, PromiseStatement
 
 TERM_JUMP_MAX = 1 << 16  # terms that pass without a leader; each is an entry in recording.log
+STATED_JUMP_MAX = TERM_JUMP_MAX * 3 // 2  # of one that its member states, too: room for ballots
 
 
 class HeldPromises(NamedTuple):
@@ -175,17 +176,24 @@ class Promises:
     def term_limit(self, member_id: int, candidate_term_id: int, leadership_term_id: int) -> int:
         """The highest term that is believed of ``member_id``, given the own terms.
 
-        What was led lies in logs, and is not made up by one bit or frame; candidate terms grow by one.
+        What was led lies in logs, and is not made up by one bit or frame; candidate terms grow by one. What
+        the member itself has stated counts up to a bound of its own: nobody else may be there to confirm it.
         """
         told = [told for id_, told in self._told.items() if id_ != member_id]
         if len(self._other_ids) == 1 and not self.has_say and member_id in self._told:
             told = [self._told[member_id]]  # there is nobody else to compare it with
-        return _limit([(candidate_term_id, leadership_term_id), *map(_terms_of, told)])
+        terms = [(candidate_term_id, leadership_term_id), *map(_terms_of, told)]
+        limit = _limit(terms, TERM_JUMP_MAX)
+        if (stated := self._told.get(member_id)) is not None:
+            limit = max(limit, min(max(_terms_of(stated)) + 1, _limit(terms, STATED_JUMP_MAX)))
+        return limit
 
     def is_beyond_others(self, candidate_term_id: int) -> bool:
         """Whether the own candidate term is so far above those of enough others that it cannot be true."""
         kept = [_terms_of(told) for told in self._told.values() if told.state is PromiseState.KEPT]
-        return self.has_say and len(kept) >= self._answers_needed and candidate_term_id > _limit(kept)
+        if not self.has_say or len(kept) < self._answers_needed:
+            return False
+        return candidate_term_id > _limit(kept, STATED_JUMP_MAX)
 
     # ---- answers
 
@@ -216,7 +224,7 @@ def _terms_of(told: PromiseStatement) -> tuple[int, int]:
     return told.candidate_term_id, told.leadership_term_id
 
 
-def _limit(terms: Iterable[tuple[int, int]]) -> int:
-    """One above the highest candidate term, or the jump above the highest that was led."""
+def _limit(terms: Iterable[tuple[int, int]], jump: int) -> int:
+    """One above the highest candidate term, or ``jump`` above the highest that was led."""
     candidate_ids, led_ids = zip(*terms, strict=True)
-    return int(max(max(candidate_ids) + 1, max(led_ids) + TERM_JUMP_MAX))
+    return int(max(max(candidate_ids) + 1, max(led_ids) + jump))

@@ -5,7 +5,7 @@ import pytest
 from cluster.consensus.actions import KeepPromises, ProposeTerm
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE, SECOND
-from cluster.consensus.promises import TERM_JUMP_MAX, HeldPromises, Promises, recall
+from cluster.consensus.promises import STATED_JUMP_MAX, TERM_JUMP_MAX, HeldPromises, Promises, recall
 from cluster.protocol.consensus import AppendPosition, StopCatchup, Vote
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.link import CatchupProgress, KnownPromises, PromiseState, PromiseStatement
@@ -249,11 +249,26 @@ def test_the_own_vote_is_never_void():
 )
 def test_a_term_is_believed_near_what_was_led_and_next_to_what_others_stand_for(own, others, limit):
     promises = the_promises(state=KEPT)
-    say(promises, 1, 1 << 62, 1 << 62)  # whoever is measured does not count
     for member_id, terms in enumerate(others, 2):
         say(promises, member_id, *terms)
 
     assert promises.term_limit(1, *own) == limit
+
+
+@pytest.mark.parametrize(
+    ("stated", "limit"),
+    [
+        (5, 4 + TERM_JUMP_MAX),
+        (10 + TERM_JUMP_MAX, 11 + TERM_JUMP_MAX),
+        (4 + STATED_JUMP_MAX, 4 + STATED_JUMP_MAX),
+        (1 << 62, 4 + STATED_JUMP_MAX),
+    ],
+)
+def test_what_a_member_states_itself_is_believed_in_a_message_up_to_a_bound_of_its_own(stated, limit):
+    promises = the_promises(state=KEPT)
+    say(promises, 1, stated, stated)
+
+    assert promises.term_limit(1, 5, 4) == limit
 
 
 def test_an_own_term_far_above_those_of_enough_others_cannot_be_true():
@@ -264,8 +279,8 @@ def test_an_own_term_far_above_those_of_enough_others_cannot_be_true():
     say(promises, 2, 6, 5)
 
     assert promises.is_beyond_others(1 << 37)
-    assert not promises.is_beyond_others(5 + TERM_JUMP_MAX)
-    assert promises.is_beyond_others(5 + TERM_JUMP_MAX + 1)
+    assert not promises.is_beyond_others(5 + STATED_JUMP_MAX)
+    assert promises.is_beyond_others(5 + STATED_JUMP_MAX + 1)
 
 
 # ---- what a start finds

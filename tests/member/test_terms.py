@@ -69,6 +69,25 @@ def test_a_term_that_can_be_is_followed_within_the_time_of_an_election(bit):
     assert cluster.leader.agent.leadership_term_id <= TERM_JUMP_MAX + 10
 
 
+@pytest.mark.parametrize("is_third_there", [False, True])
+def test_members_whose_terms_have_gone_apart_beyond_all_that_was_led_meet_again(is_third_there):
+    """One frame may have brought them near the bound, ballots beyond it; nobody else can say who is right."""
+    cluster, client = a_cluster()
+    leader, (ahead, third) = cluster.leader, cluster.followers
+    for member in cluster.members:
+        member.kill()
+    start_with_term(leader, TERM_JUMP_MAX + 10)
+    start_with_term(ahead, TERM_JUMP_MAX + 20)
+    if is_third_there:
+        third.start()
+
+    has_levelled(cluster, client)
+
+    third.kill()
+    third.start()
+    has_levelled(cluster, client)
+
+
 @pytest.mark.parametrize("term_id", [1 << 17, 1 << 33, 1 << 62, (1 << 63) - 1])
 @pytest.mark.parametrize("phase", ["leads", "follows", "canvasses"])
 def test_one_frame_with_a_term_that_cannot_be_changes_nothing(phase, term_id):
