@@ -222,15 +222,14 @@ class RecordingLog:
 
     def find_term(self, leadership_term_id: int) -> RecordingLogEntry | None:
         """The valid entry of a term."""
-        for entry in self.entries:
+        for entry in reversed(self.entries):  # there may be thousands, and the last are asked for
             if entry.is_valid and entry.entry_type is TERM and entry.leadership_term_id == leadership_term_id:
                 return entry
         return None
 
     def find_last_term(self) -> RecordingLogEntry | None:
         """The valid term entry that sorts last: the term the log ends in."""
-        terms = self._terms()
-        return terms[-1] if terms else None
+        return next((e for e in reversed(self.entries) if e.is_valid and e.entry_type is TERM), None)
 
     def _terms(self) -> list[RecordingLogEntry]:
         return [entry for entry in self.entries if entry.is_valid and entry.entry_type is TERM]

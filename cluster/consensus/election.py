@@ -919,7 +919,7 @@ class Election:
     # ---- messages: a leader ------------------------------------------------------------------------------
 
     def on_new_leadership_term(self, message: NewLeadershipTerm, now_ns: int) -> list[Action]:
-        """A leader tells of its term; ``next_*`` is the term after ``log_leadership_term_id`` in its log."""
+        """A leader tells of its term; ``next_*`` is what its log has behind ``log_leadership_term_id``."""
         leader = self._other(message.leader_member_id)
         if leader is None or self.state is ElectionState.INIT:
             return []
@@ -952,7 +952,7 @@ class Election:
             self._offered_term = None
         if message.log_leadership_term_id == self.terms.last_term_id:
             self._offered_term = message
-        elif proof.is_done or message.log_leadership_term_id != proof.term_in_question - 1:
+        elif proof.is_done or message.log_leadership_term_id != proof.asked_term_id:
             # Neither our term nor an answer: our next canvass earns a direct one (C-73, C-75).
             self._change_state(ElectionState.CANVASS, now_ns, "the leader told of another log term")
         if self._prove(proof, message, now_ns):
@@ -1119,7 +1119,7 @@ class Election:
                 self._ask(member.id, self.terms.last_term_id)
 
     def _ask(self, member_id: int, log_leadership_term_id: int) -> None:
-        """Canvass; a leader answers with the term after ``log_leadership_term_id``."""
+        """Canvass; a leader answers with what comes after ``log_leadership_term_id`` in its log."""
         self._send(
             member_id,
             CanvassPosition(

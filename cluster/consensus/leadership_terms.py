@@ -11,7 +11,9 @@ shorter (Raft's log matching, with the entry (term, base) in the place of the te
 terms prove nothing: they may have been filled in.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
@@ -23,6 +25,9 @@ class LeadershipTerm(NamedTuple):
     leadership_term_id: int
     term_base_log_position: int
     log_position: int
+
+
+_base_of = attrgetter("term_base_log_position")
 
 
 class LeadershipTerms:
@@ -59,11 +64,19 @@ class LeadershipTerms:
         index = leadership_term_id - self._terms[0].leadership_term_id
         return self._terms[index] if 0 <= index < len(self._terms) else None
 
+    def first_from(self, term_base: int) -> LeadershipTerm:
+        """The first entry that begins at or behind ``term_base``; there is one."""
+        return self._terms[bisect_left(self._terms, term_base, key=_base_of)]
+
     def after(self, leadership_term_id: int, open_end: int = NULL_POSITION) -> LeadershipTerm:
-        """The entry of the next term as a leader tells it: nulls without one, ``open_end`` for no end."""
+        """The entry that comes next as a leader tells it: nulls without one, ``open_end`` for no end.
+
+        Empty terms before it, which begin where it does, are passed over: there may be thousands.
+        """
         term = self.find(leadership_term_id + 1)
         if term is None:
             return LeadershipTerm(NULL_VALUE, NULL_POSITION, NULL_POSITION)
+        term = self._terms[bisect_right(self._terms, term.term_base_log_position, key=_base_of) - 1]
         return term._replace(log_position=open_end) if term.log_position == NULL_POSITION else term
 
     def end_of(self, term: LeadershipTerm, append_position: int) -> int:

@@ -4,7 +4,13 @@ From our last term down: the leader is asked for the term after t-1, and its bas
 
     another base                            nothing from the smaller one on is common: cut, and begin again
     the same base, bytes of t in both       one leader wrote both: equal to the end of the shorter. Done
-    the same base, no bytes of t in one     t proves nothing, it may have been filled in: on to t-1
+    the same base, no bytes of t in one     t proves nothing, it may have been filled in: on to the last of
+                                            our terms that begins before it
+
+Terms of ours that begin at one base are compared at once, for there may be thousands, and bases never fall:
+where the leader's base of t is ours, those of the others are too, once the term before them is the same.
+Where it lies behind ours the leader is asked what it has from our base on: what it passes over is empty
+there, too, and what comes behind its answer is another log's.
 
 The reference compares only ends of terms (§3.3), and keeps bytes of a term that the leader knows as an empty
 one. Why the comparison is enough: ``LeadershipTerms``.
@@ -18,7 +24,7 @@ from cluster.protocol.consensus import NewLeadershipTerm
 
 
 class Ask(NamedTuple):
-    """Canvass the leader with this log term: it tells of the one after."""
+    """Canvass the leader with this log term: it tells of the next one after that is not empty, or its own."""
 
     log_leadership_term_id: int
 
@@ -37,12 +43,13 @@ class NotThere(NamedTuple):
 class LogProof:
     """How far down our log has been compared with that of one leader in one term."""
 
-    __slots__ = ("is_done", "leader_member_id", "leadership_term_id", "term_in_question")
+    __slots__ = ("asked_term_id", "is_done", "leader_member_id", "leadership_term_id", "term_in_question")
 
     def __init__(self, message: NewLeadershipTerm, last_term_id: int) -> None:
         self.leader_member_id = message.leader_member_id
         self.leadership_term_id = message.leadership_term_id
         self.term_in_question = last_term_id
+        self.asked_term_id = last_term_id - 1  # what the leader has after it is to be compared
         self.is_done = last_term_id == NULL_VALUE
 
     def is_about(self, message: NewLeadershipTerm) -> bool:
@@ -65,14 +72,22 @@ class LogProof:
             if own is None:  # below the first term that is kept: a snapshot stands for it
                 self.is_done = True
                 break
-            if message.log_leadership_term_id != term_id - 1:
-                return Ask(term_id - 1)
-            if message.next_leadership_term_id != term_id:
+            if message.log_leadership_term_id != self.asked_term_id:
+                return Ask(self.asked_term_id)
+            next_id = message.next_leadership_term_id
+            if next_id == NULL_VALUE:
                 return NotThere()
             own_base, own_end = own.term_base_log_position, terms.end_of(own, append_position)
-            leader_base, leader_end = message.next_term_base_log_position, message.next_log_position
+            first_id = terms.first_from(own_base).leadership_term_id
+            leader_base = message.next_term_base_log_position
+            leader_end = message.next_log_position if next_id == term_id else leader_base
+            if leader_base > own_base and self.asked_term_id >= first_id:
+                self.asked_term_id = first_id - 1
+                return Ask(self.asked_term_id)
             if leader_base != own_base:
-                return Cut(min(own_base, leader_base), term_id)
+                return Cut(min(own_base, leader_base), self.asked_term_id + 1)
+            if next_id < term_id:
+                return Cut(own_base, next_id + 1)
             if leader_end != NULL_POSITION and term_id < message.leadership_term_id and own_end > leader_end:
                 return Cut(leader_end, term_id + 1)
             have_both_bytes = own_end > own_base and (
@@ -83,5 +98,6 @@ class LogProof:
             if have_both_bytes:
                 self.is_done = True
             else:
-                self.term_in_question -= 1
+                self.term_in_question = first_id - 1
+                self.asked_term_id = first_id - 2
         return None

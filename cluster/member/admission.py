@@ -200,8 +200,8 @@ def _fault_of_term(agent: "ConsensusModuleAgent", message: NewLeadershipTerm) ->
         return "more committed than there is"
     if message.next_leadership_term_id == NULL_VALUE:
         return None
-    if message.next_leadership_term_id != message.log_leadership_term_id + 1:
-        return "not the next term"
+    if not message.log_leadership_term_id < message.next_leadership_term_id <= message.leadership_term_id:
+        return "no next term"
     end = message.next_log_position
     if end == NULL_POSITION:
         end = message.log_position

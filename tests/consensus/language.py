@@ -121,15 +121,12 @@ class ALeader:
         self.terms.record(term, self.base)
 
     def answer(self, log_term: int) -> NewLeadershipTerm:
-        after = self.terms.find(log_term + 1)
-        is_open = after is not None and after.log_position == NULL_POSITION
+        after = self.terms.after(log_term, self.position)
         return NewLeadershipTerm(
             log_leadership_term_id=log_term,
-            next_leadership_term_id=NULL_VALUE if after is None else after.leadership_term_id,
-            next_term_base_log_position=NULL_POSITION if after is None else after.term_base_log_position,
-            next_log_position=(
-                NULL_POSITION if after is None else self.position if is_open else after.log_position
-            ),
+            next_leadership_term_id=after.leadership_term_id,
+            next_term_base_log_position=after.term_base_log_position,
+            next_log_position=after.log_position,
             leadership_term_id=self.term,
             term_base_log_position=self.base,
             log_position=self.position,

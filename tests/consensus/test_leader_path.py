@@ -244,12 +244,13 @@ def test_is_startup_is_false_until_the_replay_and_then_what_the_node_is(is_start
 
 
 def test_the_broadcast_tells_of_the_term_after_the_one_that_the_leader_came_with():
+    """Which is its own: those between are empty."""
     driven = in_leader_log_replication(400, 1000)
 
     [told, _] = sent(driven.work(), NewLeadershipTerm)
 
     assert told.log_leadership_term_id == 1
-    assert told.next_leadership_term_id == 2
+    assert told.next_leadership_term_id == TERM
     assert (told.next_term_base_log_position, told.next_log_position) == (1000, 1000)
     assert (told.term_base_log_position, told.log_position, told.commit_position) == (1000, 1000, 0)
     assert told.leader_member_id == 0

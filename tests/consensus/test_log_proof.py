@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from cluster.consensus.actions import FetchSnapshot, TruncateLog
+from cluster.consensus.actions import ChangeState, FetchSnapshot, TruncateLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss
@@ -96,13 +96,49 @@ def test_after_a_cut_the_question_is_asked_again_one_term_below():
 
 
 def test_empty_terms_prove_nothing_so_the_question_goes_on_below():
-    """Both know term 2 as an empty one at 400; either may have filled it in."""
+    """Both know term 2 as an empty one at 400; either may have filled it in. Term 1 begins there, too."""
     driven = in_canvass(400, 400, 400, processed=0)
 
     driven.meets(ALeader(200, 400, 400))
 
-    assert [m.log_leadership_term_id for m in sent(driven.actions, CanvassPosition)] == [1, 0]
+    assert [m.log_leadership_term_id for m in sent(driven.actions, CanvassPosition)] == [1, -1]
     assert the_one(driven.actions, TruncateLog) == TruncateLog(200, 1), "their term 1 is another one"
+
+
+MANY = 5_000
+
+
+def questions(driven: Driven) -> int:
+    return len(sent(driven.actions, CanvassPosition))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "cuts"),
+    [
+        ([400, *[1000] * MANY], []),  # the same
+        ([400, 1000, 1600, *[1600] * (MANY - 2)], [(1000, 3)]),  # bytes where ours are empty, at once
+        ([400, 1000, *[1000] * 9, 1600, *[1600] * (MANY - 11)], [(1000, 12)]),  # and in their midst
+        ([400, 1600, *[1600] * (MANY - 1)], [(1000, 2)]),  # more in the term before
+        ([400, 700, *[700] * (MANY - 1)], [(700, MANY)]),  # less
+    ],
+)
+def test_empty_terms_are_no_questions_each(theirs, cuts):
+    """As they are filled in when a term is far above the one before it."""
+    driven = in_canvass(400, *[1000] * MANY, processed=0)
+
+    assert settles(driven, ALeader(*theirs, term=2 * MANY)) == cuts
+    assert questions(driven) < 10
+
+
+def test_empty_terms_are_not_fetched_one_by_one():
+    """Only their bytes are: what comes between is recorded with the term behind it."""
+    driven = in_canvass(400)
+    leader = ALeader(400, *[400] * MANY, 1000, term=MANY + 9)
+
+    driven.meets(leader)
+
+    assert driven.state is S.FOLLOWER_LOG_REPLICATION
+    assert f"fetches term {MANY + 1} from 400 to 1000" in of_kind(driven.actions, ChangeState)[-1].reason
 
 
 def test_a_term_without_bytes_is_kept_when_the_leader_has_it_too():

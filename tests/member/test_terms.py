@@ -9,6 +9,7 @@ from cluster.protocol.consensus import CanvassPosition, CommitPosition, NewLeade
 from cluster.protocol.node_state import CandidateTerm, seal_node_state
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
+from tests.member.test_restored_members import wiped
 
 NODE_STATE = f"{DIRECTORY}/cluster/node-state.dat"
 BOUND_NS = 60 * SECOND
@@ -86,6 +87,23 @@ def test_members_whose_terms_have_gone_apart_beyond_all_that_was_led_meet_again(
     third.kill()
     third.start()
     has_levelled(cluster, client)
+
+
+def test_terms_that_nobody_led_do_not_keep_a_wiped_member_away():
+    """They are filled in as empty ones, and it takes all of them with the term behind them."""
+    cluster, client = a_cluster()
+    start_with_term(cluster.followers[0], 1 << 13)
+    has_levelled(cluster, client)
+    leader = cluster.leader
+    leader.kill()  # of another term, which begins behind the bytes of the last one
+    leader.start()
+    has_levelled(cluster, client)
+    began_ns = cluster.world.now_ns
+
+    wiped(cluster.followers[0])
+    has_levelled(cluster, client)
+
+    assert cluster.world.now_ns - began_ns < 1 * SECOND
 
 
 @pytest.mark.parametrize("term_id", [1 << 17, 1 << 33, 1 << 62, (1 << 63) - 1])
