@@ -20,15 +20,18 @@ from cluster.protocol.mark_file import (
     CLUSTER_MARK_FILE_NAME,
     ERROR_BUFFER_LENGTH,
     MARK_FILE_HEADER_LENGTH,
+    OWNER_SEAL_OFFSET,
     TERMINATED,
     VERSION_FAILED,
     VERSION_OFFSET,
     ArchiveMarkFileHeader,
     ClusterMarkFileHeader,
     MarkFileHeader,
-    encode_mark_file_header,
+    check_owner,
     field_offset,
     mark_file_length,
+    owner_seal,
+    seal_mark_file_header,
     service_mark_file_name,
 )
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
@@ -54,7 +57,7 @@ class MarkFile:
         """Put the file in the place of the one of the run before, whose errors are kept; return its path."""
         path = f"{directory}/{name}"
         _keep_errors(files, directory, path, kind, now_ms)
-        replace(files, path, encode_mark_file_header(header), length=mark_file_length())
+        replace(files, path, seal_mark_file_header(header), length=mark_file_length())
         return path
 
     def update_activity(self, now_ms: int) -> None:
@@ -189,6 +192,7 @@ class ClusterMarkFile(MarkFile):
     def set_member_id(self, member_id: int) -> None:
         """A service learns it when it joins the log."""
         self._file.pwrite(_I32.pack(member_id), field_offset(ClusterMarkFileHeader, "member_id"))
+        self._file.pwrite(owner_seal(self.header.cluster_id, member_id), OWNER_SEAL_OFFSET)
 
 
 class ArchiveMarkFile(MarkFile):
@@ -272,12 +276,19 @@ def _check_owner(files: Files, directory: str, path: str, header: ClusterMarkFil
 
 
 def _damage(files: Files, path: str) -> LogDamaged | None:
-    """Why the mark file that stands there cannot be read, if so."""
-    if files.exists(path):
-        try:
-            read_mark_header(files, path)
-        except LogDamaged as damage:
-            return damage
+    """Why the mark file that stands there cannot be read, or its owner not be believed, if so."""
+    if not files.exists(path):
+        return None
+    try:
+        header = read_mark_header(files, path)
+        if isinstance(header, ClusterMarkFileHeader):
+            file = files.open(path)
+            try:
+                check_owner(file.pread(MARK_FILE_HEADER_LENGTH, 0), header)
+            finally:
+                file.close()
+    except LogDamaged as damage:
+        return damage.at(path)
     return None
 
 

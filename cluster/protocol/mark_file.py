@@ -7,9 +7,12 @@
 SBE messages: schema 110 (cluster) or 100 (archive), template 200. Files of the oldest kind have no message
 header: the block begins at 0 (`is_legacy`). ``version`` is 0 until the owner is ready, -1 when its start
 failed; the activity timestamp is refreshed every second, -1 after an orderly end, 2**63 - 1 during a start.
+Where Aeron leaves the end of a cluster mark file's block unused, ours has a checksum of its owner.
 Sources: ClusterMarkFile, ArchiveMarkFile, aeron-cluster-mark-codecs.xml, aeron-archive-mark-codecs.xml.
 """
 
+import struct
+import zlib
 from typing import Annotated, Final, TypeAlias, TypeVar
 
 from cluster.errors import ConfigurationError, LogDamaged
@@ -36,6 +39,10 @@ CLUSTER_MARK: Final = Schema("cluster mark file", 110, 2)
 ARCHIVE_MARK: Final = Schema("archive mark file", 100, 2)
 
 Length: TypeAlias = Annotated[i32, null(0)]
+_OWNER = struct.Struct("<ii")
+_SEAL = struct.Struct("<II")
+_SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"
+OWNER_SEAL_OFFSET: Final = sbe.HEADER_LENGTH + 128 - _SEAL.size
 
 
 def service_mark_file_name(service_id: int) -> str:
@@ -115,6 +122,20 @@ def is_legacy(header: type[MarkFileHeader], buffer: Buffer) -> bool:
     return template_id != header.TEMPLATE_ID or schema_id != header.SCHEMA.id
 
 
+def owner_seal(cluster_id: int, member_id: int) -> bytes:
+    """What stands at ``OWNER_SEAL_OFFSET`` of a cluster mark file of ours."""
+    return _SEAL.pack(_SEAL_MAGIC, zlib.crc32(_OWNER.pack(cluster_id, member_id)))
+
+
+def check_owner(buffer: Buffer, header: ClusterMarkFileHeader) -> None:
+    """Raise LogDamaged where the checksum in the file is of another owner than its ``header`` says."""
+    expected = owner_seal(header.cluster_id, header.member_id)
+    found = bytes(buffer[OWNER_SEAL_OFFSET : OWNER_SEAL_OFFSET + len(expected)])
+    if found[:4] == expected[:4] and found != expected:
+        what = f"member {header.member_id} of cluster {header.cluster_id}, but the checksum is another's"
+        raise LogDamaged(None, field_offset(ClusterMarkFileHeader, "member_id"), what)
+
+
 def decode_cluster_mark_file(buffer: Buffer) -> ClusterMarkFileHeader:
     """Header of the whole file, or of its first 8,192 bytes; ``version`` may say not ready, or failed.
 
@@ -154,3 +175,12 @@ def encode_mark_file_header(header: MarkFileHeader) -> bytes:
             f"{MARK_FILE_HEADER_LENGTH} fit: shorten them"
         )
     return data.ljust(MARK_FILE_HEADER_LENGTH, b"\0")
+
+
+def seal_mark_file_header(header: MarkFileHeader) -> bytes:
+    """As `encode_mark_file_header`, with the checksum of its owner in a cluster mark file."""
+    data = bytearray(encode_mark_file_header(header))
+    if isinstance(header, ClusterMarkFileHeader):
+        seal = owner_seal(header.cluster_id, header.member_id)
+        data[OWNER_SEAL_OFFSET : OWNER_SEAL_OFFSET + len(seal)] = seal
+    return bytes(data)
