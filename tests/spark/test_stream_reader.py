@@ -10,6 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged
 from spark_connector.options import SourceOptions
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
 from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
 
 COLUMNS = ("position", "endPosition", "entryType", "payload")
@@ -459,6 +461,21 @@ def test_a_damaged_segment_is_named_with_the_place(tmp_path):
     reader = batch(log)
 
     with pytest.raises(LogDamaged, match=rf"{segment} at offset 4800"):
+        rows(reader, reader.partitions())
+
+
+def test_no_row_is_made_of_a_payload_of_which_a_bit_has_flipped(tmp_path):
+    log = a_log(100)
+    write_member(tmp_path, log, checksum="crc32c")
+    begin, _ = log.entries[40]
+    segment = tmp_path / "archive" / "0-0.rec"
+    data = bytearray(segment.read_bytes())
+    data[begin + 70] ^= 1
+    segment.write_bytes(data)
+    reader = ClusterBatchReader(SourceOptions.parse({"clusterDir": str(tmp_path)}), COLUMNS)
+
+    mismatch = rf"{segment} at offset {begin}: checksum mismatch \(log position {begin}\)"
+    with pytest.raises(LogDamaged, match=mismatch):
         rows(reader, reader.partitions())
 
 
