@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from cluster import ClusterClient, ClusterNode
@@ -82,6 +84,20 @@ def test_members_that_hold_checksums_of_other_kinds_or_none_follow_and_mend_each
     for node in cluster.nodes:
         assert "log mended: " in said(node)
     assert [held_by(node) for node in cluster.nodes] == [None, Checksum.CRC_32C, Checksum.CRC_32]
+
+
+@pytest.mark.parametrize(("own", "of_others"), [("none", "crc32c"), ("crc32c", "none")])
+def test_a_wiped_member_is_filled_by_members_that_hold_another_kind_and_keeps_its_own(
+    tmp_path, opened, own, of_others
+):
+    cluster = SmallSegments(tmp_path, opened, [own, of_others, of_others])
+    cluster.close()
+    wiped = cluster.nodes[0].config.path
+    shutil.rmtree(wiped)
+    cluster.start_again(opened)
+    assert held_by(cluster.nodes[0]) == (Checksum.CRC_32C if own == "crc32c" else None)
+    with DirectoryLogReader(str(wiped)) as reader:
+        assert sum(len(run) for _, run in reader.blocks()) == reader.end_position()
 
 
 def test_a_cluster_that_was_made_without_checksums_starts_with_the_default_and_tells_no_damage(
