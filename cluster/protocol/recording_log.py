@@ -53,13 +53,14 @@ class StandbyTail(Composite):
 
 
 assert EntryRecord.BLOCK_LENGTH == 48
-# Behind them, in our entries for terms and snapshots: magic, slot (the entry's offset / 64), CRC-32 of all
-# before it. Aeron writes there what its buffer has left of some other entry: that sum names another slot.
+# Behind them in our entries, and at the end of those for standby snapshots that have room: magic, slot (the
+# entry's offset / 64), CRC-32 of all before it. Aeron writes there what its buffer has left of some other
+# entry: that sum names another slot.
 _SEAL = struct.Struct("<II")
 _CHECKSUM = struct.Struct("<I")
-_SEAL_LIMIT: Final = EntryRecord.BLOCK_LENGTH + _SEAL.size + _CHECKSUM.size
+_SEAL_LENGTH: Final = _SEAL.size + _CHECKSUM.size
 _SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"; as the length of an endpoint it is out of bounds
-assert _SEAL_LIMIT <= ENTRY_ALIGNMENT
+assert EntryRecord.BLOCK_LENGTH + _SEAL_LENGTH <= ENTRY_ALIGNMENT
 ENTRY_TYPE_OFFSET: Final = EntryRecord.offset_of("entry_type")  # in an entry, to remove it
 ENTRY_LENGTH_MIN: Final = 49  # a reader stops where fewer bytes are left
 
@@ -173,14 +174,19 @@ def encode_entry(entry: RecordingLogEntry) -> bytes:
 def seal_entry(entry: RecordingLogEntry) -> bytes:
     """As `encode_entry`, with the checksum that belongs to the entry at its ``offset``."""
     data = encode_entry(entry)
-    if entry.entry_type is STANDBY_SNAPSHOT:
+    offset = _seal_offset(entry)
+    if offset is None:
         return data
-    head = data[: EntryRecord.BLOCK_LENGTH] + _SEAL.pack(_SEAL_MAGIC, entry.offset // ENTRY_ALIGNMENT)
+    head = data[:offset] + _SEAL.pack(_SEAL_MAGIC, entry.offset // ENTRY_ALIGNMENT)
     return (head + _CHECKSUM.pack(zlib.crc32(head))).ljust(len(data), b"\0")
 
 
-def _seal_bytes(entry: RecordingLogEntry) -> bytes:
-    return seal_entry(entry)[EntryRecord.BLOCK_LENGTH : _SEAL_LIMIT]
+def _seal_offset(entry: RecordingLogEntry) -> int | None:
+    """Where in an entry its checksum begins; None where a standby's endpoint leaves no room."""
+    if entry.entry_type is not STANDBY_SNAPSHOT:
+        return EntryRecord.BLOCK_LENGTH
+    offset = entry.length - _SEAL_LENGTH
+    return offset if EntryRecord.BLOCK_LENGTH + 4 + len(entry.archive_endpoint) <= offset else None
 
 
 def seal_of(buffer: Buffer, entry: RecordingLogEntry) -> Seal:
@@ -188,15 +194,19 @@ def seal_of(buffer: Buffer, entry: RecordingLogEntry) -> Seal:
 
     Raises LogDamaged for one that is wrong, and not outdated.
     """
-    found = bytes(buffer[entry.offset + EntryRecord.BLOCK_LENGTH : entry.offset + _SEAL_LIMIT])
-    expected = _seal_bytes(entry)
-    if entry.entry_type is STANDBY_SNAPSHOT or found[: _SEAL.size] != expected[: _SEAL.size]:
+    offset = _seal_offset(entry)
+    if offset is None:
+        return Seal.NONE
+    seal = slice(offset, offset + _SEAL_LENGTH)
+    found = bytes(buffer[entry.offset : entry.offset + entry.length])[seal]
+    expected = seal_entry(entry)[seal]
+    if found[: _SEAL.size] != expected[: _SEAL.size]:
         return Seal.NONE
     if found == expected:
         return Seal.RIGHT
     is_term = entry.entry_type is TERM
     before = entry._replace(log_position=NULL_POSITION) if is_term else entry._replace(is_valid=True)
-    if found == _seal_bytes(before):
+    if found == seal_entry(before)[seal]:
         return Seal.OUTDATED
     raise LogDamaged(None, entry.offset, f"checksum mismatch in the entry of term {entry.leadership_term_id}")
 

@@ -148,6 +148,39 @@ def test_no_flipped_bit_is_believed(tmp_path):
     assert damaged > 0.8 * 8 * 48 * len(entries)
 
 
+def test_no_flipped_bit_of_a_standby_snapshot_is_believed(tmp_path):
+    a_log(tmp_path, (0, 0))
+    log = opened(tmp_path, stop=4096)
+    log.append_snapshot(9, 0, 0, 640, 1500, -1, "localhost:20104")
+    log.close()
+    path = tmp_path / "recording.log"
+    whole = path.read_bytes()
+    entries = opened(tmp_path, stop=4096).entries
+    assert path.read_bytes() == whole
+    for bit in range(8 * ENTRY, 8 * len(whole), 5):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            found = opened(tmp_path, stop=4096)
+        except LogDamaged:
+            continue
+        [term, standby] = found.entries
+        assert term == entries[0]
+        assert standby == entries[1] or not standby.is_valid, bit - 8 * ENTRY
+        found.close()
+
+
+def test_a_standby_snapshot_whose_endpoint_fills_its_entry_has_no_checksum(tmp_path):
+    a_log(tmp_path, (0, 0))
+    log = opened(tmp_path, stop=4096)
+    log.append_snapshot(9, 0, 0, 640, 1500, -1, "x" * 70)
+    [_, standby] = log.entries
+    assert standby.length == 128
+    log.close()
+    assert opened(tmp_path, stop=4096).entries[1] == standby
+
+
 def test_what_aeron_changes_in_place_is_believed_and_gets_a_new_checksum(tmp_path):
     a_log(tmp_path, (0, 0), (1, 960), snapshot_at=640)
     path = tmp_path / "recording.log"
