@@ -2,7 +2,7 @@
 
 From our last term down: the leader is asked for the term after t-1, and its base of t is compared with ours.
 
-    another base                            nothing from the smaller one on is common: cut, and begin again
+    another base                            nothing of t is common: cut where ours begins, and begin again
     the same base, bytes of t in both       one leader wrote both: equal to the end of the shorter. Done
     the same base, no bytes of t in one     t proves nothing, it may have been filled in: on to the last of
                                             our terms that begins before it
@@ -14,6 +14,10 @@ there, too, and what comes behind its answer is another log's.
 
 The reference compares only ends of terms (§3.3), and keeps bytes of a term that the leader knows as an empty
 one. Why the comparison is enough: ``LeadershipTerms``.
+
+A cut is where one of our frames begins: at the own base of a term, or where the leader's bytes end of a term
+that one leader wrote for both. The leader's base of a term that begins elsewhere with us may lie within a
+frame of ours; what is not common before our base is found at the next term below.
 """
 
 from typing import NamedTuple
@@ -85,7 +89,7 @@ class LogProof:
                 self.asked_term_id = first_id - 1
                 return Ask(self.asked_term_id)
             if leader_base != own_base:
-                return Cut(min(own_base, leader_base), self.asked_term_id + 1)
+                return Cut(own_base, first_id)
             if next_id < term_id:
                 return Cut(own_base, next_id + 1)
             if leader_end != NULL_POSITION and term_id < message.leadership_term_id and own_end > leader_end:

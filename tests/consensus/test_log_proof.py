@@ -81,18 +81,26 @@ def test_bytes_of_a_term_that_the_leader_knows_as_an_empty_one_are_cut_off():
     assert settles(driven, ALeader(96, 96, 96, 192)) == [(96, 3)]
 
 
-def test_the_smaller_of_both_bases_is_where_the_common_log_may_end():
+def test_a_term_with_another_base_is_cut_at_the_own_one_and_then_the_term_below_at_the_leaders():
     """Ours: term 1 from 400 on. The leader's: from 200 on, so it holds nothing of our term 0 above 200."""
     driven = in_canvass(400, 1000, processed=160)
 
-    assert settles(driven, ALeader(200, 1000)) == [(200, 1)]
+    assert settles(driven, ALeader(200, 1000)) == [(400, 1), (200, 1)]
+
+
+def test_a_cut_is_never_where_only_the_leader_is_known_to_have_a_frame():
+    """Ours: term 1 at 96-416, maybe one frame. The leader's: term 2 at 96-224; term 3 is empty in both."""
+    ours = terms_of((0, 0, 96), (1, 96, 416), (2, 416, 416), (3, 416, -1))
+    driven = in_canvass(terms=ours, append=416, processed=0)
+
+    assert settles(driven, ALeader(96, 96, 224, 224, term=4)) == [(416, 2), (96, 2)]
 
 
 def test_after_a_cut_the_question_is_asked_again_one_term_below():
     """Ours: term 2 from 100 on, which takes its empty term 1 along; then term 0 turns out to be too long."""
     driven = in_canvass(100, 100, 1000, processed=0)
 
-    assert settles(driven, ALeader(50, 80, 1000)) == [(80, 2), (50, 1)]
+    assert settles(driven, ALeader(50, 80, 1000)) == [(100, 1), (50, 1)]
 
 
 def test_empty_terms_prove_nothing_so_the_question_goes_on_below():
@@ -119,7 +127,7 @@ def questions(driven: Driven) -> int:
         ([400, 1000, 1600, *[1600] * (MANY - 2)], [(1000, 3)]),  # bytes where ours are empty, at once
         ([400, 1000, *[1000] * 9, 1600, *[1600] * (MANY - 11)], [(1000, 12)]),  # and in their midst
         ([400, 1600, *[1600] * (MANY - 1)], [(1000, 2)]),  # more in the term before
-        ([400, 700, *[700] * (MANY - 1)], [(700, MANY)]),  # less
+        ([400, 700, *[700] * (MANY - 1)], [(1000, 2), (700, 2)]),  # less
     ],
 )
 def test_empty_terms_are_no_questions_each(theirs, cuts):
