@@ -13,6 +13,7 @@ MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simula
     invariants.py     what must hold: after every turn, and at the end
     committed_log.py  the log that all must agree on, read entry by entry
     nemesis.py        what goes wrong, and when
+    impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict
     __main__.py       many seeds, or the story of one
 

@@ -230,14 +230,15 @@ class History:
             self.network,
             self.clocks[member_id],
             self.world.random(f"member {member_id}, life {self.incarnation + 1}"),
-            self._next_incarnation,
+            self.next_incarnation,
             self.coverage,
         )
         member.tell(f"starts, life {self.incarnation}")
         member.wake(self.world.now_ns)
         return member
 
-    def _next_incarnation(self) -> int:
+    def next_incarnation(self) -> int:
+        """Of a life that begins, of whatever process."""
         self.incarnation += 1
         return self.incarnation
 

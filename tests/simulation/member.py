@@ -113,9 +113,13 @@ class Member(Process):
         random: Random,
         next_incarnation: Callable[[], int],
         observer: Observer,
+        *,
+        host: str | None = None,
+        cluster_id: int = CLUSTER_ID,
     ) -> None:
-        super().__init__(world, host_of(member_id), f"member {member_id}")
+        super().__init__(world, host or host_of(member_id), f"member {member_id}")
         self.member_id = member_id
+        self.cluster_id = cluster_id
         self.settings = settings
         self.disk = disk
         self.network = network
@@ -154,7 +158,7 @@ class Member(Process):
                 files=self.files,
                 component_type=ClusterComponentType.CONSENSUS_MODULE,
                 now_ms=epoch_ms(),
-                cluster_id=CLUSTER_ID,
+                cluster_id=self.cluster_id,
                 member_id=self.member_id,
             )
         self._failures.check_room(self.files, f"{self.directory}/archive", settings.segment_length)
@@ -181,7 +185,7 @@ class Member(Process):
             listen=Endpoint(Medium.TCP, self.host, LINK_PORT),
             members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
             secret=self.incarnation,
-            cluster_id=CLUSTER_ID,
+            cluster_id=self.cluster_id,
             poller=self.poller,
             clock_ns=clock_ns,
             on_error=self._on_error,
@@ -191,7 +195,7 @@ class Member(Process):
             [Endpoint(Medium.TCP, self.host, CLIENT_PORT)],
             poller=self.poller,  # type: ignore[arg-type]
             member_id=self.member_id,
-            cluster_id=CLUSTER_ID,
+            cluster_id=self.cluster_id,
             incarnation=self.links.incarnation,
             message_length_max=message_length_max(context.term_length),
             clock_ns=clock_ns,
@@ -206,7 +210,7 @@ class Member(Process):
             self.service,
             channel,
             counters.commit_position.get,
-            cluster_id=CLUSTER_ID,
+            cluster_id=self.cluster_id,
             log_read_bytes=64 * 1024,
             snapshots=SnapshotArchive(self.archive, term_length=context.term_length, mtu=context.mtu),
         )

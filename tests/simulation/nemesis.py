@@ -14,6 +14,7 @@ from cluster.protocol.enums import ClusterControlToggle, ElectionState
 from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.failing_disks import FailingDisks
+from tests.simulation.impostors import Impostors
 from tests.simulation.member import Member, host_of
 from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.snapshot_damage import SnapshotDamage
@@ -69,6 +70,8 @@ class Nemesis:
             if name in only or (not only and self.damage.is_of_many):
                 self._weights[name] = 2
         self._draw_apart("full disks", self._disks.all_full, self._disks.shortages, 0.1, 1)
+        impostors = Impostors(self)
+        self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average

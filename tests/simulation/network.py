@@ -87,6 +87,7 @@ class SimulatedSocket:
         self.address: tuple[str, int] = (poller.process.host, 0)
         self.peer_host = ""
         self.backlog: deque[SimulatedSocket] | None = None
+        self.backlog_max = 0  # connections that wait to be accepted; who dials beyond is not answered
         self.received = bytearray()
         self.incoming: _Pipe | None = None
         self.outgoing: _Pipe | None = None
@@ -119,7 +120,7 @@ class SimulatedSocket:
         self.poller.network.bind(self, address)
 
     def listen(self, backlog: int) -> None:
-        self.backlog = deque()
+        self.backlog, self.backlog_max = deque(), backlog
 
     def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
         if not self.backlog:
@@ -375,6 +376,9 @@ class Network:
         listener = self._listeners.get(address)
         if listener is None or listener.backlog is None:
             self.world.at(self.world.now_ns + back_ns, self._refuse, sock)
+            return
+        if len(listener.backlog) >= listener.backlog_max:
+            self.world.at(self.world.now_ns + RETRY_NS, self._send_syn, sock, address)
             return
         accepted = listener.poller.open_socket(socket.AF_INET)
         accepted.address = address
