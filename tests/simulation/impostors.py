@@ -1,4 +1,4 @@
-"""Processes that have no place in the cluster: a member's second one, its double elsewhere, a stranger's member.
+"""Processes that have no place in the cluster: a second one of a member, its double elsewhere, a stranger.
 
 Each is configured as the member is, and dials the others. The second process of a directory is refused by the
 lock of its mark file; of the other two nobody believes the Hello. None may lead, follow or commit anything.

@@ -425,7 +425,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
     damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
     bad_sector_ends_the_member: Sought(("I17", "I14"), 1, ("damaged file", "kill")),
-    wiped_member_follows_anybody: Sought(("I2/I4",), 6, ("stale leader",)),
+    wiped_member_follows_anybody: Sought(("I2/I4",), 70, ("stale leader",)),
     wiped_member_votes: Sought(("I3", "I9"), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
     service_close_forgotten: Sought(("I6", "I14"), 12),
