@@ -99,6 +99,7 @@ def _cluster(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
+    _replace_closed_streams()
     try:
         status = typer.main.get_command(app).main(
             args=None if arguments is None else list(arguments), prog_name="cluster", standalone_mode=False
@@ -118,6 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _stop_writing()
     except ClickException as error:
         return _report_usage(error)
+
+
+def _replace_closed_streams() -> None:
+    """Put /dev/null in the place of the standard streams that whoever started us had closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
 
 
 def _stop_writing() -> int:

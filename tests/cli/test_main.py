@@ -87,3 +87,20 @@ def test_a_reader_that_has_enough_is_no_failure():
         assert dump.stdout.readline().startswith("{")
         dump.stdout.close()
         assert (dump.wait(DEADLINE_S), dump.stderr.read()) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("send --endpoints 127.0.0.1:1 --timeout 0.1 <&-", 1, "no session within 0.1 s"),
+        ("log dump --dir {} >&-", 0, ""),
+        ("log dump --dir nowhere 2>&-", 1, ""),
+    ],
+)
+def test_a_standard_stream_that_is_closed_is_like_one_of_nothing(line, status, says):
+    command = " ".join([*COMMAND, line.format(members() / "member-0")])
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S, env=environment()
+    )
+    assert (result.returncode, result.stdout) == (status, "")
+    assert says in result.stderr and "Traceback" not in result.stderr
