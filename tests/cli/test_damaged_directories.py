@@ -132,7 +132,7 @@ def test_a_log_that_begins_where_nothing_can_begin_is_told(
         assert " at offset " in captured.err + captured.out, command
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_a_fifo_in_the_place_of_a_segment_is_refused_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

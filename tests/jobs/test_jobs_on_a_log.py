@@ -19,7 +19,7 @@ from tests.jobs.conftest import rows_by
 ROOT = Path(__file__).resolve().parents[2]
 
 
-pytestmark = pytest.mark.timeout(300)  # queries that start, on a machine that may be busy
+pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
 
 
 def keep_log(spark, options):

@@ -14,7 +14,7 @@ from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 
 
 @pytest.fixture
