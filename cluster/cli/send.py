@@ -81,7 +81,8 @@ def send(
         new_leader_timeout_s=timeout,
     ) as client:
         messages: _Messages = (_Records if binary else _Lines)(client.max_payload_length)
-        with _Progress(client, source) as progress:
+        is_shown = sys.stderr.isatty() and (no_wait or not sys.stdout.isatty())
+        with _Progress(client, source, is_shown) as progress:
             _Sending(client, source, messages, answers, linger / 1000, timeout, progress).run()
     if answers is not None and answers.has_new_leader:
         sys.stdout.flush()
@@ -299,17 +300,18 @@ class _Sending:
 
 
 class _Progress:
-    """A bar on standard error when that is a terminal; nothing otherwise."""
+    """A bar on standard error, when it ``is_shown``: at a terminal where no answers come in between."""
 
-    def __init__(self, client: ClusterClient, source: int) -> None:
+    def __init__(self, client: ClusterClient, source: int, is_shown: bool) -> None:
         self._client = client
+        self._is_shown = is_shown
         self._bar: Any = None
         self._read = 0
         self._next_s = 0.0
         self._size = os.fstat(source).st_size or None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if self._is_shown:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -4,13 +4,16 @@ import contextlib
 import io
 import json
 import os
+import pty
 import struct
+import subprocess
 import sys
 
 import pytest
 
 from cluster.cli.main import main
 from tests.client.leader import Leader
+from tests.node.processes import COMMAND, DEADLINE_S, environment
 
 
 @pytest.fixture
@@ -48,6 +51,21 @@ def test_lines_of_standard_input_are_sent_and_answers_printed_as_lines(leader, c
 
     assert leader.log == [b"one", b"", b"two words\r", b"last without end"]
     assert capfdbinary.readouterr() == (b"one\n\ntwo words\r\nlast without end\n", b"")
+
+
+@pytest.mark.parametrize("options", [[], ["--no-wait"]])
+def test_at_a_terminal_stand_the_answers_or_a_bar_and_never_one_within_the_other(leader, options):
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [*COMMAND, "send", "--endpoints", leader.endpoints["ipc"], "--linger", "100", *options],
+        input=b"hello\n", stdout=theirs, stderr=theirs, timeout=DEADLINE_S, env=environment(),
+    )  # fmt: skip
+    os.close(theirs)
+    shown = os.read(ours, 65536)
+    os.close(ours)
+
+    assert done.returncode == 0
+    assert (b"sending" in shown) if options else (shown == b"hello\r\n"), shown
 
 
 def test_a_file_is_sent_whole(leader, capfdbinary, tmp_path):
