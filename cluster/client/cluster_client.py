@@ -291,9 +291,12 @@ class ClusterClient:
 
         Without a limit everything that one receive brought is dispatched (at most a mebibyte). Never
         waits; see ``wait``. What the listener raises comes out, and the next poll goes on behind it. The
-        poll that comes upon the end of the session returns; the next one raises ClientClosed.
+        poll that comes upon the end of the session returns; the next one raises ClientClosed, and one from
+        within the listener LocalProtocolError.
         """
         self._check_not_closed()
+        if self._egress.is_dispatching:
+            raise LocalProtocolError("poll_egress within the listener, which it calls")
         publication = self._publication
         if publication is None or not publication.connection.is_readable:
             self._world.wait(0)  # else a wait has just told

@@ -64,6 +64,10 @@ class ClientContext:
         """``ConfigurationError`` names the setting, its value and what was expected."""
         if isinstance(self.ingress_endpoints, str):
             endpoints = parse_endpoints(self.ingress_endpoints)
+        elif not isinstance(self.ingress_endpoints, Mapping):
+            raise ConfigurationError(
+                f"endpoints: expected a text or a dict of member ids, got {self.ingress_endpoints!r}"
+            )
         else:
             listed = (f"{member_id}={endpoint}" for member_id, endpoint in self.ingress_endpoints.items())
             endpoints = parse_endpoints(",".join(listed))
@@ -83,8 +87,8 @@ class ClientContext:
             )
         for name in ("message_timeout_s", "new_leader_timeout_s", "keep_alive_interval_s"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigurationError(f"{name} is {value}, expected more than 0")
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigurationError(f"{name} is {value}, expected more than 0, and an end")
         if self.window_bytes < 4096:
             raise ConfigurationError(f"window_bytes is {self.window_bytes}, expected at least 4096")
 

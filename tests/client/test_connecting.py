@@ -58,7 +58,8 @@ def test_the_reply_tells_session_term_and_leader(cluster):
 
 @pytest.mark.conformance("S-6")
 @pytest.mark.parametrize(
-    "endpoints", ["", "127.0.0.1", "x=127.0.0.1:9000", "0=a:1,b:1", "0=a:1,0=b:1", "0=a:70000"]
+    "endpoints",
+    ["", "127.0.0.1", "x=127.0.0.1:9000", "0=a:1,b:1", "0=a:1,0=b:1", "0=a:70000", None, 5, b"a:1"],
 )
 def test_endpoints_that_cannot_be_meant_are_refused_before_anything_is_sent(endpoints):
     with pytest.raises(ConfigurationError):
@@ -70,6 +71,13 @@ def test_a_client_name_has_at_most_100_characters():
     ClientContext(ENDPOINTS, client_name="x" * 100)
     with pytest.raises(ConfigurationError, match="101 characters"):
         ClientContext(ENDPOINTS, client_name="x" * 101)
+
+
+@pytest.mark.parametrize("name", ["message_timeout_s", "new_leader_timeout_s", "keep_alive_interval_s"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_a_time_that_cannot_be_waited_for_is_refused_by_name(name, value):
+    with pytest.raises(ConfigurationError, match=f"{name} is {value}, expected more than 0"):
+        ClientContext(ENDPOINTS, **{name: value})
 
 
 def test_a_listener_that_would_never_hear_anything_is_refused():

@@ -338,6 +338,15 @@ def test_a_listener_may_offer(cluster):
     assert cluster.log == [b"re: 1", b"re: 2"]
 
 
+def test_a_listener_that_polls_is_told_that_it_may_not(cluster):
+    client = connect(cluster, lambda *told: client.poll_egress())
+    cluster.answer(b"1")
+    with pytest.raises(LocalProtocolError, match="poll_egress within the listener"):
+        client.poll_egress()
+
+    assert client.offer(b"goes on") > 0
+
+
 def test_who_only_offers_still_hears_what_is_committed(cluster):
     client = connect(cluster, window_bytes=1 << 20)
     for _ in range(20_000):
