@@ -197,10 +197,7 @@ class NodeConfig(BaseModel):
         "10s", "A connection over which no session is open after this long is closed.", unit=DURATION, gt=0
     )
     connection_sessions_max: int = _key(
-        8,
-        "Most sessions of one connection; Aeron's clients, and ours, have one each.",
-        unit="sessions",
-        ge=1,
+        8, "Most sessions of one connection; Aeron's clients, and ours, have one each.", unit="sessions", ge=1
     )
     response_channel_length_max: int = _key(
         1024,
@@ -209,6 +206,14 @@ class NodeConfig(BaseModel):
         unit="characters",
         ge=128,
         le=64 * KIB,
+    )
+    request_length_max: Size = _key(
+        "16k",
+        """Longest message of a client other than those for the services: a connect request with its
+        credentials, an answer to a challenge.""",
+        unit=SIZE,
+        ge=KIB,
+        le=MIB,
     )
     frame_timeout_ns: Duration = _key(
         "10s", "Whoever has sent half a frame has this long for the rest.", unit=DURATION, gt=0
@@ -221,10 +226,7 @@ class NodeConfig(BaseModel):
         ge=MIB,
     )
     egress_bytes_max: Size = _key(
-        "16m",
-        "Most bytes of egress that wait for one client to read them; beyond it the client is cut off.",
-        unit=SIZE,
-        ge=MIB,
+        "16m", "Most bytes of egress that wait for one client, which is cut off then.", unit=SIZE, ge=MIB
     )
     egress_bytes_total_max: Size = _key(
         "64m",

@@ -561,6 +561,7 @@ def _context(config: NodeConfig) -> ConsensusModuleContext:
         appointed_leader_id=config.appointed_leader_id,
         service_count=len(config.services),
         max_sessions=config.max_sessions,
+        request_length_max=config.request_length_max,
         response_channel_length_max=config.response_channel_length_max,
         connection_sessions_max=config.connection_sessions_max,
         app_version=config.app_version,

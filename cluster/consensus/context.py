@@ -30,6 +30,7 @@ class ConsensusModuleContext:
     appointed_leader_id: int = NULL_VALUE
     service_count: int = 1
     response_channel_length_max: int = 1024
+    request_length_max: int = 16 * 1024
     connection_sessions_max: int = 8
     max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
     app_version: int = APP_VERSION

@@ -116,11 +116,18 @@ class ClientRequests:
         agent.clients.send(connection_id, link_frame(resumed))
         agent.egress.acknowledge(session_id, agent.leadership_term_id)
 
-    def _send_event(self, connection_id: int, request: SessionResume, code: EventCode, detail: str) -> None:
+    def refuse(self, connection_id: int, request: Message, length: int) -> None:
+        """A message that is none for the services is too long: its client is told so and cut off."""
+        length_max = self._agent.context.request_length_max
+        detail = f"a {type(request).__name__} of {length} bytes, at most {length_max} go (request_length_max)"
+        self._send_event(connection_id, request, EventCode.ERROR, detail)
+        self._agent.clients.close(connection_id, detail)
+
+    def _send_event(self, connection_id: int, request: Message, code: EventCode, detail: str) -> None:
         agent = self._agent
         event = SessionEvent(
-            cluster_session_id=request.cluster_session_id,
-            correlation_id=request.correlation_id,
+            cluster_session_id=getattr(request, "cluster_session_id", NULL_VALUE),
+            correlation_id=getattr(request, "correlation_id", NULL_VALUE),
             leadership_term_id=agent.leadership_term_id,
             leader_member_id=agent.leader_member_id,
             code=code,

@@ -109,6 +109,10 @@ class IngressAdapter:
         except RemoteProtocolError as error:
             agent.clients.close(connection_id, str(error))
             return end
+        length = frame_length - HEADER_LENGTH
+        if message is not None and length > agent.context.request_length_max:
+            agent.requests.refuse(connection_id, message, length)
+            return end
         match message:
             case SessionConnectRequest():
                 agent.requests.on_session_connect(connection_id, message)

@@ -2,9 +2,16 @@
 
 import pytest
 
-from cluster.protocol.enums import EventCode
+from cluster.protocol.enums import AdminRequestType, EventCode
 from cluster.protocol.link import SessionResume
-from cluster.protocol.session import SessionCloseRequest, SessionEvent, SessionKeepAlive
+from cluster.protocol.session import (
+    AdminRequest,
+    ChallengeResponse,
+    SessionCloseRequest,
+    SessionConnectRequest,
+    SessionEvent,
+    SessionKeepAlive,
+)
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.stranger import TOKEN, Stranger
 
@@ -93,6 +100,47 @@ def test_a_connect_beyond_a_bound_is_refused_with_the_bound_and_leaves_nothing(s
 
     assert [(event.code, event.detail) for event in client.of_type(SessionEvent)] == [(EventCode.ERROR, told)]
     assert leader.agent.commit_position == before
+
+
+TOO_LONG = bytes(16 * 1024)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SessionConnectRequest(7, 102, 3 << 8, "aeron:ipc", TOO_LONG),
+        SessionConnectRequest(7, 102, 3 << 8, "aeron:ipc", b"", "x" * len(TOO_LONG)),
+        ChallengeResponse(7, 1, TOO_LONG),
+        SessionResume(7, 1, 0, TOO_LONG, TOKEN),
+        SessionResume(7, 1, 0, b"", TOO_LONG),
+        AdminRequest(0, 1, 7, AdminRequestType.SNAPSHOT, TOO_LONG),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_request_that_is_too_long_is_answered_with_the_bound_and_its_sender_cut_off(
+    cluster, request_, is_leader
+):
+    """Whatever of it is long: nobody has to hold it for a stranger, or put it into the log."""
+    client = Stranger(cluster.leader if is_leader else cluster.followers[0])
+    client.says(request_)
+    cluster.run_until(lambda: client.is_closed)
+
+    (event,) = client.heard
+    length = len(request_.encode())
+    assert (event.code, event.correlation_id) == (EventCode.ERROR, 7)
+    assert event.detail == (
+        f"a {type(request_).__name__} of {length} bytes, at most 16384 go (request_length_max)"
+    )
+    assert cluster.leader.agent.sessions.sessions == {}
+
+
+def test_credentials_up_to_the_bound_go(cluster):
+    client = Stranger(cluster.leader)
+    client.says(SessionConnectRequest(7, 102, 3 << 8, "aeron:ipc", TOO_LONG[:16_000]))
+    cluster.run_until(lambda: client.heard)
+
+    assert codes(client) == [EventCode.OK]
 
 
 def test_a_connection_has_a_bounded_number_of_sessions(cluster):
