@@ -1,0 +1,136 @@
+"""A process of strangers: does one thing to a member's port again and again, so many times a second.
+
+    python -m tests.faults.strangers KIND HOST:PORT TIMES_A_SECOND
+
+It prints "ready". Then a line on its standard input begins the work, and the next one ends it: it closes all
+connections, and prints how often it acted and the processor time that this took it, in seconds. Of the
+connections ``KEPT`` stay open; the oldest makes room for a new one.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import grpc
+
+from cluster.protocol import link, session
+from cluster.protocol.frame import frame
+from cluster.transport.envelopes import seal
+from cluster.transport.frames import link_frame, message_frame
+from cluster.transport.grpc_service import READ_LOG_METHOD, SESSION_METHOD, STATUS_METHOD
+
+KEPT = 300
+CONNECT_TIMEOUT_S = 5.0
+VERSION = link.LINK_PROTOCOL_VERSION
+HELLO = link_frame(link.Hello(-1, -1, 0, VERSION, link.ConnectionKind.CLIENT))
+READER_HELLO = link_frame(link.Hello(-1, -1, 0, VERSION, link.ConnectionKind.READER))
+WHOLE_LOG = link.LogRequest(1, 0, -1, 0)
+CONNECTS = b"".join(
+    message_frame(session.SessionConnectRequest(number, 102, 768, "aeron:ipc"), 101) for number in range(8)
+)
+
+
+def sealed(frames: bytes) -> bytes:
+    """Frames as they stand on a link between members."""
+    return b"".join(bytes(part) for part in seal((frames,), 0)[0])
+
+
+def member_hello(member_id: int) -> bytes:
+    return sealed(link_frame(link.Hello(0, member_id, 99, VERSION, link.ConnectionKind.MEMBER)))
+
+
+class Kept(Protocol):
+    def close(self) -> object: ...
+
+
+Act = Callable[[str], Kept]
+
+
+def says(data: bytes) -> Act:
+    """Connect, say it, and leave the connection open."""
+
+    def act(address: str) -> socket.socket:
+        host, _, port = address.rpartition(":")
+        sock = socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S)
+        sock.setblocking(False)
+        with suppress(OSError):
+            sock.send(data)
+        return sock
+
+    return act
+
+
+class _Stream:
+    """A gRPC channel with one call on it that nobody reads."""
+
+    def __init__(self, address: str, method: str, *data: bytes) -> None:
+        self._channel = grpc.insecure_channel(address, options=(("grpc.use_local_subchannel_pool", 1),))
+        self._call: Any = None
+        if method == SESSION_METHOD:
+            self._call = self._channel.stream_stream(method)(iter(data))
+        elif method == READ_LOG_METHOD:
+            self._call = self._channel.unary_stream(method)(data[0])
+        else:
+            self._call = self._channel.unary_unary(method).future(data[0])
+
+    def close(self) -> None:
+        self._call.cancel()
+        self._channel.close()
+
+
+def calls(method: str, *data: bytes) -> Act:
+    return lambda address: _Stream(address, method, *data)
+
+
+HALF_A_FRAME = frame(bytes(60_000), session_id=0, stream_id=101)[:30_000]
+
+KINDS: dict[str, Act] = {
+    "connections that are left": says(b""),
+    "garbage": says(b"GET / HTTP/1.1\r\nHost: cluster\r\n\r\n" * 20),
+    "half a frame": says(HELLO + HALF_A_FRAME),
+    "sessions": says(HELLO + CONNECTS),
+    "readers that read nothing": says(READER_HELLO + link_frame(WHOLE_LOG)),
+    "readers that ask how it stands": says(READER_HELLO + link_frame(link.StatusRequest(1)) * 20),
+    "readers that say garbage": says(READER_HELLO + b"\xff" * 1000),
+    "half a member's frame": says(sealed(frame(bytes(3_000), session_id=0, stream_id=1000))[:2_000]),
+    **{f"Hellos in the name of member {id_}": says(member_hello(id_)) for id_ in range(3)},
+    "Hellos of nobody": says(member_hello(77)),
+    "calls with garbage": calls(SESSION_METHOD, b"\xff" * 1000),
+    "calls with half a frame": calls(SESSION_METHOD, HELLO, HALF_A_FRAME),
+    "calls that open sessions": calls(SESSION_METHOD, HELLO, CONNECTS),
+    "calls that read nothing": calls(READ_LOG_METHOD, WHOLE_LOG.encode()),
+    "calls that ask how it stands": calls(STATUS_METHOD, link.StatusRequest(1).encode()),
+}
+
+
+def main(kind: str, address: str, times_a_second: float) -> None:
+    act = KINDS[kind]
+    lines = open(0, "rb", buffering=0)  # noqa: SIM115  a line that was read ahead would not be selected
+    print("ready", flush=True)
+    while lines.readline():
+        kept: deque[Kept] = deque()
+        began, began_cpu, acted = time.monotonic(), time.process_time(), 0
+        while True:
+            until_next = began + acted / times_a_second - time.monotonic()
+            if select.select([lines], [], [], max(0.0, until_next))[0]:
+                break
+            with suppress(OSError):  # refused, reset, or no room: as strangers fare
+                kept.append(act(address))
+            acted += 1
+            if len(kept) > KEPT:
+                kept.popleft().close()
+        lines.readline()
+        while kept:
+            kept.popleft().close()
+        print(acted, time.process_time() - began_cpu, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -1,0 +1,191 @@
+"""What strangers cost a client that is there already: at most a fifth of its throughput, at any port.
+
+Windows with a stranger at work and windows without alternate in one run, and each is compared with its two
+neighbours, so that what else the machine does falls on both. The stranger is a process of its own that acts
+so many times a second: what it takes of the processors, a few per cent of one, counts against the member.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from benchmarks.real_members import ROOT, RealMembers
+from cluster import ClusterClient
+
+pytestmark = pytest.mark.faults
+
+SHARE_MIN = 0.8
+WINDOW_S = 0.4
+PAIRS = 11
+ROUNDS = 3  # as many as it takes, for on a busy machine a few windows say little
+BATCH = [b"x" * 100] * 50
+KEYS = {"service_responder": False, "file_sync_level": 0}
+
+TCP, GRPC, MEMBERS = 1, 0, 2  # offsets of the ports
+STRANGERS = [
+    (TCP, "connections that are left", 50),
+    (TCP, "garbage", 50),
+    (TCP, "half a frame", 50),
+    (TCP, "sessions", 20),
+    (TCP, "readers that read nothing", 20),
+    (TCP, "readers that ask how it stands", 20),
+    (TCP, "readers that say garbage", 50),
+    (GRPC, "connections that are left", 50),
+    (GRPC, "garbage", 50),
+    (GRPC, "calls with garbage", 10),
+    (GRPC, "calls with half a frame", 10),
+    (GRPC, "calls that open sessions", 10),
+    (GRPC, "calls that read nothing", 10),
+    (GRPC, "calls that ask how it stands", 10),
+    (MEMBERS, "connections that are left", 50),
+    (MEMBERS, "garbage", 50),
+    (MEMBERS, "half a member's frame", 50),
+    (MEMBERS, "Hellos in the name of member {}", 50),
+    (MEMBERS, "Hellos of nobody", 50),
+]
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealMembers]:
+    folder: Path = tmp_path_factory.mktemp("strangers")
+    with RealMembers(folder, keys=KEYS) as members:
+        members.start()
+        yield members
+        members.stop()
+
+
+class Stranger:
+    """The process of ``strangers.py``, doing nothing until it is told to."""
+
+    def __init__(self, kind: str, address: str, times_a_second: float) -> None:
+        self.acted = 0
+        self.processor_s = 0.0
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.strangers", kind, address, str(times_a_second)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def tell(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+    def work(self) -> None:
+        self.tell("on")
+
+    def rest(self) -> None:
+        self.tell("off")
+        assert self._process.stdout is not None
+        acted, processor_s = self._process.stdout.readline().split()
+        self.acted += int(acted)
+        self.processor_s += float(processor_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def throughput(client: ClusterClient) -> float:
+    """Messages a second that are acknowledged in one window of a client that sends as many as it can."""
+    began, before = time.monotonic(), client.acknowledged
+    while (now := time.monotonic()) < began + WINDOW_S:
+        if client.offer_batch(BATCH) < 0:
+            client.wait(0.001)
+            client.poll_egress()
+    return (client.acknowledged - before) / (now - began)
+
+
+def shares_left(client: ClusterClient, stranger: Stranger) -> list[float]:
+    """What is left of the throughput in each window with the stranger, beside those before and behind it."""
+    alone = [throughput(client)]
+    beside = []
+    for _ in range(PAIRS):
+        stranger.work()
+        beside.append(throughput(client))
+        stranger.rest()
+        alone.append(throughput(client))
+    return [2 * beside[n] / (alone[n] + alone[n + 1]) for n in range(PAIRS)]
+
+
+@pytest.mark.parametrize(("port", "kind", "times_a_second"), STRANGERS)
+def test_no_stranger_costs_a_client_more_than_a_fifth_of_its_throughput(members, port, kind, times_a_second):
+    shares: list[float] = []
+    endpoints = members.endpoints if port == GRPC else members.tcp
+    leader = members.await_leader()
+    kind = kind.format((leader + 1) % 3)
+    address = f"127.0.0.1:{members.ports[leader] + port}"
+    with Stranger(kind, address, times_a_second) as stranger, ClusterClient.connect(endpoints) as client:
+        for _ in range(ROUNDS):
+            shares += shares_left(client, stranger)
+            if (share := statistics.median(shares)) >= SHARE_MIN:
+                break
+        client.await_committed(60)
+    worked_s = len(shares) * WINDOW_S
+    told = (
+        f"{share:.2f} is left; the stranger itself took {stranger.processor_s / worked_s:.0%} of a processor"
+    )
+    print(told)
+
+    assert stranger.acted >= worked_s * times_a_second / 2, "it hardly came to act: nothing is proven"
+    assert share >= SHARE_MIN, told
+
+
+def test_where_descriptors_are_few_strangers_meet_their_bounds_and_the_log_gets_its_segments(members_of):
+    """Else a leader that cannot open its next segment steps down."""
+    members = members_of(keys={"log_term_length": "64k", "archive_segment_file_length": "64k"})
+    for member_id in members.ids:
+        members.prefix_of[member_id] = ["prlimit", "--nofile=256:256"]
+    members.start()
+    leader = members.await_leader()
+    term_id = members.established()[leader].leadership_term_id
+    port = members.ports[leader]
+    with (
+        ClusterClient.connect(members.tcp) as client,
+        Stranger("readers that read nothing", f"127.0.0.1:{port + TCP}", 100) as readers,
+        Stranger("connections that are left", f"127.0.0.1:{port + TCP}", 100) as clients,
+        Stranger("connections that are left", f"127.0.0.1:{port + MEMBERS}", 100) as peers,
+    ):
+        strangers = [readers, clients, peers]
+        for stranger in strangers:
+            stranger.work()
+        for _ in range(20):
+            throughput(client)
+        client.await_committed(60)
+        for stranger in strangers:
+            stranger.rest()
+        segments = client.committed_position // (64 * 1024)
+
+    assert all(stranger.acted > 200 for stranger in strangers)
+    assert segments > 20
+    assert members.leader() == leader
+    assert members.established()[leader].leadership_term_id == term_id
+    told = (members.member_dir(leader) / "node.log").read_text()
+    assert "connections_max" in told and "greetings_max" in told
+    members.stop()
+
+
+def test_a_process_with_too_few_descriptors_is_refused_in_one_line(members_of):
+    members = members_of(count=1)
+    members.prefix_of[0] = ["prlimit", "--nofile=100:100"]
+    with pytest.raises(AssertionError, match="did not start"):
+        members.start()
+
+    (line,) = (members.directory / "member-0.err").read_text().splitlines()
+    assert "100 descriptors are allowed to this process (RLIMIT_NOFILE)" in line
+    assert "raise the limit (ulimit -n)" in line
