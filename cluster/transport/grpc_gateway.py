@@ -229,8 +229,9 @@ class GrpcGateway:
         message = await _decode(request, link.LogRequest, context)
         try:
             with self._log.admitted():
-                async for data in self._log.read(message):
-                    await self._log.in_time(context.write(data))
+                async with contextlib.aclosing(self._log.read(message)) as answers:
+                    async for data in answers:
+                        await self._log.in_time(context.write(data))
         except RequestRefused as error:
             await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
 

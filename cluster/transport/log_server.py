@@ -20,7 +20,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -173,7 +173,7 @@ class LogServer:
         with self._status_turn:
             self._close_status_log()
 
-    async def read(self, request: link.LogRequest) -> AsyncIterator[bytes]:
+    async def read(self, request: link.LogRequest) -> AsyncGenerator[bytes, None]:
         """The frames that answer ``request``; every failure is told by a LogEnd.
 
         RequestRefused for a range that cannot be.
@@ -238,11 +238,12 @@ class LogServer:
             frames = splitter.split(data)
             for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):
                 message = decode(frames, offset, length) if stream_id == streams.LINK else None
-                async for answer in self._answer(message):
-                    try:
-                        await self.in_time(loop.sock_sendall(sock, answer))
-                    except RequestRefused:
-                        return  # within an answer nothing else can be told
+                async with contextlib.aclosing(self._answer(message)) as answers:
+                    async for answer in answers:
+                        try:
+                            await self.in_time(loop.sock_sendall(sock, answer))
+                        except RequestRefused:
+                            return  # within an answer nothing else can be told
             try:
                 data = await asyncio.wait_for(loop.sock_recv(sock, REQUEST_LENGTH_MAX), self._timeout_s)
             except TimeoutError:
@@ -251,12 +252,13 @@ class LogServer:
             if not data:
                 return
 
-    async def _answer(self, message: Message | None) -> AsyncIterator[bytes]:
+    async def _answer(self, message: Message | None) -> AsyncGenerator[bytes, None]:
         match message:
             case link.LogRequest():
                 try:
-                    async for data in self.read(message):
-                        yield data
+                    async with contextlib.aclosing(self.read(message)) as answers:
+                        async for data in answers:
+                            yield data
                 except RequestRefused as error:
                     yield self._end(message, message.from_position, error.code, str(error))
             case link.StatusRequest():
