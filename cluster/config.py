@@ -236,9 +236,9 @@ class NodeConfig(BaseModel):
     )
     readers_max: int = _key(
         64,
-        "Most readers of the log that are served at a time; a further one is refused and asks another.",
-        unit="readers",
-        ge=1,
+        "Most connections of readers, of which one over tcp has up to two; a further one is refused.",
+        unit="connections",
+        ge=2,
         le=1 << 16,
     )
     reader_bytes_max: Size = _key(

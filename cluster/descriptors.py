@@ -16,26 +16,27 @@ from cluster.transport.bounds import Bounds
 KEPT = 96  # segments, catalog, logs, counters, epoll, links of known members, listeners, gRPC's own
 CONNECTION_COST = 3  # over gRPC: the client's, and both ends of the Unix socket behind it
 READER_COST = 8  # its connection, and the files that it reads
+READERS_MIN = 2  # a reader over a socket has two connections: one for the log, one to ask for its state
 
 
 def fit_descriptors(bounds: Bounds) -> tuple[Bounds, str]:
     """The bounds that the process has descriptors for, and what to tell of it, empty when all fit.
 
-    Raises ConfigurationError where not even one connection and one reader do.
+    Raises ConfigurationError where not even one connection and one reader have.
     """
     kept = KEPT + bounds.greetings_max
     wanted = kept + CONNECTION_COST * bounds.connections_max + READER_COST * bounds.readers_max
     limit = _raise_limit(wanted)
     if limit >= wanted:
         return bounds, ""
-    if limit < kept + CONNECTION_COST + READER_COST:
+    if limit < kept + CONNECTION_COST + READER_COST * READERS_MIN:
         raise ConfigurationError(
             f"{limit} descriptors are allowed to this process (RLIMIT_NOFILE), {wanted} are wanted: "
             "raise the limit (ulimit -n)"
         )
     share = (limit - kept) / (wanted - kept)
-    connections = max(1, int(bounds.connections_max * share))
-    readers = max(1, int(bounds.readers_max * share))
+    readers = max(READERS_MIN, int(bounds.readers_max * share))
+    connections = (limit - kept - READER_COST * readers) // CONNECTION_COST
     told = (
         f"{limit} descriptors are allowed to this process (RLIMIT_NOFILE), {wanted} are wanted: "
         f"connections_max is {connections}, readers_max {readers}"

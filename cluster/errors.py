@@ -127,7 +127,7 @@ class ServiceError(ClusterError):
         service_id: int,
         callback: str,
         log_position: int,
-        cause: Exception,
+        cause: BaseException,
         place: str,
         cluster_session_id: int | None = None,
     ) -> None:

@@ -32,7 +32,7 @@ def load_service(name: str) -> ClusteredService:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
                 f'service "{name}": no module {module_name}, neither installed nor in {os.getcwd()}'
@@ -47,7 +47,7 @@ def load_service(name: str) -> ClusteredService:
         service: ClusteredService = service_class()
     except AgentTermination:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(name, f"{class_name}()", error) from error
     for method_name in dir(service):
         if wrong := _wrong_method(service, method_name):
@@ -55,7 +55,7 @@ def load_service(name: str) -> ClusteredService:
     return service
 
 
-def _failed(name: str, what: str, error: Exception) -> ConfigurationError:
+def _failed(name: str, what: str, error: BaseException) -> ConfigurationError:
     return ConfigurationError(
         f'service "{name}": {what} failed: {type(error).__name__}: {error} ({raised_at(error)})'
     )

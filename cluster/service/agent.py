@@ -391,7 +391,7 @@ class ClusteredServiceAgent:
                     deliver(sessions.get(session_id), timestamp, payload)
         except PASSED_ON:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._callbacks.error("on_session_message", error, session_id) from error
 
     def _on_batch(self, batch: SessionMessageBatch) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from cluster.errors import AgentTermination, LocalProtocolError, LogDamaged, ServiceError, StorageError
 from cluster.service.clustered_service import SessionMessageBatch, overrides
 
-# What a callback may meet that is no fault of its service: the container's end, and the disk.
-PASSED_ON = (AgentTermination, LogDamaged, StorageError)
+# What a callback may meet that is no fault of its service: the container's end, the disk, and Ctrl-C. All
+# else is the service's own, SystemExit too: one that every member replays would end all of them for ever.
+PASSED_ON = (AgentTermination, LogDamaged, StorageError, KeyboardInterrupt)
 # Where code is that an author of services did not write: Python's, installed packages, this one.
 _LIBRARIES = (
     *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -41,7 +42,7 @@ class Callbacks:
             return callback(*arguments)
         except PASSED_ON:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self.error(name, error, cluster_session_id) from error
 
     def call_guarded(self, name: str, *arguments: Any) -> Any:
@@ -60,7 +61,7 @@ class Callbacks:
                 f"is not allowed from {self._forbidding}"
             )
 
-    def error(self, name: str, cause: Exception, cluster_session_id: int | None = None) -> ServiceError:
+    def error(self, name: str, cause: BaseException, cluster_session_id: int | None = None) -> ServiceError:
         """What is said of an exception of a callback."""
         place = raised_at(cause)
         return ServiceError(self._service_id, name, self._log_position(), cause, place, cluster_session_id)

@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from cluster import descriptors
-from cluster.descriptors import CONNECTION_COST, KEPT, READER_COST, fit_descriptors
+from cluster.descriptors import CONNECTION_COST, KEPT, READER_COST, READERS_MIN, fit_descriptors
 from cluster.errors import ConfigurationError
 from cluster.transport.bounds import Bounds
 
@@ -41,11 +41,18 @@ def test_where_the_limit_is_hard_strangers_get_less_and_the_log_its_part(limits)
     fitted, told = fit_descriptors(BOUNDS)
 
     used = fitted.connections_max * CONNECTION_COST + fitted.readers_max * READER_COST
-    assert LEFT - 16 < used <= LEFT
+    assert LEFT - CONNECTION_COST < used <= LEFT
     assert told == (
         f"256 descriptors are allowed to this process (RLIMIT_NOFILE), {WANTED} are wanted: "
         f"connections_max is {fitted.connections_max}, readers_max {fitted.readers_max}"
     )
+
+
+def test_a_reader_over_a_socket_can_be_served_whatever_the_limit(limits):
+    limits[:] = [KEPT + BOUNDS.greetings_max + CONNECTION_COST + READERS_MIN * READER_COST] * 2
+    fitted, _ = fit_descriptors(BOUNDS)
+
+    assert (fitted.connections_max, fitted.readers_max) == (1, READERS_MIN)
 
 
 def test_a_limit_that_leaves_nothing_for_clients_is_refused(limits):

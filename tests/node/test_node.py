@@ -291,6 +291,7 @@ def test_a_service_that_cannot_be_run_is_refused_with_the_reason(name, message):
     ("source", "message"),
     [
         ("import math\n\nmath.sqrt(-1)\n", r"importing {0} failed: ValueError: .* \(.*{0}\.py:3\)"),
+        ("raise SystemExit(0)\n", r"importing {0} failed: SystemExit: .* \(.*{0}\.py:1\)"),
         ("class Service(\n", r"importing {0} failed: SyntaxError: .* \(.*{0}\.py:1\)"),
         ("import cluster\nimport pandaz\n", r"failed: ModuleNotFoundError: .*pandaz.* \(.*{0}\.py:2\)"),
     ],

@@ -64,6 +64,23 @@ def test_an_error_says_which_callback_raised_where_in_code_and_log_and_the_log_g
 
 
 @pytest.mark.parametrize("callback", LOGGED)
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit()], ids=repr)
+def test_a_callback_ends_no_process(callback, error):
+    def leave(*_: Any) -> None:
+        raise error
+
+    container = a_leader(service := Recorder())
+    if callback != "on_session_open":
+        container.log.opened(1)
+        container.commit()
+    service.do[callback] = leave
+    LOGGED[callback](container.log)
+
+    (told,) = errors_of(container)
+    assert told.__cause__ is error
+
+
+@pytest.mark.parametrize("callback", LOGGED)
 def test_the_client_whose_entry_it_was_is_told_by_the_leader(callback):
     for start in (a_leader, a_follower):
         container = start(service := Recorder())
