@@ -126,13 +126,23 @@ class LogServer:
     async def in_time(self, sending: Awaitable[None]) -> None:
         """Wait for the reader to take what is sent; RequestRefused when it does not within its time-out."""
         try:
-            await asyncio.wait_for(sending, self._timeout_s)
+            async with asyncio.timeout(self._timeout_s):  # wait_for loses a cancellation beside a result
+                await sending
         except TimeoutError:
             text = f"the reader took nothing for {self._timeout_s:g} s (reader_timeout)"
             raise self._refusal(text) from None
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+    async def _open(self) -> ServedLog:
+        """A log for one stream; closed again when its reader is gone by then. Raises ClusterError."""
+        opening = asyncio.ensure_future(self._run(self._open_log))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
 
     async def status(self, correlation_id: int) -> bytes:
         """One LogStatus frame; ``ClusterError`` when the log cannot be opened."""
@@ -181,7 +191,7 @@ class LogServer:
         position = request.from_position
         reader = object()
         try:
-            log = await self._run(self._open_log)
+            log = await self._open()
         except ClusterError as error:
             yield self._end(request, position, link.LinkErrorCode.FAILED, str(error))
             return
@@ -245,7 +255,8 @@ class LogServer:
                         except RequestRefused:
                             return  # within an answer nothing else can be told
             try:
-                data = await asyncio.wait_for(loop.sock_recv(sock, REQUEST_LENGTH_MAX), self._timeout_s)
+                async with asyncio.timeout(self._timeout_s):
+                    data = await loop.sock_recv(sock, REQUEST_LENGTH_MAX)
             except TimeoutError:
                 text = f"the reader asked nothing for {self._timeout_s:g} s (reader_timeout)"
                 raise self._refusal(text) from None
@@ -326,6 +337,11 @@ class LogServer:
 
 def _invalid(text: str) -> RequestRefused:
     return RequestRefused(link.LinkErrorCode.INVALID_ARGUMENT, text)
+
+
+def _close_opened(opening: asyncio.Future[ServedLog]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _next_block(blocks: Iterator[tuple[int, np.ndarray]]) -> tuple[int, bytes] | None:

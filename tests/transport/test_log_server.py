@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,6 +19,7 @@ from cluster.transport.log_server import LogServer
 
 END = 4096
 BLOCK = 1024
+DEADLINE_S = 20
 
 
 class Log:
@@ -142,6 +144,47 @@ def test_a_reader_above_the_bound_is_told_so_and_the_others_are_served():
     assert [str(error) for error in errors] == [refusal.text]
     (status,) = first.answers()
     assert status.correlation_id == 7
+
+
+def test_a_reader_that_goes_as_its_answer_was_sent_is_not_served_on():
+    """What it was sent is done in the same turn of the loop in which its call is cancelled."""
+
+    async def serve(executor):
+        sent = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(LogServer(Log, executor).in_time(sent))
+        await asyncio.sleep(0)
+        sent.set_result(None)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(serve(executor))
+
+
+def test_a_log_that_is_opened_for_a_reader_that_is_gone_is_closed():
+    may_open, closed = threading.Event(), threading.Event()
+
+    class SlowLog(Log):
+        def __init__(self):
+            may_open.wait(DEADLINE_S)
+
+        def close(self):
+            closed.set()
+
+    async def serve(executor):
+        answers = LogServer(SlowLog, executor).read(link.LogRequest(1, 0, END, 0))
+        reading = asyncio.create_task(anext(answers))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        may_open.set()
+        await asyncio.get_running_loop().run_in_executor(None, closed.wait, DEADLINE_S)
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(serve(executor))
+    assert closed.is_set()
 
 
 def cut_off(monkeypatch, received):
