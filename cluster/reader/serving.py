@@ -9,12 +9,12 @@ import numpy as np
 from cluster.archive.clock import epoch_ms
 from cluster.archive.files import OsFiles
 from cluster.counters import CountersReader
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.protocol import link
-from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.counter_types import CounterTypeId, members_of
 from cluster.protocol.enums import ClusterTimeUnit, ElectionState
 from cluster.reader.directory import DirectoryLogReader
-from cluster.reader.member_directory import counters_paths
+from cluster.reader.member_directory import MemberDirectory, counters_paths
 
 NONE = -1
 
@@ -34,14 +34,21 @@ class ServedLog:
         tcp_endpoints: str = "",
         ipc_endpoints: str = "",
     ) -> None:
-        """Raises the errors of ``DirectoryLogReader``."""
+        """Raises the errors of ``DirectoryLogReader``; of a member that waits for others, it says that."""
         self._cluster_id = cluster_id
         self._member_id = member_id
         self._endpoints = (ingress_endpoints, tcp_endpoints, ipc_endpoints)
         self._aeron_dir = aeron_dir
-        self._reader = DirectoryLogReader(
-            None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir
-        )
+        self._directory = MemberDirectory(cluster_dir, archive_dir)
+        try:
+            self._reader = DirectoryLogReader(
+                None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir
+            )
+        except NotAClusterDirectory as error:
+            if waits_for := members_of(self._counter_values().get(CounterTypeId.AWAITED_MEMBERS, 0)):
+                names = ", ".join(map(str, waits_for))
+                raise NotAClusterDirectory(f"{error}; waits for members {names}") from None
+            raise
 
     def commit_position(self) -> int:
         return self._reader.commit_position()
@@ -96,7 +103,7 @@ class ServedLog:
 
     def _counter_values(self) -> dict[int, int]:
         """Values of the live counters by type; of CLIENT_SESSION, how many there are."""
-        for path in counters_paths(OsFiles(), self._reader.state.member, None, self._aeron_dir):
+        for path in counters_paths(OsFiles(), self._directory, None, self._aeron_dir):
             try:
                 with CountersReader(path) as counters:
                     if not counters.is_live(epoch_ms()):

@@ -1,0 +1,37 @@
+"""A member's log as it is served: what is said where there is none yet."""
+
+import pytest
+
+from cluster.archive.archive import Archive
+from cluster.archive.clock import epoch_ms
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
+from cluster.counters import CountersFile
+from cluster.errors import NotAClusterDirectory
+from cluster.protocol.counter_types import CounterTypeId, bits_of
+from cluster.reader.serving import ServedLog
+
+
+@pytest.mark.parametrize(
+    ("awaited", "said"),
+    [([0, 1], "is in it; waits for members 0, 1"), ([], "is in it")],
+    ids=["waits", "not"],
+)
+def test_a_member_without_a_log_says_whom_it_waits_for(tmp_path, awaited, said):
+    for folder in ("cluster", "archive", "driver"):
+        (tmp_path / folder).mkdir()
+    Archive.open(str(tmp_path / "archive"), epoch_ms=epoch_ms).close()
+    RecordingLog.open(str(tmp_path / "cluster"), files=OsFiles(), file_sync_level=0).close()
+    counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=1, now_ms=epoch_ms())
+    counters.allocate_cluster_counter(CounterTypeId.AWAITED_MEMBERS, 0, bits_of(awaited))
+    try:
+        with pytest.raises(NotAClusterDirectory, match=f"{said}$"):
+            ServedLog(
+                cluster_dir=str(tmp_path / "cluster"),
+                archive_dir=str(tmp_path / "archive"),
+                aeron_dir=str(tmp_path / "driver"),
+                cluster_id=0,
+                member_id=2,
+            )
+    finally:
+        counters.close()
