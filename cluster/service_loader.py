@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from cluster.errors import AgentTermination, ConfigurationError
-from cluster.service.callbacks import raised_at
+from cluster.service.callbacks import RAISED, raised_at
 from cluster.service.clustered_service import ClusteredService
 
 CALLBACKS = [name for name, value in vars(ClusteredService).items() if inspect.isfunction(value)]
@@ -32,7 +32,7 @@ def load_service(name: str) -> ClusteredService:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
                 f'service "{name}": no module {module_name}, neither installed nor in {os.getcwd()}'
@@ -47,7 +47,7 @@ def load_service(name: str) -> ClusteredService:
         service: ClusteredService = service_class()
     except AgentTermination:
         raise
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         raise _failed(name, f"{class_name}()", error) from error
     for method_name in dir(service):
         if wrong := _wrong_method(service, method_name):

@@ -32,7 +32,7 @@ from cluster.protocol.service import (
 )
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.buffer_claim import Claims
-from cluster.service.callbacks import PASSED_ON, Callbacks, raised_at
+from cluster.service.callbacks import PASSED_ON, RAISED, Callbacks, raised_at
 from cluster.service.channel import (
     EGRESS_OVERHEAD,
     EgressBatch,
@@ -391,7 +391,7 @@ class ClusteredServiceAgent:
                     deliver(sessions.get(session_id), timestamp, payload)
         except PASSED_ON:
             raise
-        except BaseException as error:
+        except RAISED as error:
             raise self._callbacks.error("on_session_message", error, session_id) from error
 
     def _on_batch(self, batch: SessionMessageBatch) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from cluster.errors import AgentTermination, LocalProtocolError, LogDamaged, ServiceError, StorageError
 from cluster.service.clustered_service import SessionMessageBatch, overrides
 
-# What a callback may meet that is no fault of its service: the container's end, the disk, and Ctrl-C. All
-# else is the service's own, SystemExit too: one that every member replays would end all of them for ever.
-PASSED_ON = (AgentTermination, LogDamaged, StorageError, KeyboardInterrupt)
+# What a callback may meet that is no fault of its service: the container's end, and the disk.
+PASSED_ON = (AgentTermination, LogDamaged, StorageError)
+# What is its own. SystemExit too: on an entry that every member replays it would end all of them for ever.
+RAISED = (Exception, SystemExit)
 # Where code is that an author of services did not write: Python's, installed packages, this one.
 _LIBRARIES = (
     *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -42,7 +43,7 @@ class Callbacks:
             return callback(*arguments)
         except PASSED_ON:
             raise
-        except BaseException as error:
+        except RAISED as error:
             raise self.error(name, error, cluster_session_id) from error
 
     def call_guarded(self, name: str, *arguments: Any) -> Any:

@@ -124,7 +124,9 @@ class GrpcGateway:
             self._loop.run_until_complete(self._server.stop(STOP_GRACE_S))
             for reader in self._readers:
                 reader.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._readers, return_exceptions=True))
+            ending = asyncio.all_tasks(self._loop)  # calls that were cancelled close what they have open
+            if ending:
+                self._loop.run_until_complete(asyncio.wait(ending, timeout=STOP_GRACE_S))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._log.close()
         self._executor.shutdown(wait=False, cancel_futures=True)

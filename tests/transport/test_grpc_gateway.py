@@ -354,6 +354,21 @@ def test_a_reader_that_follows_gets_what_is_committed_as_it_is(channel, log):
     await_true(lambda: log.opened == 0)
 
 
+def test_a_stop_is_over_when_readers_have_closed_what_they_had_open(gateway, channel, log):
+    close = log.close
+
+    def slow_close(self):
+        threading.Event().wait(0.05)
+        close(self)
+
+    log.close = slow_close
+    call = channel.unary_stream(READ_LOG_METHOD)(link.LogRequest(5, 128, -1, 0).encode(), timeout=DEADLINE_S)
+    next(call)
+    assert log.opened == 1
+    gateway.stop()
+    assert log.opened == 0
+
+
 def test_damage_ends_the_stream_with_its_words(channel, log):
     def blocks(self, from_position, to_position, *, max_bytes):
         raise DataLoss("position 128 was purged meanwhile")
