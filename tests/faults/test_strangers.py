@@ -7,6 +7,7 @@ so many times a second: what it takes of the processors, a few per cent of one, 
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,9 +25,9 @@ pytestmark = pytest.mark.faults
 
 SHARE_MIN = 0.8
 WINDOW_S = 0.4
-PAIRS = 11
-ROUNDS = 3  # as many as it takes, for on a busy machine a few windows say little
-BATCH = [b"x" * 100] * 50
+PAIRS = 7
+ROUNDS = 4  # as many as it takes, for on a busy machine a few windows say little
+BATCH = [b"x" * 10] * 50  # short: a few seconds of all that a client can send are gigabytes of log
 KEYS = {"service_responder": False, "file_sync_level": 0}
 
 TCP, GRPC, MEMBERS = 1, 0, 2  # offsets of the ports
@@ -53,13 +54,14 @@ STRANGERS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealMembers]:
-    folder: Path = tmp_path_factory.mktemp("strangers")
-    with RealMembers(folder, keys=KEYS) as members:
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[RealMembers]:
+    with RealMembers(tmp_path, keys=KEYS) as members:
         members.start()
         yield members
         members.stop()
+    for member_id in members.ids:
+        shutil.rmtree(members.member_dir(member_id))
 
 
 class Stranger:
