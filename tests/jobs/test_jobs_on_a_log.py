@@ -111,6 +111,7 @@ def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_
     assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
 
 
+@pytest.mark.faults
 def test_a_job_that_is_stopped_stops_in_order(member_dir, table):
     job = subprocess.Popen(
         [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", table,

@@ -30,6 +30,7 @@ def objects_held() -> tuple[int, int]:
     return count, queued_bytes
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_an_hour_without_a_quorum_costs_no_memory_and_is_over_in_bounded_time() -> None:
     """The run itself judges what comes after: a commit in time, nothing lost, all members level.
