@@ -1,0 +1,35 @@
+"""The tables of figures in the README are those of benchmarks/results/."""
+
+from benchmarks.measured import RESULTS, read, tables
+from tests.test_tidy import ROOT
+
+
+def test_the_tables_of_the_readme_are_of_the_figures_that_were_taken():
+    expected = tables(read(RESULTS))
+    assert expected in (ROOT / "README.md").read_text(), f"python -m benchmarks.measured prints:\n{expected}"
+
+
+def test_a_cell_is_the_median_of_the_runs_that_did_not_stall():
+    def run(side, window, **figures):
+        settings = {"settings": {"idle": side}} if side in ("backoff", "yielding") else {"transport": side}
+        return {
+            "side": "aeron" if "settings" in settings else "ours",
+            "file_sync_level": 1,
+            "window": window,
+            "batch": 1,
+            **settings,
+            **figures,
+        }
+
+    rates = [{"messages_per_s": rate} for rate in (1_000, 2_000, 9_000)]
+    text = tables(
+        [
+            *(run("ipc", 100, **rate) for rate in rates),
+            run("ipc", 1, p50_us=100.4, p99_us=2000.0),
+            run("backoff", 100, stalled=True, messages_per_s=7),
+            run("backoff", 100, stalled=True),
+            run("backoff", 100, messages_per_s=5_000),
+        ]
+    )
+    assert "| ours, ipc | 100 / 2,000 µs | 2 k/s |" in text
+    assert "`backoff` |  | 2 of 3 stalled |" in text
