@@ -102,7 +102,7 @@ def test_nobody_there_is_told_with_every_reason(tmp_path):
 @pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
 def test_a_close_arrives_though_much_that_was_answered_was_never_read(leader, medium):
     """Closed at once, such a connection is reset, and what is on its way to the leader is lost."""
-    leader.answers = 10
+    leader.answers = 4
     client = ClusterClient.connect(leader.endpoints[medium], window_bytes=4 << 20)
     client.offer_batch([b"x" * 4000] * 500)
     begin = time.monotonic()
