@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
 from benchmarks.processes import port_is_free
-from cluster.config_text import write
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError
+from cluster.node.config_text import write
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ElectionState, Role
 

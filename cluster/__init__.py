@@ -2,7 +2,7 @@
 
 What users import is named here and loaded when it is asked for, so that ``import cluster`` costs nothing.
 Read first: ``service/`` to write a state machine, ``client/`` to send to one, ``reader/`` to read the log,
-``node.py`` to embed a member; ``consensus/`` is how members agree, ``log/`` and ``protocol/`` the bytes.
+``node/`` to embed a member; ``consensus/`` is how members agree, ``log/`` and ``protocol/`` the bytes.
 """
 
 from importlib import import_module
@@ -23,8 +23,8 @@ _MODULE_OF = {
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
     # a member
-    "ClusterNode": "cluster.node",
-    "NodeConfig": "cluster.config",
+    "ClusterNode": "cluster.node.node",
+    "NodeConfig": "cluster.node.config",
     # what they speak of
     "Role": "cluster.protocol.enums",
     "CloseReason": "cluster.protocol.enums",

@@ -31,6 +31,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
     *((media, (*BYTES, *MEDIA)) for media in MEDIA),
     ("cluster.service", (*BYTES, "cluster.archive")),
     *((agent, (*BYTES, *MEDIA, "cluster.consensus", *AGENTS)) for agent in AGENTS),
+    ("cluster.node", (*BYTES, *MEDIA, "cluster.consensus", *AGENTS)),
     ("cluster", ("cluster",)),
     ("spark_connector", ("cluster",)),
     ("pyspark_cluster", ("spark_connector",)),
@@ -123,6 +124,11 @@ def imports_in(tree: ast.AST, module: str, path: Path) -> Iterator[tuple[str, in
 
 def is_within(module: str, prefixes: tuple[str, ...]) -> bool:
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def test_nothing_lies_loose_in_the_package_of_the_cluster() -> None:
+    loose = {path.stem for path in (ROOT / "cluster").glob("*.py")}
+    assert loose == {"__init__", "__main__", "counters", "errors"}
 
 
 def test_imports_point_down_the_layers() -> None:

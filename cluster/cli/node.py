@@ -37,7 +37,7 @@ def node(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
 ) -> None:
     """Run one member of a cluster until Ctrl-C or SIGTERM."""
-    from cluster import config as configuration
+    from cluster.node import config as configuration
 
     options: dict[str, Any] = {"member_id": member_id, "dir": directory}
     loaded = configuration.load(
@@ -46,9 +46,9 @@ def node(
     for line in configuration.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")
 
-    from cluster import member_process
     from cluster.errors import ServiceError
-    from cluster.service_errors import ServiceErrorText, describe
+    from cluster.node import process
+    from cluster.node.service_errors import ServiceErrorText, describe
 
     def on_listening() -> None:
         tcp = loaded.tcp_ingress_of(loaded.member)
@@ -69,5 +69,5 @@ def node(
         where_logged = f"errors are in {loaded.path / 'node.log'}"
         sys.stderr.write(texts.of(loaded.member_id, describe(error, count), where_logged))
 
-    member_process.warm_up(loaded)
-    member_process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)
+    process.warm_up(loaded)
+    process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)

@@ -145,7 +145,7 @@ def accept_data_loss(
     from cluster.archive.files import OsFiles
     from cluster.member.data_loss import accept_data_loss as accept
     from cluster.member.data_loss import what_is_forgotten
-    from cluster.node_log import NodeLog
+    from cluster.node.log import NodeLog
     from cluster.reader.member_directory import find_cluster_directory
 
     files, member_id = OsFiles(), _mark(str(directory)).member_id

@@ -14,9 +14,9 @@ import typer
 from cluster.errors import ClusterError, PortInUse, StorageError
 
 if TYPE_CHECKING:
-    from cluster.config import NodeConfig
-    from cluster.service_errors import ServiceErrorText
-    from cluster.supervisor import Member, Supervisor
+    from cluster.node.config import NodeConfig
+    from cluster.node.service_errors import ServiceErrorText
+    from cluster.node.supervisor import Member, Supervisor
 
 MEMBER_COUNTS = (1, 3, 5, 7)
 PORTS_PER_MEMBER = 10
@@ -68,16 +68,16 @@ def up(
         )
     keys = plan_members(members, directory.absolute(), service, base_port)
 
-    from cluster import config, config_text, member_process
-    from cluster.service_errors import ServiceErrorText
-    from cluster.supervisor import Supervisor
+    from cluster.node import config, config_text, process
+    from cluster.node.service_errors import ServiceErrorText
+    from cluster.node.supervisor import Supervisor
 
     configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
-    member_process.warm_up(configs[0])
+    process.warm_up(configs[0])
     _check_ports(configs)
     for loaded in configs:
         _make_directory(loaded.path)
-    supervisor = Supervisor(configs, member_process.run)
+    supervisor = Supervisor(configs, process.run)
     errors = ServiceErrorText()
     if not _await_leader(supervisor, errors):
         is_orderly = supervisor.stop()

@@ -17,9 +17,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from cluster import node as member_node
 from cluster.archive.files import Buffer, OsFile, OsFiles
-from cluster.config import load
+from cluster.node import node as member_node
+from cluster.node.config import load
 
 SUFFIX = ".synced"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import config, config_text
 from cluster.errors import ConfigurationError
+from cluster.node import config, config_text
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -29,7 +29,7 @@ def refusal(tmp_path: Path, text: str, **environment: str) -> str:
 
 
 def test_node_toml_is_what_the_model_says_of_itself():
-    """Written by: python -m cluster.config_text > conf/node.toml"""
+    """Written by: python -m cluster.node.config_text > conf/node.toml"""
     assert (CONF / "node.toml").read_text() == config_text.documentation(config.NodeConfig)
 
 

@@ -4,9 +4,9 @@ import resource
 
 import pytest
 
-from cluster import descriptors
-from cluster.descriptors import CONNECTION_COST, KEPT, READER_COST, READERS_MIN, fit_descriptors
 from cluster.errors import ConfigurationError
+from cluster.node import descriptors
+from cluster.node.descriptors import CONNECTION_COST, KEPT, READER_COST, READERS_MIN, fit_descriptors
 from cluster.transport.bounds import Bounds
 
 BOUNDS = Bounds(connections_max=1000, readers_max=50)

@@ -12,7 +12,7 @@ import pytest
 from cluster import ClusterClient, ClusterNode, LogReader
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
-from cluster.node_log import NodeLog
+from cluster.node.log import NodeLog
 from tests.node.processes import await_that, free_base_port
 
 

@@ -20,10 +20,10 @@ from cluster import (
     PortInUse,
 )
 from cluster.counters import CountersReader
-from cluster.node_log import NodeLog
+from cluster.node.log import NodeLog
+from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
+from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
-from cluster.service_loader import load_service
 from cluster.transport.poller import Poller
 from tests.node.processes import await_that, free_base_port
 

@@ -1,4 +1,4 @@
-"""A member's process: the production parts, put together as ``cluster/node.py`` does, on simulated media."""
+"""A member's process: the production parts, put together as ``ClusterNode`` does, on simulated media."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from cluster.errors import (
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
-from cluster.member.disk_failures import DiskFailures
 from cluster.member.repair import open_files
+from cluster.node.disk_failures import DiskFailures
 from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
@@ -147,7 +147,7 @@ class Member(Process):
     # -- starting --
 
     def _start(self) -> None:
-        """As ``cluster/node.py``."""
+        """As ``cluster/node/node.py``."""
         settings = self.settings
         context = replace(settings.context, member_id=self.member_id)
         epoch_ms, clock_ns = self._epoch_ms, self._clock_ns

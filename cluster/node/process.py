@@ -12,15 +12,15 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from cluster.config import NodeConfig
 from cluster.errors import ClusterError, ServiceError
-from cluster.hosted_service import OnServiceError
 from cluster.log.append import message_end_position
 from cluster.log.frames import LogParams
-from cluster.node import ClusterNode
-from cluster.service_errors import describe
-from cluster.service_loader import load_service
-from cluster.supervisor import ignore_signals_at_exit, tell
+from cluster.node.config import NodeConfig
+from cluster.node.hosted_service import OnServiceError
+from cluster.node.node import ClusterNode
+from cluster.node.service_errors import describe
+from cluster.node.service_loader import load_service
+from cluster.node.supervisor import ignore_signals_at_exit, tell
 
 GATEWAY_MODULES = (
     "cluster.transport.grpc_gateway",

@@ -79,6 +79,6 @@ def documentation(model: type[BaseModel]) -> str:
 
 
 if __name__ == "__main__":
-    from cluster.config import NodeConfig
+    from cluster.node.config import NodeConfig
 
     print(documentation(NodeConfig), end="")

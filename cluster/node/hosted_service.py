@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.config import NodeConfig
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
 from cluster.member.counters import DutyCycleStallTracker
+from cluster.node.config import NodeConfig
+from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
 from cluster.service.snapshot import Snapshots
-from cluster.service_loader import load_service
 
 # Told of an error, and of how many there were of its kind so far.
 OnServiceError = Callable[[ServiceError, int], None]

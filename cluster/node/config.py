@@ -19,9 +19,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from cluster.config_text import to_toml
-from cluster.config_types import Duration, Members, Names, Size, Version
 from cluster.errors import ConfigurationError
+from cluster.node.config_text import to_toml
+from cluster.node.config_types import Duration, Members, Names, Size, Version
 from cluster.protocol.members import MemberEndpoints, parse_members
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE, parse_endpoint

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cluster.config import NodeConfig
 from cluster.errors import StorageError
+from cluster.node.config import NodeConfig
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15

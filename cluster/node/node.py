@@ -8,7 +8,7 @@
 
 One thread turns all of them (``runner.py``). Nothing is decided here: what a member does is in
 ``cluster/member/`` and ``cluster/service/``. When the disk fails them they are taken apart and, later, put
-together anew in the same process (``member/disk_failures.py``): a process has one life after the other.
+together anew in the same process (``node/disk_failures.py``): a process has one life after the other.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from cluster import config as configuration
 from cluster.archive.export_watermark import ExportWatermark
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.config import NodeConfig
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.descriptors import fit_descriptors
 from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse, ServiceError
-from cluster.hosted_service import HostedService, OnServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
-from cluster.member.disk_failures import SURVIVED, DiskFailures
 from cluster.member.repair import open_files
-from cluster.node_log import NodeLog
+from cluster.node import config as configuration
+from cluster.node.config import NodeConfig
+from cluster.node.descriptors import fit_descriptors
+from cluster.node.disk_failures import SURVIVED, DiskFailures
+from cluster.node.hosted_service import HostedService, OnServiceError
+from cluster.node.log import NodeLog
+from cluster.node.runner import Agent, AgentRunner, cluster_clock
 from cluster.protocol.enums import (
     ClusterComponentType,
     ClusterControlToggle,
@@ -50,7 +51,6 @@ from cluster.protocol.enums import (
     Role,
 )
 from cluster.protocol.members import format_members, ingress_endpoints
-from cluster.runner import Agent, AgentRunner, cluster_clock
 from cluster.service.channel import ServiceChannel
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks

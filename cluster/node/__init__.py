@@ -1,0 +1,13 @@
+"""The process of a member: what it is put together from, its configuration, its threads and its end.
+
+    config.py          the keys of node.toml; config_types.py, config_text.py how they are read and written
+    node.py            ClusterNode: one life after the other, in a thread or in the caller's
+    runner.py          one thread that turns the agents
+    hosted_service.py  a service beside them; service_loader.py, service_errors.py
+    disk_failures.py   when a failed disk ends a life, and when the next one begins
+    descriptors.py     how many strangers fit into the file descriptors
+    log.py             node.log
+    process.py         a member as the whole of a process; supervisor.py several of those, for ``cluster up``
+
+Never: decide anything that the consensus module decides.
+"""
