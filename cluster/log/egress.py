@@ -206,23 +206,22 @@ def _raise_wrong_row(row: int, offsets: np.ndarray, lengths: np.ndarray, buffer:
     )
 
 
-@kernel(types.UniTuple(I64, 2)(BYTES_OUT, I64, WORDS, WORDS, BYTES, I64, I64, I64, I64))
+@kernel(types.UniTuple(I64, 2)(BYTES_OUT, I64, WORDS, WORDS, BYTES, I64, I64, I64))
 def _frame_ingress(  # type: ignore[no-untyped-def]
-    out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id, lane_row
+    out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id
 ):
     while row < offsets.size:
         if _is_row_wrong(offsets[row], lengths[row], buffer.size):
             return -1 - row, out_offset
         if align(FRAME_OVERHEAD + lengths[row]) > out.size - out_offset:
             break
-        timestamp = 0 if lane_row < 0 else lane_row + row
         out_offset = _put_frame(
             out,
             out_offset,
             INGRESS_STREAM,
             leadership_term_id,
             cluster_session_id,
-            timestamp,
+            0,
             buffer,
             offsets[row],
             lengths[row],
@@ -240,18 +239,16 @@ def frame_ingress(
     row: int,
     leadership_term_id: int,
     cluster_session_id: int,
-    lane_row: int = NULL_VALUE,
 ) -> tuple[int, int]:
     """Frame a client's messages from ``row`` on into ``out[out_offset:]``; return (rows taken, end in out).
 
-    The header's timestamp is 0, as Aeron's clients leave it, or with ``lane_row`` >= 0 the row's number in
-    its lane, that of row 0 being ``lane_row``. Fewer rows were taken when ``out`` is full.
+    The header's timestamp is 0, as Aeron's clients leave it. Fewer rows were taken when ``out`` is full.
     Raises LocalProtocolError for a row whose payload lies outside ``buffer``.
     """
     assert 0 <= out_offset <= out.size
     assert 0 <= row <= offsets.size == lengths.size
     rows_end, end = _frame_ingress(
-        out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id, lane_row
+        out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id
     )
     if rows_end < 0:
         _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer)

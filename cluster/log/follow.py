@@ -28,10 +28,8 @@ from cluster.log.session_table import (
     APPENDED,
     COMMITTED,
     COMMITTED_POSITION,
-    LANE,
     LAST_ACTIVITY,
     LAST_TIMESTAMP,
-    NEXT_ROW,
     SERVICE_IDS_AT,
     SLOT_WORDS,
     SLOTS_AT,
@@ -78,7 +76,6 @@ def _follow_log(buffer, offset, limit, position, table):  # type: ignore[no-unty
                 # Only the leader counts what it appends: on the others this is how they keep up.
                 if table[slot + APPENDED] < table[slot + COMMITTED]:
                     table[slot + APPENDED] = table[slot + COMMITTED]
-                    table[slot + NEXT_ROW] += table[slot + LANE]
                 if table[slot + TOUCHED] == 0:
                     table[slot + TOUCHED] = 1
                     table[table[TOUCHED_AT] + table[TOUCHED_COUNT]] = (slot - table[SLOTS_AT]) // SLOT_WORDS

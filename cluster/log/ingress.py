@@ -43,10 +43,8 @@ from cluster.log.session_table import (
     DROPPED_SESSION,
     DROPPED_TERM,
     KEEP_ALIVES,
-    LANE,
     LAST_ACTIVITY,
     MESSAGES,
-    NEXT_ROW,
     NULL_VALUE,
     OPEN,
     STATE,
@@ -61,7 +59,6 @@ SESSION_KEEP_ALIVE_BLOCK = 16
 # Why append_ingress stopped, besides those of frames.py. The message is not consumed.
 TOO_LONG = 4  # longer than the log takes: close its session with an error, skip it
 UNLINKED = 5  # an open session of this term without a connection (a new leader): link it, call again
-ROW_REFUSED = 6  # a lane's row number is not the next one: close its session
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64))
@@ -120,8 +117,6 @@ def _append_ingress(  # type: ignore[no-untyped-def]
             continue
 
         if is_message:
-            if table[slot + LANE] != 0 and get_i64(ingress, offset + 56) != table[slot + NEXT_ROW]:
-                return ROW_REFUSED, position, offset
             length = SESSION_HEADER_LENGTH + payload_length
             if length > params[MESSAGE_LENGTH_MAX]:
                 return TOO_LONG, position, offset
@@ -141,7 +136,6 @@ def _append_ingress(  # type: ignore[no-untyped-def]
             out_offset += required
             position += required
             table[slot + APPENDED] += 1
-            table[slot + NEXT_ROW] += table[slot + LANE]
             table[MESSAGES] += 1
         else:
             table[KEEP_ALIVES] += 1

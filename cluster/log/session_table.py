@@ -19,7 +19,7 @@ NULL_VALUE = -1
 
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, LAST_ACTIVITY = range(4)
-APPENDED, COMMITTED, COMMITTED_POSITION, LANE, NEXT_ROW, TOUCHED, EGRESS_END = range(4, 11)
+APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END = range(4, 9)
 SLOT_WORDS = 16
 
 FREE, OPEN, CLOSING = range(3)  # states
@@ -33,11 +33,9 @@ SESSION_SLOT = np.dtype(
         ("appended", "<i8"),  # messages in this member's log, committed or not
         ("committed", "<i8"),  # of them, those below the commit position
         ("committed_position", "<i8"),  # end of the last committed one
-        ("lane", "<i8"),  # 1: the header's timestamp is a row number, taken only when it is next_row
-        ("next_row", "<i8"),
         ("touched", "<i8"),  # 1: in the list of slots that follow_log changed
         ("egress_end", "<i8"),  # within frame_egress: how much, then where to; 0 outside
-        ("reserved", "<i8", 5),
+        ("reserved", "<i8", 7),
     ]
 )
 assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cluster.archive.files import Buffer
 from cluster.errors import RemoteProtocolError
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
-from cluster.log.ingress import ROW_REFUSED, TOO_LONG, UNLINKED
+from cluster.log.ingress import TOO_LONG, UNLINKED
 from cluster.member.frames import (
     BLOCK,
     FRAME_LENGTH,
@@ -87,7 +87,7 @@ class IngressAdapter:
                     agent.clients.close(connection_id, "a message that is shorter than its header says")
                     return end
                 if status != OTHER_MESSAGE:
-                    assert status in (TOO_LONG, ROW_REFUSED)
+                    assert status == TOO_LONG
                     _, session_id = TWO_LONGS.unpack_from(buffer, start + BLOCK)
                     agent.requests.close_session(session_id, CloseReason.SERVICE_ACTION)
             start = self._on_other(connection_id, buffer, start, end, is_leading=publication is not None)

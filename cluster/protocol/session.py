@@ -15,9 +15,9 @@ ENCODED_PRINCIPAL_LENGTH_MAX = 4096
 class SessionMessageHeader(Message, template_id=1):
     """In front of application bytes, which begin after the block (`application_payload`).
 
-    One template, five places: in ingress ``timestamp`` is free (Aeron clients write 0, our lanes the row
-    number), in log and egress it is the cluster time of the append; service to consensus module carries the
-    service id as ``cluster_session_id``; in a snapshot it precedes a pending service message.
+    One template, five places: in ingress ``timestamp`` is free (clients write 0), in log and egress it is the
+    cluster time of the append; service to consensus module carries the service id as ``cluster_session_id``;
+    in a snapshot it precedes a pending service message.
     """
 
     leadership_term_id: i64

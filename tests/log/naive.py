@@ -137,8 +137,6 @@ class Session:
     is_open: bool = True
     last_activity: int = 0
     appended: int = 0
-    lane: bool = False
-    next_row: int = 0
 
 
 @dataclass
@@ -178,14 +176,11 @@ class Leader:
             self.dropped_session += 1
             return ""
         if template == 1:
-            if session.lane and struct.unpack_from("<q", message, 24)[0] != session.next_row:
-                return "row refused"
             stamped = SESSION_HEADER.pack(24, 1, 111, 17, term, session_id, now) + message[8 + block :]
             if len(stamped) > self.params.message_length_max:
                 return "too long"
             self.log += append(position + len(self.log), stamped, self.params)
             session.appended += 1
-            session.next_row += session.lane
         session.last_activity = now
         return ""
 

@@ -163,15 +163,17 @@ def test_equal_messages_share_one_payload():
     )
 
 
-def test_rows_of_a_lane_are_numbered_through_full_outputs():
+def test_a_client_frames_through_full_outputs():
     offsets, lengths, buffer = join_payloads([b"%d" % i for i in range(5)])
-    rows, row = [], 0
+    framed, row = b"", 0
     while row < 5:
         out = room(200)
-        row, end = frame_ingress(out, 0, offsets, lengths, buffer, row, TERM_ID, 8, lane_row=100)
-        rows += [int.from_bytes(out[i + 56 : i + 64].tobytes(), "little") for i in range(0, end, 96)]
+        row, end = frame_ingress(out, 0, offsets, lengths, buffer, row, TERM_ID, 8)
+        framed += out[:end].tobytes()
 
-    assert rows == [100, 101, 102, 103, 104]
+    assert framed == b"".join(
+        frame(session_message(b"%d" % i, session=8), session_id=0, stream_id=101) for i in range(5)
+    )
 
 
 def test_received_answers_come_as_columns_over_the_receive_buffer():

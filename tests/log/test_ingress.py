@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
-from cluster.log.ingress import ROW_REFUSED, TOO_LONG, UNLINKED, append_ingress
+from cluster.log.ingress import TOO_LONG, UNLINKED, append_ingress
 from cluster.log.session_table import CLOSING, SessionTable
 from cluster.protocol.session import SessionCloseRequest
 from tests.log import logs, naive
@@ -175,19 +175,6 @@ def test_padding_needs_room_too():
 
     assert sequence(data, a_table(1), position=position, length=159)[0] == OUT_FULL
     assert sequence(data, a_table(1), position=position, length=160)[0] == DONE
-
-
-def test_the_next_row_of_a_lane_is_taken_and_no_other():
-    table = a_table(1)
-    slot = table.slot_of(1)
-    table.slots["lane"][slot], table.slots["next_row"][slot] = 1, 10
-    rows = [ingress_frame(session_message(b"r", timestamp=row)) for row in (10, 11, 13)]
-
-    status, log, consumed = sequence(b"".join(rows), table)
-
-    assert (status, consumed) == (ROW_REFUSED, 2 * len(rows[0]))
-    assert table.slots["next_row"][slot] == 12
-    assert log == naive.log_of([session_message(b"r", timestamp=NOW)] * 2, PARAMS), "the log has the time"
 
 
 @pytest.mark.parametrize("seed", seeds(40))

@@ -251,7 +251,7 @@ def test_the_batch_writer_sends_what_a_function_makes_of_each_micro_batch(spark,
 
 @pytest.mark.timeout(240)
 def test_a_task_that_is_tried_again_sends_all_of_its_rows_again(cluster):
-    """At least once, each attempt in order from its first row: what holds while there are no lanes."""
+    """At least once, each attempt in order from its first row."""
     begin = json.loads(end_of(cluster))["position"]
     command = [sys.executable, "-m", "tests.spark.retried_write", cluster.endpoints, str(begin)]
     done = subprocess.run(command, capture_output=True, text=True)
