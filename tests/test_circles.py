@@ -14,7 +14,6 @@ from pathlib import Path
 from tests.test_tidy import imports_in, modules
 
 KNOWN: list[set[str]] = [
-    {"cluster.node.config", "cluster.node.config_text"},
     {f"cluster.reader.{name}" for name in ("directory", "log_reader", "remote")},
     {
         f"cluster.service.{name}"

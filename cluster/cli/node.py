@@ -37,13 +37,13 @@ def node(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
 ) -> None:
     """Run one member of a cluster until Ctrl-C or SIGTERM."""
-    from cluster.node import config as configuration
+    from cluster.node import config_text
 
     options: dict[str, Any] = {"member_id": member_id, "dir": directory}
-    loaded = configuration.load(
+    loaded = config_text.load(
         config, overrides={key: value for key, value in options.items() if value is not None}
     )
-    for line in configuration.unknown_variables(os.environ):
+    for line in config_text.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")
 
     from cluster.errors import ServiceError

@@ -68,11 +68,11 @@ def up(
         )
     keys = plan_members(members, directory.absolute(), service, base_port)
 
-    from cluster.node import config, config_text, process
+    from cluster.node import config_text, process
     from cluster.node.service_errors import ServiceErrorText
     from cluster.node.supervisor import Supervisor
 
-    configs = [config.load(overrides=keys_of_member) for keys_of_member in keys]
+    configs = [config_text.load(overrides=keys_of_member) for keys_of_member in keys]
     process.warm_up(configs[0])
     _check_ports(configs)
     for loaded in configs:

@@ -1,6 +1,7 @@
 """The process of a member: what it is put together from, its configuration, its threads and its end.
 
-    config.py          the keys of node.toml; config_types.py, config_text.py how they are read and written
+    config.py          the keys of node.toml; config_types.py the kinds of their values
+    config_text.py     how they are loaded from files and variables, written and documented
     node.py            ClusterNode: one life after the other, in a thread or in the caller's
     runner.py          one thread that turns the agents
     hosted_service.py  a service beside them; service_loader.py, service_errors.py

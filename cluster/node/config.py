@@ -1,33 +1,24 @@
-"""A member's configuration: one flat table of keys, from a TOML file, the environment and the command line.
+"""A member's configuration: one flat table of keys, which ``config_text.py`` loads.
 
 Each key says its unit, its default, Aeron's name for it, and why one would change it; ``conf/node.toml`` is
-made of that (``config_text.py``). The environment variable of a key is ``CLUSTER_`` with its name in
-capitals, and wins over the file. Attributes have the unit in their name (``session_timeout_ns``), keys in
-their value (``session_timeout = "10s"``).
+made of that. Attributes have the unit in their name (``session_timeout_ns``), keys in their value
+(``session_timeout = "10s"``).
 """
 
 from __future__ import annotations
 
-import difflib
-import os
-import tomllib
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.errors import ConfigurationError
-from cluster.node.config_text import to_toml
 from cluster.node.config_types import Duration, Members, Names, Size, Version
 from cluster.protocol.members import MemberEndpoints, parse_members
 from cluster.transport.bounds import Bounds
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE, parse_endpoint
-
-ENVIRONMENT_PREFIX = "CLUSTER_"
-CLIENT_VARIABLES = frozenset({ENDPOINTS_VARIABLE})  # no keys: commands that talk to members read them
+from cluster.transport.endpoint import parse_endpoint
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -49,14 +40,15 @@ DURATION = "duration (ns, us, ms, s)"
 SIZE = "bytes (k, m, g)"
 
 
-def _alias(field_name: str) -> str:
+def key_of(field_name: str) -> str:
+    """The key of a field: its unit stands in the value."""
     return field_name.removesuffix("_ns")
 
 
 class NodeConfig(BaseModel):
     """One member, and what it needs to know of the others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_alias, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=key_of, populate_by_name=True)
 
     # -- who --
     cluster_id: int = _key(
@@ -524,77 +516,4 @@ def _is_power_of_two(value: int) -> bool:
     return value & (value - 1) == 0
 
 
-KEYS = tuple(_alias(name) for name in NodeConfig.model_fields)
-
-
-def load(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    overrides: Mapping[str, Any] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> NodeConfig:
-    """The configuration of a file (none: all defaults), under the environment, under ``overrides``.
-
-    Raises ConfigurationError that names the place, the key, its value and what was expected. Relative
-    directories of a file are relative to the working directory.
-    """
-    values: dict[str, Any] = {}
-    places: dict[str, str] = {}
-    if path is not None:
-        try:
-            with open(path, "rb") as file:
-                values = tomllib.load(file)
-        except FileNotFoundError:
-            raise ConfigurationError(f"{path}: no such file") from None
-        except OSError as error:
-            raise ConfigurationError(f"{path}: {error.strerror}") from None
-        except ValueError as error:
-            raise ConfigurationError(f"{path}: not TOML: {error}") from None
-        except RecursionError:
-            raise ConfigurationError(f"{path}: nested too deep, expected keys with plain values") from None
-        places = dict.fromkeys(values, str(path))
-    environment = os.environ if environment is None else environment
-    for key in KEYS:
-        variable = ENVIRONMENT_PREFIX + key.upper()
-        if variable in environment:
-            values[key] = environment[variable]
-            places[key] = f"environment variable {variable}"
-    for key, value in (overrides or {}).items():
-        values[key] = value
-        places[key] = "option"
-    try:
-        return NodeConfig.model_validate(values)
-    except ValidationError as error:
-        raise ConfigurationError(
-            "; ".join(_explain(details, places, path) for details in error.errors())
-        ) from None
-
-
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that begins like ours and is no key: probably a slip of the pen.
-
-    Those that clients read are known too.
-    """
-    lines = []
-    for name in sorted(environment.keys() - CLIENT_VARIABLES):
-        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
-            lines.append(f"unknown environment variable {name}{_near(key)}")
-    return lines
-
-
-def _near(key: str) -> str:
-    names = difflib.get_close_matches(key, KEYS, n=3, cutoff=0.8)
-    return f"; did you mean {' or '.join(names)}?" if names else ""
-
-
-def _explain(details: Any, places: Mapping[str, str], path: object) -> str:
-    key = _alias(str(details["loc"][0])) if details["loc"] else ""
-    place = places.get(key, str(path) if path is not None else "")
-    where = f"{place}: " if place else ""
-    if details["type"] == "extra_forbidden":
-        return f'{where}unknown key "{key}"{_near(key)}'
-    message = details["msg"][:1].lower() + details["msg"][1:]
-    if not key:
-        return where + message
-    return f"{where}{key} = {to_toml(details['input'])}: {message.replace('input should be', 'expected')}"
+KEYS = tuple(key_of(name) for name in NodeConfig.model_fields)

@@ -1,17 +1,100 @@
-"""A configuration as text: ``conf/node.toml``, which documents every key, and files of a few keys."""
+"""A configuration as text: loaded, written, and ``conf/node.toml``, which documents every key.
+
+The environment variable of a key is ``CLUSTER_`` with its name in capitals. It wins over the file, an option
+of the command line over both.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
 import textwrap
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cluster.errors import StorageError
+from pydantic import ValidationError
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from cluster.errors import ConfigurationError, StorageError
+from cluster.node.config import KEYS, NodeConfig, key_of
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE
+
+ENVIRONMENT_PREFIX = "CLUSTER_"
+CLIENT_VARIABLES = frozenset({ENDPOINTS_VARIABLE})  # no keys: commands that talk to members read them
+
+
+def load(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> NodeConfig:
+    """The configuration of a file (none: all defaults), under the environment, under ``overrides``.
+
+    Raises ConfigurationError that names the place, the key, its value and what was expected. Relative
+    directories of a file are relative to the working directory.
+    """
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    if path is not None:
+        try:
+            with open(path, "rb") as file:
+                values = tomllib.load(file)
+        except FileNotFoundError:
+            raise ConfigurationError(f"{path}: no such file") from None
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: not TOML: {error}") from None
+        except RecursionError:
+            raise ConfigurationError(f"{path}: nested too deep, expected keys with plain values") from None
+        places = dict.fromkeys(values, str(path))
+    environment = os.environ if environment is None else environment
+    for key in KEYS:
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        if variable in environment:
+            values[key] = environment[variable]
+            places[key] = f"environment variable {variable}"
+    for key, value in (overrides or {}).items():
+        values[key] = value
+        places[key] = "option"
+    try:
+        return NodeConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(
+            "; ".join(_explain(details, places, path) for details in error.errors())
+        ) from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """One line for each variable that begins like ours and is no key: probably a slip of the pen.
+
+    Those that clients read are known too.
+    """
+    lines = []
+    for name in sorted(environment.keys() - CLIENT_VARIABLES):
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
+            lines.append(f"unknown environment variable {name}{_near(key)}")
+    return lines
+
+
+def _near(key: str) -> str:
+    names = difflib.get_close_matches(key, KEYS, n=3, cutoff=0.8)
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def _explain(details: Any, places: Mapping[str, str], path: object) -> str:
+    key = key_of(str(details["loc"][0])) if details["loc"] else ""
+    place = places.get(key, str(path) if path is not None else "")
+    where = f"{place}: " if place else ""
+    if details["type"] == "extra_forbidden":
+        return f'{where}unknown key "{key}"{_near(key)}'
+    message = details["msg"][:1].lower() + details["msg"][1:]
+    if not key:
+        return where + message
+    return f"{where}{key} = {to_toml(details['input'])}: {message.replace('input should be', 'expected')}"
 
 
 def to_toml(value: Any) -> str:
@@ -28,7 +111,7 @@ def to_toml(value: Any) -> str:
 
 
 def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write the given keys as a file that ``config.load`` takes; its folder is made when missing.
+    """Write the given keys as a file that ``load`` takes; its folder is made when missing.
 
     The file is there whole, as it was before or as it shall be. Raises StorageError.
     """
@@ -45,7 +128,7 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
         raise StorageError(path, error.errno, "cannot be written") from None
 
 
-def documentation(model: type[BaseModel]) -> str:
+def documentation() -> str:
     """The whole of ``conf/node.toml``: every key with its text, unit, Aeron's name and default."""
     lines = textwrap.wrap(
         "A member's configuration, complete: each key at its default, so that any of them may be left out. "
@@ -57,7 +140,7 @@ def documentation(model: type[BaseModel]) -> str:
         subsequent_indent="# ",
     )
     lines += ["#", "#     cluster node --config conf/node.toml"]
-    for name, field in model.model_fields.items():
+    for name, field in NodeConfig.model_fields.items():
         extra = field.json_schema_extra
         assert isinstance(extra, dict)
         if extra["section"]:
@@ -79,6 +162,4 @@ def documentation(model: type[BaseModel]) -> str:
 
 
 if __name__ == "__main__":
-    from cluster.node.config import NodeConfig
-
-    print(documentation(NodeConfig), end="")
+    print(documentation(), end="")

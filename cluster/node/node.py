@@ -36,7 +36,7 @@ from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
 from cluster.member.repair import open_files
-from cluster.node import config as configuration
+from cluster.node import config_text
 from cluster.node.config import NodeConfig
 from cluster.node.descriptors import fit_descriptors
 from cluster.node.disk_failures import SURVIVED, DiskFailures
@@ -116,7 +116,7 @@ class ClusterNode:
         listens; it is a context manager that closes it.
         """
         if not isinstance(config, NodeConfig):
-            config = configuration.load(config, overrides=keys)
+            config = config_text.load(config, overrides=keys)
         elif keys:
             raise ConfigurationError(f"give {', '.join(keys)} within the NodeConfig, or a file instead of it")
         node = cls(config)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cluster.archive.files import Buffer, OsFile, OsFiles
 from cluster.node import node as member_node
-from cluster.node.config import load
+from cluster.node.config_text import load
 
 SUFFIX = ".synced"
 
