@@ -4,6 +4,7 @@ All durations are nanoseconds of a monotonic clock; only the log speaks cluster 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cluster.protocol.enums import ClusterTimeUnit
 
@@ -20,12 +21,15 @@ APP_VERSION = 1  # 0.0.1
 
 @dataclass(frozen=True, slots=True)
 class ConsensusModuleContext:
-    """Aeron's properties under Aeron's names, with Aeron's defaults unless the line says why not."""
+    """Aeron's properties under Aeron's names, with Aeron's defaults unless the line says why not.
+
+    Its fields are keys of a member's configuration under the same names, or follow from them. The class
+    attributes are no keys: they are the same for every member.
+    """
 
     member_id: int = 0
     member_ids: tuple[int, ...] = (0,)
     ingress_endpoints: str = ""  # ``id=endpoint`` of all members, as clients are told
-    cluster_members: str = ""  # the members string, as tools and backups are told
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
     service_count: int = 1
@@ -43,22 +47,24 @@ class ConsensusModuleContext:
     election_timeout_ns: int = 1 * SECOND
     election_status_interval_ns: int = 100 * MS
     termination_timeout_ns: int = 10 * SECOND
-    slow_tick_interval_ns: int = 10 * MS
-    mark_file_update_interval_ns: int = 1 * SECOND
     cycle_threshold_ns: int = 100 * MS
-    total_snapshot_threshold_ns: int = 1 * SECOND
-    retained_snapshots: int = 0  # the log is kept from the n-th last snapshot on; 0: all of it. Aeron: all
 
-    term_length: int = 64 * 1024 * 1024  # of a new log; an existing one keeps its own
-    mtu: int = 1408
-    log_channel: str = "aeron:udp?term-length=64m"
-    timer_limit_per_poll: int = 20
-    service_message_limit_per_poll: int = 20
-    replay_limit_per_poll: int = 4 * 1024 * 1024  # bytes of log processed in one turn of a catch-up
+    # Segments older than the n-th last snapshot are deleted; 0 keeps all, as Aeron does.
+    log_retained_snapshots: int = 0
+    log_term_length: int = 64 * 1024 * 1024  # of a new log; an existing one keeps its own
+    log_mtu: int = 1408
+
+    slow_tick_interval_ns: ClassVar[int] = 10 * MS
+    mark_file_update_interval_ns: ClassVar[int] = 1 * SECOND
+    total_snapshot_threshold_ns: ClassVar[int] = 1 * SECOND
+    log_channel: ClassVar[str] = "aeron:udp?term-length=64m"
+    timer_limit_per_poll: ClassVar[int] = 20
+    service_message_limit_per_poll: ClassVar[int] = 20
+    replay_limit_per_poll: ClassVar[int] = 4 * 1024 * 1024  # bytes of log processed in one turn of a catch-up
 
     # Bytes that a leader appends beyond the commit position before it takes no more input: what a majority
     # cannot keep up with is not taken on (Aeron: the window of the log publication, half a term).
-    uncommitted_bytes_max: int = 32 * 1024 * 1024
+    uncommitted_bytes_max: ClassVar[int] = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
         assert self.member_id in self.member_ids

@@ -515,7 +515,7 @@ class ConsensusModuleAgent:
         return self.recording
 
     def _geometry(self) -> LogGeometry:
-        own = LogGeometry(0, self.context.term_length, self.context.mtu)
+        own = LogGeometry(0, self.context.log_term_length, self.context.log_mtu)
         if self.election is None:
             return own
         return self._geometry_of.get(self.election.leader_member_id, own)

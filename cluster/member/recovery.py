@@ -160,7 +160,7 @@ def replace_log(
 
 
 def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:
-    return LogGeometry(0, context.term_length, context.mtu)
+    return LogGeometry(0, context.log_term_length, context.log_mtu)
 
 
 def _drop_orphans(

@@ -35,7 +35,7 @@ class Retention:
     def do_work(self) -> int:
         """Drop what is not needed any more, at most once a second. Raises StorageError."""
         agent = self._agent
-        if agent.context.retained_snapshots == 0 or agent.now_ns < self._next_ns:
+        if agent.context.log_retained_snapshots == 0 or agent.now_ns < self._next_ns:
             return 0
         self._next_ns = agent.now_ns + INTERVAL_NS
         recording = agent.recording
@@ -54,7 +54,7 @@ class Retention:
         if last_request_ns is not None and agent.now_ns - last_request_ns < FETCH_GRACE_NS:
             return None
         sets = list(agent.recording_log.snapshot_sets(agent.context.service_count))
-        count = agent.context.retained_snapshots
+        count = agent.context.log_retained_snapshots
         if len(sets) < count:
             return None
         positions = [sets[count - 1][0].log_position, agent.log_adapter.position]
@@ -67,7 +67,7 @@ class Retention:
         """Remove the snapshots that are older than those to be kept; the module's entry goes first."""
         agent = self._agent
         sets = list(agent.recording_log.snapshot_sets(agent.context.service_count))
-        oldest = sets[agent.context.retained_snapshots - 1][0].log_position
+        oldest = sets[agent.context.log_retained_snapshots - 1][0].log_position
         old = [
             entry
             for entry in agent.recording_log.entries

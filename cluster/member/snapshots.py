@@ -60,7 +60,7 @@ class SnapshotTaker:
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
         self.archive = SnapshotArchive(
-            agent.archive, term_length=agent.context.term_length, mtu=agent.context.mtu
+            agent.archive, term_length=agent.context.log_term_length, mtu=agent.context.log_mtu
         )
         self.position = NULL_POSITION
         self._timestamp = 0

@@ -14,13 +14,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node.config_types import Duration, Members, Names, Size, Version
-from cluster.protocol.members import MemberEndpoints, parse_members
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import parse_endpoint
 
 KIB, MIB = 1 << 10, 1 << 20
+TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 
 
 def _key(
@@ -468,6 +471,25 @@ class NodeConfig(BaseModel):
         """This member's own endpoints."""
         return next(member for member in self.cluster_members if member.member_id == self.member_id)
 
+    @property
+    def member_ids(self) -> tuple[int, ...]:
+        """The ids of all members, ascending."""
+        return tuple(sorted(member.member_id for member in self.cluster_members))
+
+    @property
+    def ingress_endpoints(self) -> str:
+        """Of all members, as clients are told."""
+        return ingress_endpoints(self.cluster_members)
+
+    @property
+    def service_count(self) -> int:
+        return len(self.services)
+
+    @property
+    def time_unit(self) -> ClusterTimeUnit:
+        """Of cluster time."""
+        return TIME_UNITS[self.cluster_clock]
+
     def tcp_ingress_of(self, member: MemberEndpoints) -> str:
         """``host:port`` of a member's plain TCP ingress as far as this configuration knows it, else empty."""
         if self.tcp_ingress == "auto":
@@ -498,7 +520,16 @@ class NodeConfig(BaseModel):
     @property
     def bounds(self) -> Bounds:
         """What strangers may take, for the ports."""
-        return Bounds(**{field.name: getattr(self, field.name) for field in fields(Bounds)})
+        return Bounds(**self._fields_of(Bounds))
+
+    @property
+    def module_context(self) -> ConsensusModuleContext:
+        """What concerns the consensus module."""
+        return ConsensusModuleContext(**self._fields_of(ConsensusModuleContext))
+
+    def _fields_of(self, part: type[Any]) -> dict[str, Any]:
+        """The fields of a dataclass that takes what it needs from here, name by name."""
+        return {field.name: getattr(self, field.name) for field in fields(part)}
 
     @property
     def ipc_path(self) -> Path:

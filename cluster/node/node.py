@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Self
 from cluster.archive.export_watermark import ExportWatermark
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse, ServiceError
 from cluster.log.frames import message_length_max
@@ -46,11 +45,9 @@ from cluster.node.runner import Agent, AgentRunner, cluster_clock
 from cluster.protocol.enums import (
     ClusterComponentType,
     ClusterControlToggle,
-    ClusterTimeUnit,
     ElectionState,
     Role,
 )
-from cluster.protocol.members import format_members, ingress_endpoints
 from cluster.service.channel import ServiceChannel
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
@@ -60,7 +57,6 @@ from cluster.transport.server import ClientPort
 if TYPE_CHECKING:
     from cluster.transport.grpc_gateway import GrpcGateway
 
-TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 HOUSEKEEPING_INTERVAL_NS = 1_000_000_000
 CLOSE_TIMEOUT_S = 10.0
 
@@ -162,7 +158,7 @@ class ClusterNode:
         config = self.config
         files = OsFiles()
         driver_dir = str(config.driver_path)
-        context = _context(config)
+        context = config.module_context
         self._failures.check_room(files, str(config.archive_path), config.archive_segment_file_length)
         self._counters_file = CountersFile.create(
             f"{driver_dir}/cnc.dat", pid=os.getpid(), now_ms=_epoch_ms()
@@ -289,7 +285,7 @@ class ClusterNode:
                 aeron_dir=str(config.driver_path),
                 cluster_id=config.cluster_id,
                 member_id=config.member_id,
-                ingress_endpoints=ingress_endpoints(config.cluster_members),
+                ingress_endpoints=config.ingress_endpoints,
                 tcp_endpoints=tcp_endpoints(config),
                 ipc_endpoints=f"{config.member_id}=ipc:{config.ipc_path}" if config.ipc_ingress else "",
             )
@@ -548,33 +544,3 @@ def tcp_endpoints(config: NodeConfig) -> str:
     """Where the members take plain TCP clients, as ``--endpoints`` takes it."""
     pairs = [(member.member_id, config.tcp_ingress_of(member)) for member in config.cluster_members]
     return ",".join(f"{member_id}=tcp:{address}" for member_id, address in pairs if address)
-
-
-def _context(config: NodeConfig) -> ConsensusModuleContext:
-    members = config.cluster_members
-    return ConsensusModuleContext(
-        member_id=config.member_id,
-        member_ids=tuple(sorted(member.member_id for member in members)),
-        ingress_endpoints=ingress_endpoints(members),
-        cluster_members=format_members(members),
-        cluster_id=config.cluster_id,
-        appointed_leader_id=config.appointed_leader_id,
-        service_count=len(config.services),
-        max_sessions=config.max_sessions,
-        request_length_max=config.request_length_max,
-        response_channel_length_max=config.response_channel_length_max,
-        connection_sessions_max=config.connection_sessions_max,
-        app_version=config.app_version,
-        time_unit=TIME_UNITS[config.cluster_clock],
-        session_timeout_ns=config.session_timeout_ns,
-        leader_heartbeat_timeout_ns=config.leader_heartbeat_timeout_ns,
-        leader_heartbeat_interval_ns=config.leader_heartbeat_interval_ns,
-        startup_canvass_timeout_ns=config.startup_canvass_timeout_ns,
-        election_timeout_ns=config.election_timeout_ns,
-        election_status_interval_ns=config.election_status_interval_ns,
-        termination_timeout_ns=config.termination_timeout_ns,
-        cycle_threshold_ns=config.cycle_threshold_ns,
-        term_length=config.log_term_length,
-        mtu=config.log_mtu,
-        retained_snapshots=config.log_retained_snapshots,
-    )

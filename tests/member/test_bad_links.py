@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.consensus.context import ConsensusModuleContext
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 
 
@@ -142,9 +143,10 @@ def test_one_bad_follower_does_not_slow_the_others_down():
 
 
 @pytest.mark.parametrize("bytes_max", [20_000, 100_000])
-def test_a_leader_takes_no_more_than_a_majority_keeps_up_with(bytes_max):
+def test_a_leader_takes_no_more_than_a_majority_keeps_up_with(monkeypatch, bytes_max):
     """TigerBeetle, June 2025: the more load was taken on, the further the lagging fell behind."""
-    cluster = SimulatedCluster(3, uncommitted_bytes_max=bytes_max)
+    monkeypatch.setattr(ConsensusModuleContext, "uncommitted_bytes_max", bytes_max)
+    cluster = SimulatedCluster(3)
     leader = cluster.await_leader()
     client = cluster.add_client()
     cluster.await_settled()

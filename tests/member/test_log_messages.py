@@ -79,7 +79,7 @@ def test_a_log_of_another_kind_ends_the_member(what):
     other = {"time_unit": ClusterTimeUnit.NANOS} if what == "time unit" else {"app_version": 1 << 16}
     context = cluster.context_of(0)
     cluster.context_of = lambda member_id: ConsensusModuleContext(  # type: ignore[method-assign]
-        member_ids=context.member_ids, term_length=context.term_length, **other
+        member_ids=context.member_ids, log_term_length=context.log_term_length, **other
     )
     member.start()
     cluster.run(1 * SECOND)

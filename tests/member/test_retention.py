@@ -13,7 +13,7 @@ SEGMENT = 64 * 1024
 
 
 def a_cluster(retained, members=3, seed=1):
-    cluster = SimulatedCluster(members, seed, retained_snapshots=retained)
+    cluster = SimulatedCluster(members, seed, log_retained_snapshots=retained)
     cluster.await_leader()
     cluster.add_client()
     return cluster

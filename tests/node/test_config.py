@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
+from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node import config, config_text
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.transport.bounds import Bounds
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -189,3 +195,66 @@ def test_a_variable_that_only_looks_like_ours_is_told_but_no_error(tmp_path):
 def test_a_file_that_is_missing_is_named(tmp_path):
     with pytest.raises(ConfigurationError, match=r"nowhere\.toml: no such file"):
         config_text.load(tmp_path / "nowhere.toml", environment={})
+
+
+# The keys that are in neither dataclass, by the module that reads them.
+USED_ELSEWHERE = {
+    "cluster.node.config": {
+        "archive_dir",
+        "cluster_clock",
+        "cluster_dir",
+        "dir",
+        "driver_dir",
+        "members",
+        "services",
+        "tcp_ingress",
+    },
+    "cluster.node.hosted_service": {
+        "log_fragment_limit",
+        "service_cycle_threshold_ns",
+        "service_error_policy",
+        "service_responder",
+    },
+    "cluster.node.node": {
+        "archive_record_checksum",
+        "archive_segment_file_length",
+        "file_sync_level",
+        "grpc_gateway",
+        "idle_spin_ns",
+        "ipc_ingress",
+        "log_export_watermark",
+        "log_level",
+    },
+}
+
+
+def attributes_read_in(module: str) -> set[str]:
+    tree = ast.parse(Path(find_spec(module).origin).read_text())
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_no_key_is_lost():
+    """Each reaches the consensus module or the ports by its name, or is read where the table says."""
+    taken = {field.name for part in (ConsensusModuleContext, Bounds) for field in fields(part)}
+    elsewhere = set().union(*USED_ELSEWHERE.values())
+    assert set(config.NodeConfig.model_fields) - taken == elsewhere
+    for module, keys in USED_ELSEWHERE.items():
+        assert keys <= attributes_read_in(module)
+
+
+def test_the_consensus_module_is_given_what_the_file_says(tmp_path):
+    text = """
+        member_id = 1
+        members = ["1,b:1,b:2,b:3,b:4,b:5", "0,a:1,a:2,a:3,a:4,a:5"]
+        services = ["echo", "echo"]
+        cluster_clock = "us"
+        election_timeout = "3s"
+        log_mtu = 4096
+    """
+    context = load_text(tmp_path, text).module_context
+    assert (context.member_id, context.member_ids) == (1, (0, 1))
+    assert context.ingress_endpoints == "1=b:1,0=a:1"
+    assert context.service_count == 2
+    assert context.time_unit is ClusterTimeUnit.MICROS
+    assert context.election_timeout_ns == 3_000_000_000
+    assert context.log_mtu == 4096

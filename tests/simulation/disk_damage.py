@@ -283,7 +283,7 @@ class DiskDamage:
         if proof is not None:
             end = min([end, *(slot.from_position for slot in decode_slots(bytes(proof.cache)))])
         log = history.invariants.log.bytes
-        like = _Geometry(history.context.term_length, history.settings.segment_length)
+        like = _Geometry(history.context.log_term_length, history.settings.segment_length)
         frames = []
         position = begin
         while position + HEADER_LENGTH <= end:

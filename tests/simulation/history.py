@@ -178,9 +178,9 @@ class History:
             member_ids=member_ids,
             ingress_endpoints=",".join(f"{i}={endpoint}" for i, endpoint in endpoints.items()),
             cluster_id=CLUSTER_ID,
-            term_length=64 * 1024,
+            log_term_length=64 * 1024,
             max_sessions=16,
-            retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
+            log_retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
             **times,
         )
         self.settings = Settings(

@@ -197,7 +197,7 @@ class Member(Process):
             member_id=self.member_id,
             cluster_id=self.cluster_id,
             incarnation=self.links.incarnation,
-            message_length_max=message_length_max(context.term_length),
+            message_length_max=message_length_max(context.log_term_length),
             clock_ns=clock_ns,
             on_error=self._on_error,
         )
@@ -212,7 +212,7 @@ class Member(Process):
             counters.commit_position.get,
             cluster_id=self.cluster_id,
             log_read_bytes=64 * 1024,
-            snapshots=SnapshotArchive(self.archive, term_length=context.term_length, mtu=context.mtu),
+            snapshots=SnapshotArchive(self.archive, term_length=context.log_term_length, mtu=context.log_mtu),
         )
         self.agent = ConsensusModuleAgent(
             context,

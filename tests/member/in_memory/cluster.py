@@ -53,7 +53,7 @@ class SimulatedCluster:
             member_ids=tuple(range(self.member_count)),
             ingress_endpoints=",".join(f"{i}=simulated:{i}" for i in range(self.member_count)),
             max_sessions=64,
-            term_length=self.term_length,
+            log_term_length=self.term_length,
             **self._settings,
         )
 
