@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cluster.consensus.service_messages import service_id_of
 from cluster.log.deliver import read_message
 from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason
@@ -18,7 +19,7 @@ from cluster.protocol.log import (
     TimerEvent,
 )
 from cluster.protocol.session import SessionMessageHeader, application_payload
-from tests.simulation.service import SERVICE_MARK, timer_delay_ms
+from tests.simulation.service import SERVICE_MARK, timer_delay_ms, timer_id
 
 
 class Violation(BaseException):
@@ -52,16 +53,17 @@ class LoggedSession:
 class CommittedLog:
     """Bytes and meaning; ``end`` is what is committed by anyone, ``read_to`` what is taken apart."""
 
-    def __init__(self, session_timeout: int) -> None:
+    def __init__(self, session_timeout: int, service_count: int) -> None:
         self.bytes = bytearray()
         self.sessions: dict[int, LoggedSession] = {}
         self.startup_terms: set[int] = set()  # whose leaders had just started: they close all sessions
         self._session_timeout = session_timeout  # in cluster time
+        self._service_ids = range(service_count)
         self.timers: dict[int, int] = {}  # correlation id: deadline, of those that may still fire
         self.cancelled: set[int] = set()
         self.fired: set[int] = set()
-        self.awaited_service_messages: dict[bytes, int] = {}  # payload: position of what causes it
-        self.service_messages: set[bytes] = set()
+        self.awaited_service_messages: set[tuple[int, bytes]] = set()  # (service, payload)
+        self.service_messages: set[tuple[int, bytes]] = set()
         self.last_timestamp = 0
         self.leadership_term_id = -1
         self.entries = 0
@@ -110,7 +112,7 @@ class CommittedLog:
                 if entry.cluster_session_id > 0:
                     self._on_message(entry.cluster_session_id, payload, timestamp, end)
                 else:
-                    self._on_service_message(payload, position)
+                    self._on_service_message(service_id_of(entry.cluster_session_id), payload, position)
             case SessionOpenEvent():
                 require(
                     entry.cluster_session_id not in self.sessions,
@@ -158,25 +160,28 @@ class CommittedLog:
         session.messages += 1
         session.ends.append(end)
         session.last_activity = timestamp
+        timers = [timer_id(end, service_id) for service_id in self._service_ids]
         match payload[:1]:
             case b"t":
-                self.timers[end] = timestamp + timer_delay_ms(end)
+                self.timers |= dict.fromkeys(timers, timestamp + timer_delay_ms(end))
             case b"x":
-                self.timers[end] = timestamp + timer_delay_ms(end)
-                self.cancelled.add(end)
+                self.timers |= dict.fromkeys(timers, timestamp + timer_delay_ms(end))
+                self.cancelled.update(timers)
             case b"m":
-                self.awaited_service_messages[SERVICE_MARK + payload] = end
+                sent = SERVICE_MARK + payload
+                self.awaited_service_messages.update((service_id, sent) for service_id in self._service_ids)
             case b"c":
                 session.is_ended = True
 
-    def _on_service_message(self, payload: bytes, position: int) -> None:
+    def _on_service_message(self, service_id: int, payload: bytes, position: int) -> None:
+        message = service_id, payload
         require(
-            payload in self.awaited_service_messages and payload not in self.service_messages,
+            message in self.awaited_service_messages and message not in self.service_messages,
             "I3",
-            f"the service's message {payload[:24]!r} at {position} was not sent, or is there twice",
+            f"message {payload[:24]!r} of service {service_id} at {position} was not sent, or is there twice",
         )
-        self.service_messages.add(payload)
-        del self.awaited_service_messages[payload]
+        self.service_messages.add(message)
+        self.awaited_service_messages.remove(message)
 
     def _on_close(self, session_id: int, reason: CloseReason | int, timestamp: int, position: int) -> None:
         session = self.sessions.get(session_id)
@@ -229,7 +234,7 @@ class CommittedLog:
         if timers:
             return f"I8: timers {timers[:5]} of {len(self.timers)} never fired"
         if self.awaited_service_messages:
-            return f"I3: {len(self.awaited_service_messages)} messages of the service never came into the log"
+            return f"I3: {len(self.awaited_service_messages)} messages of services never came into the log"
         endless = [
             session_id
             for session_id, session in self.sessions.items()

@@ -16,9 +16,9 @@ from cluster.archive.proof import decode_slots, proof_path
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
-from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, SNAPSHOT, TERM
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, TERM
 from tests.simulation.disk import SECTOR, Inode
-from tests.simulation.disk_log import find_segment, log_bytes, recorded_entries
+from tests.simulation.disk_log import find_segment, log_bytes, recorded_entries, snapshot_position
 from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class DiskDamage:
         terms = [entry for entry in entries if entry.entry_type is TERM]
         if not terms:
             return None
-        begin = max((e.log_position for e in entries if e.entry_type is SNAPSHOT), default=0)
+        begin = snapshot_position(entries)
         end = history.invariants.log.end
         proof = disk.inode(proof_path(directory, terms[-1].recording_id))
         if proof is not None:

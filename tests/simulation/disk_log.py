@@ -13,7 +13,13 @@ import numpy as np
 from cluster.archive.checksums import checksum_named
 from cluster.errors import LogDamaged
 from cluster.log.checksum import restore_session_ids, verify_checksums
-from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, RecordingLogEntry, decode_recording_log
+from cluster.protocol.recording_log import (
+    CONSENSUS_MODULE_SERVICE_ID,
+    RECORDING_LOG_FILE_NAME,
+    SNAPSHOT,
+    RecordingLogEntry,
+    decode_recording_log,
+)
 from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk, Inode
 
@@ -55,6 +61,12 @@ def recorded_entries(disk: Disk, member_id: int) -> list[RecordingLogEntry]:
     except LogDamaged:
         entries = []
     return [entry for entry in entries if entry.is_valid]
+
+
+def snapshot_position(entries: list[RecordingLogEntry]) -> int:
+    """Where the newest snapshot stands that is whole: the module's entry is written last; 0 for none."""
+    modules = (e for e in entries if e.entry_type is SNAPSHOT and e.service_id == CONSENSUS_MODULE_SERVICE_ID)
+    return max((entry.log_position for entry in modules), default=0)
 
 
 def find_segment(

@@ -181,6 +181,7 @@ class History:
             log_term_length=64 * 1024,
             max_sessions=16,
             log_retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
+            service_count=world.random("services").choice([1, 1, 2]),
             **times,
         )
         self.settings = Settings(
@@ -200,6 +201,7 @@ class History:
             self.quorum,
             self.context.session_timeout_ns // MS,
             HeldFrames(self.settings.checksums),
+            self.context.service_count,
         )
         self.recorder = Recorder()
         self.coverage = _Coverage(self.invariants, self.recorder)
@@ -387,7 +389,7 @@ class History:
                 and member.agent.commit_position == log.end
                 and member.agent.recording is not None
                 and member.agent.recording.append_position == log.end
-                and member.service.chain == self.invariants.chains[max(self.invariants.chains)]
+                and self.invariants.has_applied_all(member)
                 for member in self.members.values()
             )
             and len(self.members) == len(self.context.member_ids)

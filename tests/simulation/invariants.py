@@ -23,7 +23,14 @@ from cluster.protocol.recording_log import SNAPSHOT, TERM
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog, require
 from tests.simulation.disk import Disk
-from tests.simulation.disk_log import HeldFrames, find_segment, is_durable, log_bytes, recorded_entries
+from tests.simulation.disk_log import (
+    HeldFrames,
+    find_segment,
+    is_durable,
+    log_bytes,
+    recorded_entries,
+    snapshot_position,
+)
 from tests.simulation.member import Member, Observer
 
 if TYPE_CHECKING:
@@ -55,8 +62,9 @@ class Invariants(Observer, ClientObserver):
         quorum: int,
         session_timeout_ms: int,
         frames: HeldFrames,
+        service_count: int,
     ) -> None:
-        self.log = CommittedLog(session_timeout_ms)
+        self.log = CommittedLog(session_timeout_ms, service_count)
         self.frames = frames
         self.lost_to: dict[int, int] = {}  # of those not whole: how far they had had the log
         self.damaged: set[int] = set()  # of these: whose disks hold other bytes than were written
@@ -68,10 +76,10 @@ class Invariants(Observer, ClientObserver):
         self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
         self.bases: dict[int, int] = {}  # term: its base
         self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
-        self.chains: dict[int, int] = {}  # position: chain of the services there
+        self.chains: list[dict[int, int]] = [{} for _ in range(service_count)]  # of each, by position
         self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
-        self.egress: dict[int, int] = {}  # session: last number that was answered
+        self.egress: dict[tuple[int, bytes], int] = {}  # (session, service): last number that was answered
         self.left: dict[int, int] = {}  # session that was closed in peace: under the leader of which term
         self._sync_level = file_sync_level
         self._watched: dict[tuple[int, int], _Watched] = {}
@@ -250,6 +258,7 @@ class Invariants(Observer, ClientObserver):
         """What members take at one place in the log is the same, module and services, byte by byte."""
         latest = member.recording_log.latest_snapshot()
         assert latest is not None
+        position, of_services = latest.log_position, set(range(len(self.chains)))
         for entry in member.recording_log.entries:
             if entry.log_position == latest.log_position and entry.entry_type is SNAPSHOT and entry.is_valid:
                 recording = member.archive.recording(entry.recording_id)
@@ -266,14 +275,19 @@ class Invariants(Observer, ClientObserver):
                     f"the snapshot of {member.name} at {entry.log_position} of service {entry.service_id} "
                     "differs from that of another member",
                 )
+                of_services.discard(entry.service_id)
+        require(
+            not of_services, "I6", f"the snapshot of {member.name} at {position} lacks services {of_services}"
+        )
 
         # It is the state that a replay comes to: the chain of all that was applied before.
-        applied = [position for position in self.chains if position <= latest.log_position]
-        if applied:
+        for service_id in range(len(self.chains)):
+            chain = self._chain_at(service_id, position)
             require(
-                b"%d" % self.chains[max(applied)] in self.snapshots[latest.log_position, 0],
+                chain is None or b"%d" % chain in self.snapshots[position, service_id],
                 "I6",
-                f"the snapshot of {member.name} at {latest.log_position} is not of what was applied before",
+                f"the snapshot of {member.name} at {position} of service {service_id} is not of what was "
+                "applied before",
             )
 
     def _on_commit(self, member: Member, watched: _Watched, commit_position: int) -> None:
@@ -329,7 +343,7 @@ class Invariants(Observer, ClientObserver):
     def _holds(self, disk: Disk, member_id: int, like: Recording, begin: int, data: bytes) -> bool:
         """Whether a member's disk has these bytes of the log, or a snapshot that stands for them."""
         entries = recorded_entries(disk, member_id)
-        if any(e.entry_type is SNAPSHOT and e.log_position >= begin + len(data) for e in entries):
+        if snapshot_position(entries) >= begin + len(data):
             return True
         recording_ids = {entry.recording_id for entry in entries if entry.entry_type is TERM}
         if len(recording_ids) != 1:
@@ -395,17 +409,31 @@ class Invariants(Observer, ClientObserver):
         """Up to where the bytes on a member's disk may be others than those it has written."""
         return self.lost_to[member.member_id] if member.member_id in self.damaged else 0
 
-    def on_applied(self, member: Member, position: int, chain: int) -> None:
-        known = self.chains.setdefault(position, chain)
+    def on_applied(self, member: Member, service_id: int, position: int, chain: int) -> None:
+        known = self.chains[service_id].setdefault(position, chain)
         require(
             known == chain,
             "I5",
-            f"the service of {member.name} has another state at {position} than others had",
+            f"service {service_id} of {member.name} has another state at {position} than others had",
         )
         require(
             position <= member.commit_position,
             "I10",
-            f"the service of {member.name} is given {position}, committed is {member.commit_position}",
+            f"service {service_id} of {member.name} is given {position}, committed is "
+            f"{member.commit_position}",
+        )
+
+    def _chain_at(self, service_id: int, position: int) -> int | None:
+        """The state of a service that has applied all up to ``position``; None if that is nothing."""
+        chains = self.chains[service_id]
+        applied = [end for end in chains if end <= position]
+        return chains[max(applied)] if applied else None
+
+    def has_applied_all(self, member: Member) -> bool:
+        """Whether each service of a member has the state that belongs to all that is committed."""
+        return bool(member.services) and all(
+            service.chain == self._chain_at(service_id, self.log.end)
+            for service_id, service in enumerate(member.services)
         )
 
     # -- what clients are told --
@@ -438,9 +466,10 @@ class Invariants(Observer, ClientObserver):
 
     def on_egress(self, client: Client, session_id: int, payload: bytes) -> None:
         number = int(payload[: payload.index(b"|")].split(b".")[2])
-        last = self.egress.get(session_id, 0)
+        by_service = session_id, payload[:1]
+        last = self.egress.get(by_service, 0)
         require(number > last, "I7", f"session {session_id} is answered {number} after {last}: out of order")
-        self.egress[session_id] = number
+        self.egress[by_service] = number
 
     # -- at the end --
 
@@ -448,7 +477,7 @@ class Invariants(Observer, ClientObserver):
         """All members are there, and had time to come to rest."""
         end = self.log.end
         for member in members:
-            agent, service = member.agent, member.service
+            agent = member.agent
             assert agent is not None and agent.recording is not None
             require(
                 agent.commit_position == end,
@@ -456,9 +485,9 @@ class Invariants(Observer, ClientObserver):
                 f"{member.name} has committed {agent.commit_position}, others {end}",
             )
             require(
-                service.chain == self.chains[max(self.chains)],
+                self.has_applied_all(member),
                 "I5",
-                f"the service of {member.name} has another state than others at the end",
+                f"a service of {member.name} has another state than others at the end",
             )
             require(member.member_id not in self.damaged, "I12", f"{member.name} was not repaired")
             self._compare_all(member, end)

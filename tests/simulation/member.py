@@ -69,7 +69,7 @@ class Observer:
 
     def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
 
-    def on_applied(self, member: Member, position: int, chain: int) -> None: ...
+    def on_applied(self, member: Member, service_id: int, position: int, chain: int) -> None: ...
 
     def on_event(self, member: Member, text: str) -> None: ...
 
@@ -131,9 +131,9 @@ class Member(Process):
         self.files = SimulatedFiles(disk, self, 1_000 + self.incarnation)
         self.directory = f"/member-{member_id}"
         self.agent: ConsensusModuleAgent | None = None
-        self.service_agent: ClusteredServiceAgent | None = None
-        self.service: ChainService | None = None
-        self.service_stalled_until_ns = 0
+        self.service_agents: list[ClusteredServiceAgent] = []
+        self.services: list[ChainService] = []  # by their ids
+        self.services_stalled_until_ns: dict[int, int] = {}
         self.end: BaseException | None = None
         self._random = random
         self._mark_file: ClusterMarkFile | None = None
@@ -202,18 +202,24 @@ class Member(Process):
             on_error=self._on_error,
         )
         self._opened.append(self.clients.shutdown)
-        channel = ServiceChannel()
+        channels = [ServiceChannel() for _ in range(context.service_count)]
         counters = MemberCounters(CountersFile.in_memory(now_ms=epoch_ms()), context)
-        kind = VectorisedChainService if self._random.random() < 0.5 else ChainService
-        self.service = kind(self._on_applied)
-        self.service_agent = ClusteredServiceAgent(
-            self.service,
-            channel,
-            counters.commit_position.get,
-            cluster_id=self.cluster_id,
-            log_read_bytes=64 * 1024,
-            snapshots=SnapshotArchive(self.archive, term_length=context.log_term_length, mtu=context.log_mtu),
-        )
+        for service_id, channel in enumerate(channels):
+            kind = VectorisedChainService if self._random.random() < 0.5 else ChainService
+            self.services.append(kind(service_id, self._on_applied))
+            self.service_agents.append(
+                ClusteredServiceAgent(
+                    self.services[service_id],
+                    channel,
+                    counters.commit_position.get,
+                    service_id=service_id,
+                    cluster_id=self.cluster_id,
+                    log_read_bytes=64 * 1024,
+                    snapshots=SnapshotArchive(
+                        self.archive, term_length=context.log_term_length, mtu=context.log_mtu
+                    ),
+                )
+            )
         self.agent = ConsensusModuleAgent(
             context,
             archive=self.archive,
@@ -221,7 +227,7 @@ class Member(Process):
             node_state=self.node_state,
             links=self.links,
             clients=self.clients,
-            service_channels=[channel],
+            service_channels=channels,
             counters=counters,
             random=self._random,
             mark_file=self._mark_file,
@@ -274,13 +280,14 @@ class Member(Process):
         return 0 if work_count else self.settings.tick_ns
 
     def _turn_agents(self) -> int:
-        agent, service_agent = self.agent, self.service_agent
-        assert agent is not None and service_agent is not None
+        agent = self.agent
+        assert agent is not None
         self.poller.wait(0)
         now_ns, cluster_time = self._clock_ns(), self._epoch_ms()
         work_count = agent.do_work(now_ns, cluster_time)
-        if self.world.now_ns >= self.service_stalled_until_ns:
-            work_count += service_agent.do_work(now_ns, cluster_time)
+        for service_id, service_agent in enumerate(self.service_agents):
+            if self.world.now_ns >= self.services_stalled_until_ns.get(service_id, 0):
+                work_count += service_agent.do_work(now_ns, cluster_time)
         return work_count
 
     # -- ending --
@@ -297,7 +304,8 @@ class Member(Process):
 
     def _close_life(self) -> None:
         self.is_up = False
-        self.agent = self.service_agent = self.service = None
+        self.agent = None
+        self.service_agents, self.services = [], []
         for close in reversed(self._opened):
             close()
         self._opened = []
@@ -352,8 +360,8 @@ class Member(Process):
         self.tell(f"error: {type(error).__name__}: {error}")
         require(not isinstance(error, MembersApart), "I6", str(error))
 
-    def _on_applied(self, position: int, chain: int) -> None:
-        self.observer.on_applied(self, position, chain)
+    def _on_applied(self, service_id: int, position: int, chain: int) -> None:
+        self.observer.on_applied(self, service_id, position, chain)
 
     # -- asked by the run --
 

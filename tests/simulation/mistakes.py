@@ -7,6 +7,7 @@ or this one, has had (reliability.md's table of bugs found elsewhere, and the ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cluster.archive import damage, node_state, recording, recovery
@@ -14,7 +15,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshots import SnapshotArchive
-from cluster.consensus import cluster_member, election, established, promises
+from cluster.consensus import cluster_member, election, established, promises, service_messages
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -30,10 +31,13 @@ from cluster.member.client_requests import ClientRequests
 from cluster.member.election_actions import ElectionActions
 from cluster.member.repair import Repair
 from cluster.member.retention import Retention
+from cluster.member.service_adapter import ServiceAdapter
 from cluster.protocol.enums import AppendPositionFlags, CloseReason, ElectionState
 from cluster.protocol.link import PromiseState
+from cluster.protocol.service import ServiceAck
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
+from cluster.service.channel import RecoveryState
 
 Patch = Callable[[Any, str, Any], None]
 
@@ -390,6 +394,32 @@ def base_reported_before_its_term(patch: Patch) -> None:
     patch(Election, "_WORK", {**Election._WORK, state: hasty})
 
 
+def first_service_acks_for_all(patch: Patch) -> None:
+    """The consensus module waits for one service, and never asks what the others have."""
+
+    def hasty(self: Any, ack: ServiceAck) -> None:
+        if ack.service_id == 0:
+            self._on_all_acked([ack])
+
+    patch(ServiceAdapter, "_on_service_ack", hasty)
+
+
+def services_load_the_first_ones_snapshot(patch: Patch) -> None:
+    load_snapshot = ClusteredServiceAgent._load_snapshot
+
+    def confused(self: Any, recovery: RecoveryState) -> Any:
+        ids = recovery.snapshot_recording_ids
+        return load_snapshot(self, replace(recovery, snapshot_recording_ids=ids[:1] * len(ids)))
+
+    patch(ClusteredServiceAgent, "_load_snapshot", confused)
+
+
+def services_share_message_ids(patch: Patch) -> None:
+    """What the log shows of the first service's messages is taken for that of the others."""
+    right = service_messages.service_session_id
+    patch(service_messages, "service_session_id", lambda service_id, number: right(0, number))
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -428,7 +458,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     wiped_member_follows_anybody: Sought(("I2/I4",), 70, ("stale leader",)),
     wiped_member_votes: Sought(("I3", "I9"), 2, ("wipe a witness",)),
     close_request_dropped: Sought(("I7",)),
-    service_close_forgotten: Sought(("I6", "I14"), 40),
+    service_close_forgotten: Sought(("I6", "I14"), 96),
     sessions_never_time_out: Sought(("I14",), 9),
     sessions_time_out_with_their_leader: Sought(("I7",), 2),
     cancelled_timers_fire: Sought(("I8",)),
@@ -438,4 +468,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     term_on_no_other_disk: Sought(("I3",), 2),
     catch_up_counts_without_promises: Sought(("I3",), 1, ("wipe",)),
     base_reported_before_its_term: Sought(("rule 1.2",), 1, MEMBERS_DIE),
+    first_service_acks_for_all: Sought(("I6",), 5),
+    services_load_the_first_ones_snapshot: Sought(("I5",), 5),
+    services_share_message_ids: Sought(("I3",), 5),
 }

@@ -84,6 +84,7 @@ class Nemesis:
                 self._pause_ns = 2_500 * MS
             self._weights["depose the leader"] = 3
         self._urging = history.world.random("urging")
+        self._stalls = history.world.random("stalls of services")
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
 
@@ -264,7 +265,7 @@ class Nemesis:
             clock.go_on()
             clock.set_rate(1.0)
             member = history.members[member_id]
-            member.service_stalled_until_ns = 0
+            member.services_stalled_until_ns.clear()
             member.dies_at_effect = None
             if not member.is_alive:
                 self._start(member_id)
@@ -524,8 +525,9 @@ class Nemesis:
         if member is None:
             return None
         duration_ns = self.duration_ns()
-        member.service_stalled_until_ns = self.world.now_ns + duration_ns
-        return f"member {member.member_id} for {duration_ns / SECOND:.3f} s"
+        service_id = self._stalls.randrange(self.history.context.service_count)
+        member.services_stalled_until_ns[service_id] = self.world.now_ns + duration_ns
+        return f"service {service_id} of member {member.member_id} for {duration_ns / SECOND:.3f} s"
 
     def _client_vanishes(self) -> str:
         client = self.random.choice(self.history.clients)

@@ -1,6 +1,7 @@
 """The service of the simulation: whatever it is given goes into a chain of hashes, which members compare.
 
-What a client asks is in the first byte of its message:
+A member may run several, which are given the same log: each has a chain, timers, answers and messages of its
+own. What a client asks is in the first byte of its message:
 
     .  nothing          e  echo            t  a timer, maybe one moved     x  a timer, and its cancellation
     m  a message of the service to its own cluster                         c  close my session
@@ -20,17 +21,23 @@ TIMER_DELAYS_MS = (0, 5, 250, 3_000)
 SERVICE_MARK = b"S"  # begins what the service itself sends
 
 
-def timer_delay_ms(correlation_id: int) -> int:
-    return TIMER_DELAYS_MS[correlation_id // 32 % len(TIMER_DELAYS_MS)]
+def timer_id(position: int, service_id: int) -> int:
+    """Correlation id of the timer that a service sets for the message that ends at ``position``."""
+    return position + service_id  # positions are multiples of 32
+
+
+def timer_delay_ms(position: int) -> int:
+    return TIMER_DELAYS_MS[position // 32 % len(TIMER_DELAYS_MS)]
 
 
 class ChainService(ClusteredService):
-    """State: the chain. ``on_applied(position, chain)`` hears of every entry."""
+    """State: the chain. ``on_applied(service_id, position, chain)`` hears of every entry."""
 
-    def __init__(self, on_applied: Callable[[int, int], None]) -> None:
+    def __init__(self, service_id: int, on_applied: Callable[[int, int, int], None]) -> None:
+        self._service_id = service_id
         self._on_applied = on_applied
         self._cluster: Any = None
-        self.chain = 0
+        self.chain = service_id  # no service has the state of another
         self.echoed = 0
 
     def _apply(self, kind: bytes, *details: object) -> None:
@@ -39,7 +46,7 @@ class ChainService(ClusteredService):
 
     def _add(self, position: int, kind: bytes, *details: object) -> None:
         self.chain = crc32(b"%s %d %s" % (kind, position, repr(details).encode()), self.chain)
-        self._on_applied(position, self.chain)
+        self._on_applied(self._service_id, position, self.chain)
 
     def on_start(self, cluster: Any, snapshot_image: Any) -> None:
         self._cluster = cluster
@@ -70,18 +77,18 @@ class ChainService(ClusteredService):
         self._add(position, b"message", session_id, timestamp, payload)
         if session is None:
             return
-        cluster = self._cluster
+        cluster, timer = self._cluster, timer_id(position, self._service_id)
         match payload[:1]:
             case b"e":
-                session.offer(payload)
+                session.offer(b"%d%s" % (self._service_id, payload[1:]))
                 self.echoed += 1
             case b"t":
                 if position // 32 % 2:
-                    assert cluster.schedule_timer(position, timestamp)
-                assert cluster.schedule_timer(position, timestamp + timer_delay_ms(position))
+                    assert cluster.schedule_timer(timer, timestamp)
+                assert cluster.schedule_timer(timer, timestamp + timer_delay_ms(position))
             case b"x":
-                assert cluster.schedule_timer(position, timestamp + timer_delay_ms(position))
-                assert cluster.cancel_timer(position)
+                assert cluster.schedule_timer(timer, timestamp + timer_delay_ms(position))
+                assert cluster.cancel_timer(timer)
             case b"m":
                 assert cluster.offer(SERVICE_MARK + payload) > 0
             case b"c":
