@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
@@ -26,9 +27,9 @@ FAILURES_SHOWN = 5
 SEEDS_PER_PROCESS = 50
 
 
-def run_seed(seed: int) -> Result:
+def run_seed(seed: int, only_faults: Collection[str] = ()) -> Result:
     """One history, in whatever process."""
-    result = History(seed).run()
+    result = History(seed, only_faults=only_faults).run()
     gc.collect()  # agents and sockets refer to each other, and hold large buffers
     return result
 

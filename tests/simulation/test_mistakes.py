@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tests.simulation.history import ROOT, History
+from tests.simulation.__main__ import run_seed
+from tests.simulation.history import ROOT
 from tests.simulation.mistakes import MISTAKES
 from tests.simulation.planted import with_the_same_signature
 from tests.simulation.quiet_mistakes import QUIET_MISTAKES
@@ -24,7 +25,7 @@ def test_a_mistake_is_found_by_the_invariant_that_it_breaks(mistake, monkeypatch
     mistake(with_the_same_signature(monkeypatch.setattr))
 
     for seed in range(first, first + SEEDS_MAX):
-        violation = History(seed, only_faults=faults).run().violation
+        violation = run_seed(seed, faults).violation
         assert not SLIP.search(violation), f"the mistake itself is wrong: {violation}"
         if violation.startswith(tuple(f"{name}:" for name in invariants)):
             return
