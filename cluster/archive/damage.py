@@ -17,9 +17,10 @@ from cluster.archive.proof import Proof
 from cluster.archive.segments import Segments
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import LogDamaged
-from cluster.log.checksum import SESSION_ID_OFFSET, Checksum, compute, verify_checksums
+from cluster.log.checksum import Checksum, compute, verify_checksums
+from cluster.log.runs import last_frame
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.frame import HEADER_LENGTH, header_at
 
 SET_ASIDE_FOLDER = "damaged"
 _FINE_CHUNK = 4096  # with which the frame before an unreadable sector is found
@@ -125,17 +126,8 @@ def bad_frame(
             return None
         position = walk.position
         if checksum is None and last_run is not None:
-            position = last_run[0] + _last_frame(last_run[1])
+            position = last_run[0] + last_frame(last_run[1])[0]
         return Damage(descriptor.recording_id, position, walk.damage())
-
-
-def _last_frame(run: np.ndarray) -> int:
-    """Offset of the last frame of a run."""
-    offset = last = 0
-    while offset < len(run):
-        last = offset
-        offset += align(int.from_bytes(run[offset : offset + 4].tobytes(), "little"))
-    return last
 
 
 def unreadable(segments: Segments, position: int, error: OSError) -> LogDamaged:
@@ -150,9 +142,9 @@ def checksum_mismatch(
 ) -> LogDamaged:
     """The frame at ``position``, with which ``run`` begins, does not have the checksum of its bytes."""
     assert checksum is not None
-    length = align(int.from_bytes(run[:4].tobytes(), "little"))
-    expected = compute(checksum, run, HEADER_LENGTH, length - HEADER_LENGTH)
-    found = int.from_bytes(run[SESSION_ID_OFFSET : SESSION_ID_OFFSET + 4].tobytes(), "little", signed=True)
+    header = header_at(run)
+    expected = compute(checksum, run, HEADER_LENGTH, header.aligned_length - HEADER_LENGTH)
+    found = header.session_id
     base = segments.base_of(position)
     what = (
         f"checksum mismatch at log position {position}: expected {expected & 0xFFFF_FFFF:#010x}, "

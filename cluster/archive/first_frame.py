@@ -5,7 +5,7 @@ does not keep it.
 """
 
 from cluster.archive.files import Files, replace
-from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.frame import HEADER_LENGTH, header_at
 
 
 def _path(directory: str, recording_id: int) -> str:
@@ -29,5 +29,4 @@ def read_first_frame(files: Files, directory: str, recording_id: int) -> bytes |
         frame = file.pread(file.size(), 0)
     finally:
         file.close()
-    length = int.from_bytes(frame[:4], "little", signed=True)
-    return frame if len(frame) >= HEADER_LENGTH and len(frame) == align(length) else None
+    return frame if len(frame) >= HEADER_LENGTH and len(frame) == header_at(frame).aligned_length else None

@@ -15,8 +15,9 @@ from cluster.archive.segments import Segments
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.runs import headers
 from cluster.protocol.catalog import NULL_POSITION, CatalogEntry, RecordingDescriptor
-from cluster.protocol.frame import DATA_FRAME_HEADER, HEADER_LENGTH, TYPE_DATA, align
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, header_at
 
 _SAMPLE_FRAMES = 8  # at either end of what is sampled
 _SAMPLE_BYTES = 16 * 1024
@@ -77,7 +78,7 @@ def _kinds_of(run: np.ndarray, frames: list[tuple[int, int]], session_id: int) -
         right = [kind for kind in Checksum if verify_checksums(kind, run, begin, end) == end]
         kinds.update(right)
         if not right:
-            unknown.append(_header(run, begin)["session_id"])
+            unknown.append(header_at(run, begin).session_id)
     if session_id in unknown or (not kinds and len(set(unknown)) < len(unknown)):
         kinds.add(None)
     return kinds
@@ -85,15 +86,8 @@ def _kinds_of(run: np.ndarray, frames: list[tuple[int, int]], session_id: int) -
 
 def _data_frames(run: np.ndarray) -> list[tuple[int, int]]:
     """Begin and end of each data frame with a payload, in a run of whole frames."""
-    frames, offset = [], 0
-    while offset < len(run):
-        header = _header(run, offset)
-        length = int(header["frame_length"])
-        if header["type"] == TYPE_DATA and length > HEADER_LENGTH:
-            frames.append((offset, offset + align(length)))
-        offset += align(length)
-    return frames
-
-
-def _header(run: np.ndarray, offset: int) -> np.void:
-    return run[offset : offset + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
+    return [
+        (offset, offset + header.aligned_length)
+        for offset, header in headers(run)
+        if header.type == TYPE_DATA and header.frame_length > HEADER_LENGTH
+    ]

@@ -25,7 +25,7 @@ from cluster.errors import NO_SPACE, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, store_checksums, verify_checksums
 from cluster.log.scan import check_run, fault_at
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, align
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, DataFrameHeader, header_at
 
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes behind the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
@@ -480,9 +480,8 @@ class Recording:
         data = self._read_range(position, end, out)
         whole = self._check(position, data)
         if whole == 0 and end < self.append_position:  # one frame is longer than was asked for
-            header = self._read_range(position, position + HEADER_LENGTH, None)
-            length = int(header[:4].view("<i4")[0])
-            end = min(position + max(align(length), HEADER_LENGTH), self.append_position)
+            length = max(self._header(position).aligned_length, HEADER_LENGTH)
+            end = min(position + length, self.append_position)
             data = self._read_range(position, end, out)
             whole = self._check(position, data)
         if whole < len(data) and (whole == 0 or end == self.append_position):
@@ -544,10 +543,12 @@ class Recording:
             )
         return view
 
+    def _header(self, position: int) -> DataFrameHeader:
+        return header_at(self._read_range(position, position + HEADER_LENGTH, None))
+
     def _check_frame_begins(self, position: int) -> None:
-        header = self._read_range(position, position + HEADER_LENGTH, None)
-        length, _, term_offset = header[:12].view("<i4").tolist()
-        if length <= 0 or term_offset != position & (self.term_length - 1):
+        header = self._header(position)
+        if header.frame_length <= 0 or header.term_offset != position & (self.term_length - 1):
             base = self._segments.base_of(position)
             raise LogDamaged(self._segments.path(base), position - base, "no frame begins here")
 

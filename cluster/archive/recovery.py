@@ -22,8 +22,9 @@ from cluster.archive.segments import Segments
 from cluster.archive.walk import CHUNK, FrameWalk, log_params, next_frame_after
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.runs import last_frame
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import TYPE_PAD, align
+from cluster.protocol.frame import TYPE_PAD
 
 PAGE = 4096
 
@@ -161,11 +162,8 @@ def _misses_a_page(position: int, data: np.ndarray) -> int | None:
 
     Segment bases are multiples of the page size, so pages of the file are pages of positions.
     """
-    offset = last = 0
-    while offset < len(data):
-        last = offset
-        offset += align(int.from_bytes(data[offset : offset + 4].tobytes(), "little", signed=True))
-    if int.from_bytes(data[last + 6 : last + 8].tobytes(), "little") == TYPE_PAD:
+    last, header = last_frame(data)
+    if header.type == TYPE_PAD:
         return None
     page = (position + last) // PAGE * PAGE + PAGE
     while page < position + len(data):

@@ -7,6 +7,7 @@ import numpy as np
 from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged
 from cluster.log.frames import LogParams, wrap_i32
+from cluster.log.runs import headers
 from cluster.log.scan import (
     FINE,
     FRAME_LENGTH,
@@ -18,7 +19,15 @@ from cluster.log.scan import (
     find_fault,
 )
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD, align
+from cluster.protocol.frame import (
+    DATA_FRAME_HEADER,
+    FLAGS_UNFRAGMENTED,
+    HEADER_LENGTH,
+    TYPE_DATA,
+    TYPE_PAD,
+    align,
+    header_at,
+)
 
 CHUNK = 1024 * 1024
 
@@ -64,7 +73,7 @@ class FrameWalk:
             if valid > self._there:
                 valid = self._uncut(data, valid)
                 if valid == 0:
-                    self.fault = f"frame of {_frame_length(data, 0)} bytes"
+                    self.fault = f"frame of {header_at(data).frame_length} bytes"
                     self._expected = f"but the file ends after {self._there} of them"
                     return
             if valid > 0:
@@ -73,7 +82,7 @@ class FrameWalk:
                 yield position, data[:valid]
                 continue
             assert fault != FINE
-            length = _frame_length(data, 0)
+            length = header_at(data).frame_length
             if length <= 0:
                 self.is_unwritten = True
                 self._expected = f"expected frames to {self._end}"
@@ -123,18 +132,11 @@ class FrameWalk:
 
     def _uncut(self, data: np.ndarray, end: int) -> int:
         """The end of the frames before ``end`` that the file has whole: what it lacks was read as zeros."""
-        offset = 0
-        while offset < end:
-            length = _frame_length(data, offset)
-            kind = int.from_bytes(data[offset + 6 : offset + 8].tobytes(), "little")
-            if offset + (HEADER_LENGTH if kind == TYPE_PAD else length) > self._there:
-                break
-            offset += align(length)
-        return offset
-
-
-def _frame_length(data: np.ndarray, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 4].tobytes(), "little", signed=True)
+        for offset, header in headers(data, 0, end):
+            length = HEADER_LENGTH if header.type == TYPE_PAD else header.frame_length
+            if offset + length > self._there:
+                return offset
+        return end
 
 
 def next_frame_after(segments: Segments, params: LogParams, position: int, end: int) -> int | None:
@@ -154,19 +156,20 @@ def next_frame_after(segments: Segments, params: LogParams, position: int, end: 
             length = min(CHUNK, segment_end - position)
             data = np.zeros(length, np.uint8)
             segments.read_into(position, data)
-            words = data[: length & -HEADER_LENGTH].view("<i4").reshape(-1, HEADER_LENGTH // 4)
-            positions = position + HEADER_LENGTH * np.arange(len(words), dtype=np.int64)
+            frames = data[: length & -HEADER_LENGTH].view(DATA_FRAME_HEADER)
+            positions = position + HEADER_LENGTH * np.arange(len(frames), dtype=np.int64)
             term_ids = ((positions >> bits) + params.initial_term_id).astype(np.int32)
             term_offsets = positions & (params.term_length - 1)
-            kind = words[:, 1].view(np.uint32)
+            lengths = frames["frame_length"]
             found = (
-                (words[:, 0] >= HEADER_LENGTH)
-                & (term_offsets + words[:, 0] <= params.term_length)
-                & (words[:, 2] == term_offsets)
-                & (words[:, 5] == term_ids)
-                & (words[:, 4] == params.stream_id)
-                & (kind & 0xFFFF_3FFF <= 0x0001_0000)
-                & ((kind >> 16 == TYPE_PAD) | (words[:, 0] <= params.mtu))
+                (lengths >= HEADER_LENGTH)
+                & (term_offsets + lengths <= params.term_length)
+                & (frames["term_offset"] == term_offsets)
+                & (frames["term_id"] == term_ids)
+                & (frames["stream_id"] == params.stream_id)
+                & (frames["version"] == 0)
+                & (frames["flags"] | FLAGS_UNFRAGMENTED == FLAGS_UNFRAGMENTED)
+                & ((frames["type"] == TYPE_PAD) | (frames["type"] == TYPE_DATA) & (lengths <= params.mtu))
             )
             if (hits := np.flatnonzero(found)).size:
                 return int(positions[hits[0]])

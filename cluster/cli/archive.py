@@ -516,27 +516,25 @@ def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
 
 
 def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
-    from cluster.protocol.frame import DATA_FRAME_HEADER, HEADER_LENGTH, TYPE_DATA, align
+    from cluster.log.runs import headers
+    from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA
 
-    offset = 0
-    while offset < len(run):
-        header = run[offset : offset + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
-        length = int(header["frame_length"])
-        is_data = int(header["type"]) == TYPE_DATA
+    for offset, header in headers(run):
+        is_data = header.type == TYPE_DATA
+        payload = run[offset + HEADER_LENGTH : offset + header.frame_length] if is_data else run[:0]
         yield {
             "position": position + offset,
-            "frameLength": length,
-            "version": int(header["version"]),
-            "flags": f"{int(header['flags']):08b}",
+            "frameLength": header.frame_length,
+            "version": header.version,
+            "flags": f"{header.flags:08b}",
             "type": "DATA" if is_data else "PAD",
-            "termOffset": int(header["term_offset"]),
-            "sessionId": int(header["session_id"]),
-            "streamId": int(header["stream_id"]),
-            "termId": int(header["term_id"]),
-            "reservedValue": int(header["reserved_value"]),
-            "payload": run[offset + HEADER_LENGTH : offset + length].tobytes().hex() if is_data else "",
+            "termOffset": header.term_offset,
+            "sessionId": header.session_id,
+            "streamId": header.stream_id,
+            "termId": header.term_id,
+            "reservedValue": header.reserved_value,
+            "payload": payload.tobytes().hex(),
         }
-        offset += align(length)
 
 
 def _mark(directory: Path, recording_id: int, state: str) -> None:

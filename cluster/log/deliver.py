@@ -30,6 +30,7 @@ from cluster.log.frames import (
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get_i32, get_i64, get_u16
 from cluster.log.message_columns import EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns
+from cluster.protocol.frame import header_at
 
 
 class DeliveredMessages(MessageColumns):
@@ -156,7 +157,7 @@ def read_message(buffer: np.ndarray, start: int, limit: int) -> tuple[bytes | No
     assert 0 <= start <= limit <= buffer.size
     kind, end = _next_message(buffer, start, limit)
     if kind == WHOLE:
-        frame_end = start + int.from_bytes(buffer[start : start + 4].tobytes(), "little")
+        frame_end = start + header_at(buffer, start).frame_length
         return buffer[start + HEADER_LENGTH : frame_end].tobytes(), end
     if kind == FRAGMENTED:
         message = np.empty(end - start, np.uint8)

@@ -1,14 +1,18 @@
-"""Where the whole frames of a byte stream end: what a connection asks of the bytes that it received.
+"""Runs of frames: where those of a byte stream end, and their headers one by one.
 
 Unlike a scan of a log, where a length of 0 is the end of what was written, a peer that sends anything
 but frames is wrong, and the earlier that is seen the less of it is kept.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 from numba import types
 
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
+from cluster.protocol.frame import DataFrameHeader, header_at
+from cluster.protocol.sbe import Buffer
 
 FRAME_ALIGNMENT = 32
 HEADER_LENGTH = 32
@@ -51,3 +55,22 @@ def whole_frames(
     assert 0 <= start <= limit <= len(buffer)
     end, follows = _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed)
     return end, follows
+
+
+def headers(run: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, DataFrameHeader]]:
+    """Offset and header of each frame of ``run[start:end]``, which holds whole frames."""
+    limit = len(run) if end is None else end
+    offset = start
+    while offset < limit:
+        header = header_at(run, offset)
+        assert header.frame_length >= HEADER_LENGTH
+        yield offset, header
+        offset += header.aligned_length
+
+
+def last_frame(run: Buffer) -> tuple[int, DataFrameHeader]:
+    """Offset and header of the last frame of a run, which has at least one."""
+    assert len(run) > 0
+    for frame in headers(run):
+        last = frame
+    return last

@@ -36,6 +36,7 @@ from cluster.log.frames import (
 )
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u8, get_u16
+from cluster.protocol.frame import header_at
 
 
 @kernel(I64(BYTES, I64, I64))
@@ -259,13 +260,9 @@ def fault_at(
     offset, fault = _check_run(buffer, start, end, position, params.words, is_recording)
     if fault == FINE:
         return ""
-    header = np.zeros(HEADER_LENGTH, np.uint8)
-    there = buffer[offset : offset + HEADER_LENGTH]
-    header[: there.size] = there
-    words = header.view("<i4").tolist()
-    names = ("frame_length", "flags_and_type", "term_offset", "session_id", "stream_id", "term_id")
-    values = dict(zip(names, words))
-    return FAULTS[fault].format(**values, reserved_value=int(header.view("<u8")[3]))
+    header = header_at(buffer, offset)
+    flags_and_type = header.version | header.flags << 8 | header.type << 16
+    return FAULTS[fault].format(**header._asdict(), flags_and_type=flags_and_type)
 
 
 def find_fault(

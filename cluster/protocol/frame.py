@@ -9,9 +9,11 @@ Sources: DataHeaderFlyweight, FrameDescriptor, LogBufferDescriptor, ExclusivePub
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+
+from cluster.protocol.sbe import Buffer
 
 FRAME_ALIGNMENT: Final = 32
 HEADER_LENGTH: Final = 32
@@ -49,9 +51,38 @@ _HEADER = struct.Struct("<iBBHiiiiq")
 assert _HEADER.size == HEADER_LENGTH
 
 
+class DataFrameHeader(NamedTuple):
+    """``DATA_FRAME_HEADER`` as one value."""
+
+    frame_length: int
+    version: int
+    flags: int
+    type: int
+    term_offset: int
+    session_id: int
+    stream_id: int
+    term_id: int
+    reserved_value: int
+
+    @property
+    def aligned_length(self) -> int:
+        """From this frame's begin to the next one's."""
+        return align(self.frame_length)
+
+
+assert DataFrameHeader._fields == DATA_FRAME_HEADER.names
+
+
 def align(n: int, a: int = FRAME_ALIGNMENT) -> int:
     """``n`` rounded up to a multiple of ``a``, a power of two."""
     return (n + a - 1) & -a
+
+
+def header_at(buffer: Buffer, offset: int = 0) -> DataFrameHeader:
+    """The header of the frame at ``offset``; what the buffer lacks of it reads as 0, as if unwritten."""
+    if len(buffer) - offset < HEADER_LENGTH:
+        buffer, offset = bytes(buffer[offset:]).ljust(HEADER_LENGTH, b"\0"), 0
+    return DataFrameHeader._make(_HEADER.unpack_from(buffer, offset))
 
 
 def frame_header(

@@ -20,7 +20,7 @@ from cluster.log.scan import last_message_end, split
 from cluster.protocol import decode
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
 from cluster.reader.extent import Extent, MemberState
@@ -216,8 +216,7 @@ class DirectoryLogReader(LogReader):
         _, run = next(iter(FrameWalk(self._segments, self._params, begin, self.end_position())), (0, None))
         if run is None:
             return None
-        length = align(int.from_bytes(run[:4].tobytes(), "little"))
-        return begin if begin < position < begin + length else None
+        return begin if begin < position < begin + header_at(run).aligned_length else None
 
     # ---- checksums
 
@@ -231,12 +230,10 @@ class DirectoryLogReader(LogReader):
         if self._kinds == {None}:
             return len(run)
         good = verify_checksums(self.checksum or Checksum.CRC_32C, run, 0, len(run))
-        if good < len(run):
-            session_id = int.from_bytes(run[good + 12 : good + 16].tobytes(), "little", signed=True)
-            if session_id in self._log_session_ids():
-                self.state.warn(f"frames from position {position + good} on carry no checksum")
-                self._kinds = {None}
-                return len(run)
+        if good < len(run) and header_at(run, good).session_id in self._log_session_ids():
+            self.state.warn(f"frames from position {position + good} on carry no checksum")
+            self._kinds = {None}
+            return len(run)
         return good
 
     def _log_session_ids(self) -> set[int]:
@@ -292,7 +289,7 @@ class DirectoryLogReader(LogReader):
 
 
 def _term_event(frame: bytes) -> NewLeadershipTermEvent | None:
-    length = int.from_bytes(frame[:4], "little", signed=True)
+    length = header_at(frame).frame_length
     try:
         message = decode(frame, HEADER_LENGTH, max(length - HEADER_LENGTH, 0))
     except RemoteProtocolError:

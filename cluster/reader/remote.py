@@ -23,7 +23,7 @@ from cluster.errors import (
 )
 from cluster.protocol import link
 from cluster.protocol.enums import Role
-from cluster.protocol.frame import compute_position, position_bits
+from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage, Wait
 from cluster.transport.endpoint import (
     Endpoint,
@@ -312,10 +312,9 @@ def _identity(status: link.LogStatus) -> LogIdentity | None:
 
 def _position(block: np.ndarray, status: link.LogStatus) -> int:
     """Where in the log the first frame of a run says that it is."""
-    term_offset, term_id = (
-        int.from_bytes(block[at : at + 4].tobytes(), "little", signed=True) for at in (8, 20)
-    )
-    return compute_position(term_id, term_offset, position_bits(status.term_length), status.initial_term_id)
+    header = header_at(block)
+    bits = position_bits(status.term_length)
+    return compute_position(header.term_id, header.term_offset, bits, status.initial_term_id)
 
 
 def _describe(failures: dict[int, ClusterError]) -> str:

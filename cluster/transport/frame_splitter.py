@@ -6,6 +6,7 @@ import numpy as np
 
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import MALFORMED, whole_frames
+from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.transport.sockets import FRAME_LENGTH_MAX
 
 
@@ -23,7 +24,7 @@ class FrameSplitter:
         rest = self._rest
         if rest:
             rest += data
-            if len(rest) < 32 or int.from_bytes(rest[:4], "little") > len(rest):
+            if len(rest) < HEADER_LENGTH or header_at(rest).frame_length > len(rest):
                 return b""  # a large frame comes in pieces: not looked at again for each
             data = bytes(rest)
         end, follows = whole_frames(np.frombuffer(data, np.uint8), 0, len(data), self._frame_length_max, True)

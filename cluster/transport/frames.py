@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
+from cluster.log.runs import headers
 from cluster.protocol import Message, decode, streams
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
-
-_LENGTH = struct.Struct("<i")
-_STREAM_ID = struct.Struct("<i")
-_STREAM_ID_OFFSET = 16
 
 
 class Received(Protocol):
@@ -39,12 +35,8 @@ def link_frame(message: Message) -> bytes:
 
 def each_frame(buffer: np.ndarray, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield (stream id, payload offset, payload length) of each frame of a run of whole frames."""
-    view = buffer.data
-    while start < end:
-        (length,) = _LENGTH.unpack_from(view, start)
-        (stream_id,) = _STREAM_ID.unpack_from(view, start + _STREAM_ID_OFFSET)
-        yield stream_id, start + HEADER_LENGTH, length - HEADER_LENGTH
-        start += align(length)
+    for offset, header in headers(buffer, start, end):
+        yield header.stream_id, offset + HEADER_LENGTH, header.frame_length - HEADER_LENGTH
 
 
 def decode_first(connection: Received) -> Message | None:

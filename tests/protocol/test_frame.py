@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from cluster.protocol.frame import (
     HEADER_LENGTH,
+    DataFrameHeader,
     align,
     compute_position,
     fragmented_length,
     frame,
+    header_at,
     is_mtu,
     is_term_length,
     max_message_length,
@@ -82,3 +84,20 @@ def test_a_frame_is_aligned_and_zero_behind_its_payload(length):
     assert int.from_bytes(whole[:4], "little") == length + 32
     assert whole[32 : 32 + length] == b"\xff" * length
     assert not any(whole[32 + length :])
+
+
+def test_a_header_is_read_as_it_was_written():
+    first = frame(b"\xff" * 40, session_id=-5, stream_id=100, term_id=3, term_offset=64, reserved_value=-1)
+    second = frame(b"", session_id=7, stream_id=101, flags=0x80)
+
+    header = DataFrameHeader(72, 0, 0xC0, 1, 64, -5, 100, 3, -1)
+    assert header_at(first) == header
+    assert header.aligned_length == len(first) == 96
+    assert header_at(first + second, 96) == DataFrameHeader(32, 0, 0x80, 1, 0, 7, 101, 0, 0)
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 20, 31])
+def test_what_a_buffer_lacks_of_a_header_reads_as_unwritten(length):
+    whole = frame(b"", session_id=-1, stream_id=-1, term_id=-1, term_offset=-1, reserved_value=-1)
+
+    assert header_at(b"xx" + whole[:length], 2) == header_at(whole[:length].ljust(32, b"\0"))

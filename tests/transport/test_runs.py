@@ -1,11 +1,11 @@
-"""The kernel that finds whole frames, beside a slow twin."""
+"""The kernel that finds whole frames, beside a slow twin, and the walk from header to header."""
 
 import random
 
 import numpy as np
 import pytest
 
-from cluster.log.runs import MALFORMED, whole_frames
+from cluster.log.runs import MALFORMED, headers, last_frame, whole_frames
 from cluster.protocol.frame import frame
 
 LENGTH_MAX = 1000
@@ -42,3 +42,19 @@ def test_the_kernel_agrees_with_its_twin_on_good_and_garbled_streams(seed):
 
     for is_log_allowed in (True, False):
         assert whole_frames(buffer, 0, len(buffer), LENGTH_MAX, is_log_allowed) == naive(data, is_log_allowed)
+
+
+def test_a_run_is_walked_from_header_to_header():
+    run = b"".join(frame(bytes(length), session_id=length, stream_id=101) for length in (0, 100, 1, 64))
+
+    walked = [(offset, header.session_id) for offset, header in headers(run)]
+
+    assert walked == [(0, 0), (32, 100), (192, 1), (256, 64)]
+    assert [offset for offset, _ in headers(run, 32, 256)] == [32, 192]
+    offset, header = last_frame(run)
+    assert (offset, header.session_id) == (256, 64)
+
+
+def test_a_length_that_no_frame_has_does_not_hold_a_walk():
+    with pytest.raises(AssertionError):
+        list(headers(bytes(64)))
