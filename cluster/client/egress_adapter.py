@@ -6,7 +6,6 @@ place between them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 from cluster.client.egress import EgressBatch, EgressDispatch
@@ -21,8 +20,7 @@ from cluster.transport.frames import each_frame
 
 EGRESS_ROWS = 16_384
 SCHEMA_IDS = (CLUSTER.id, link.LINK_SCHEMA.id)
-COMMIT_ACK = struct.Struct("<8sqqqq")
-COMMIT_ACK_KIND = link.CommitAck(0, 0, 0, 0).encode()[:8]
+COMMIT_ACK = link.CommitAck.layout()
 
 OnMessage = Callable[[Message], None]
 
@@ -104,9 +102,9 @@ class EgressAdapter:
     def _on_frame(self, payload: memoryview, on_message: OnMessage) -> None:
         """One message that is not the application's."""
         message: Message | None = None
-        if len(payload) == COMMIT_ACK.size:  # what comes with every batch is not searched for
-            kind, *values = COMMIT_ACK.unpack(payload)
-            if kind == COMMIT_ACK_KIND:
+        if len(payload) == COMMIT_ACK.message.size:  # what comes with every batch is not searched for
+            header, *values = COMMIT_ACK.message.unpack(payload)
+            if header == COMMIT_ACK.header:
                 message = link.CommitAck(*values)
         if message is None:
             _, template_id, schema_id, _ = read_header(payload, 0, len(payload))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cluster.consensus.authentication import ADMIN_REQUEST
 from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.context import NULL_VALUE, SESSION_PROTOCOL_VERSION
-from cluster.member.frames import egress_frame, link_frame
+from cluster.member.frames import egress_frame
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
 from cluster.protocol.link import SessionResume, SessionResumed
@@ -18,6 +18,7 @@ from cluster.protocol.session import (
     SessionConnectRequest,
     SessionEvent,
 )
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.consensus import actions
 from cluster.consensus.context import NULL_POSITION
-from cluster.member.frames import consensus_frame, link_frame
+from cluster.member.frames import consensus_frame
 from cluster.member.leading import geometry_frame
 from cluster.member.log_publication import LogPublication
 from cluster.member.log_replay import LogReplay
@@ -16,6 +16,7 @@ from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import Role
 from cluster.protocol.link import CatchupProgress
 from cluster.protocol.log import NewLeadershipTermEvent
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

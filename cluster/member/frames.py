@@ -1,72 +1,63 @@
-"""Frames that are sent in every turn, packed once and patched; and where a frame's fields lie."""
-
-import struct
+"""Frames of messages between members and to clients; those of every turn are packed once and patched."""
 
 import numpy as np
 
 from cluster.archive.files import Buffer
-from cluster.protocol import streams
+from cluster.protocol import sbe, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, frame
+from cluster.protocol.enums import AppendPositionFlags
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
 from cluster.protocol.link import CommitAck, RecordingBlock
 from cluster.protocol.sbe import Message
+from cluster.transport.frames import link_frame, message_frame
 
-SBE_HEADER_LENGTH = 8
-BLOCK = HEADER_LENGTH + SBE_HEADER_LENGTH  # of a message in a frame of its own
-
-FRAME_LENGTH = struct.Struct("<i")
-STREAM_ID_OFFSET = 16
-STREAM_ID = struct.Struct("<i")
-TEMPLATE_AND_SCHEMA_OFFSET = HEADER_LENGTH + 2
-TEMPLATE_AND_SCHEMA = struct.Struct("<HH")
-TWO_LONGS = struct.Struct("<qq")
-APPEND_POSITION = struct.Struct("<qqiB")
-COMMIT_POSITION = struct.Struct("<qqi")
-_COMMIT_ACK = struct.Struct("<qqqq")
-_TWO_LONGS_AND_LENGTH = TWO_LONGS.size + 4
-_BLOCK_PADDING = bytes(-(BLOCK + _TWO_LONGS_AND_LENGTH) % FRAME_ALIGNMENT)  # frames are aligned themselves
+BLOCK = HEADER_LENGTH + sbe.HEADER_LENGTH  # of a message in a frame of its own
+APPEND_POSITION = AppendPosition.layout().block
+COMMIT_POSITION = CommitPosition.layout().block
+_COMMIT_ACK = CommitAck.layout().block
+_RECORDING_BLOCK = RecordingBlock.layout().block
+_FRAMES = HEADER_LENGTH + len(RecordingBlock(0, 0, b"").encode())  # of a RecordingBlock, which they end
+_PADDING = bytes(-_FRAMES % FRAME_ALIGNMENT)  # frames are aligned themselves
 
 
 def consensus_frame(message: Message) -> bytes:
     """One message of schema 111 between members."""
-    return frame(message.encode(), session_id=0, stream_id=streams.CONSENSUS)
-
-
-def link_frame(message: Message) -> bytes:
-    """One of our own messages."""
-    return frame(message.encode(), session_id=0, stream_id=streams.LINK)
+    return message_frame(message, streams.CONSENSUS)
 
 
 def egress_frame(message: Message) -> bytes:
     """One message of schema 111 to a client."""
-    return frame(message.encode(), session_id=0, stream_id=streams.EGRESS)
+    return message_frame(message, streams.EGRESS)
 
 
 class AppendPositionFrame:
     """A follower's report; flags NONE."""
 
-    __slots__ = ("_frame",)
+    __slots__ = ("_frame", "_member_id")
 
     def __init__(self, member_id: int) -> None:
-        self._frame = bytearray(consensus_frame(AppendPosition(0, 0, member_id, 0)))
+        self._frame = bytearray(consensus_frame(AppendPosition(0, 0, member_id)))
+        self._member_id = member_id
 
     def of(self, leadership_term_id: int, log_position: int) -> bytearray:
         """The frame, valid until the next call."""
-        TWO_LONGS.pack_into(self._frame, BLOCK, leadership_term_id, log_position)
+        values = leadership_term_id, log_position, self._member_id, AppendPositionFlags.NONE
+        APPEND_POSITION.pack_into(self._frame, BLOCK, *values)
         return self._frame
 
 
 class CommitPositionFrame:
     """A leader's heartbeat."""
 
-    __slots__ = ("_frame",)
+    __slots__ = ("_frame", "_member_id")
 
     def __init__(self, member_id: int) -> None:
         self._frame = bytearray(consensus_frame(CommitPosition(0, 0, member_id)))
+        self._member_id = member_id
 
     def of(self, leadership_term_id: int, log_position: int) -> bytearray:
         """The frame, valid until the next call."""
-        TWO_LONGS.pack_into(self._frame, BLOCK, leadership_term_id, log_position)
+        COMMIT_POSITION.pack_into(self._frame, BLOCK, leadership_term_id, log_position, self._member_id)
         return self._frame
 
 
@@ -84,10 +75,10 @@ class RecordingBlockFrame:
         if len(frames) != self._length:
             whole = link_frame(RecordingBlock(0, 0, bytes(len(frames))))
             self._length = len(frames)
-            self._head = bytearray(whole[: BLOCK + _TWO_LONGS_AND_LENGTH])
-            assert len(whole) == len(self._head) + len(frames) + len(_BLOCK_PADDING)
-        TWO_LONGS.pack_into(self._head, BLOCK, correlation_id, position)
-        return self._head, frames, _BLOCK_PADDING
+            self._head = bytearray(whole[:_FRAMES])
+            assert len(whole) == len(self._head) + len(frames) + len(_PADDING)
+        _RECORDING_BLOCK.pack_into(self._head, BLOCK, correlation_id, position)
+        return self._head, frames, _PADDING
 
 
 class CommitAckFrame:

@@ -9,18 +9,12 @@ from cluster.archive.files import Buffer
 from cluster.errors import RemoteProtocolError
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
 from cluster.log.ingress import TOO_LONG, UNLINKED
-from cluster.member.frames import (
-    BLOCK,
-    FRAME_LENGTH,
-    TEMPLATE_AND_SCHEMA,
-    TEMPLATE_AND_SCHEMA_OFFSET,
-    TWO_LONGS,
-    consensus_frame,
-)
-from cluster.protocol import CLUSTER, decode
+from cluster.member.frames import BLOCK, consensus_frame
+from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason
-from cluster.protocol.frame import HEADER_LENGTH, align
+from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.protocol.link import SessionResume
+from cluster.protocol.sbe import kind_at
 from cluster.protocol.session import (
     AdminRequest,
     ChallengeResponse,
@@ -33,13 +27,8 @@ from cluster.protocol.session import (
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
 
-_FOR_LEADERS_ONLY = frozenset(
-    {
-        (SessionMessageHeader.TEMPLATE_ID, CLUSTER.id),
-        (SessionKeepAlive.TEMPLATE_ID, CLUSTER.id),
-    }
-)
-_MESSAGE_LENGTH_MIN = HEADER_LENGTH + 8
+_FOR_LEADERS_ONLY = frozenset({SessionMessageHeader.KIND, SessionKeepAlive.KIND})
+_SESSION_MESSAGE = SessionMessageHeader.layout().block
 REQUESTS_PER_POLL_MAX = 4  # of one connection: each costs as much as a batch of messages
 
 
@@ -81,35 +70,32 @@ class IngressAdapter:
                 if status == UNLINKED:
                     # Who comes back says so first (SessionResume), and hears from where on to send: this
                     # comes late, from a connection that was given up, and may be in the log already.
-                    start += align(FRAME_LENGTH.unpack_from(buffer, start)[0])
+                    start += header_at(buffer, start).aligned_length
                     continue
                 if status == MALFORMED:
                     agent.clients.close(connection_id, "a message that is shorter than its header says")
                     return end
                 if status != OTHER_MESSAGE:
                     assert status == TOO_LONG
-                    _, session_id = TWO_LONGS.unpack_from(buffer, start + BLOCK)
+                    _, session_id, _ = _SESSION_MESSAGE.unpack_from(buffer, start + BLOCK)
                     agent.requests.close_session(session_id, CloseReason.SERVICE_ACTION)
             start = self._on_other(connection_id, buffer, start, end, is_leading=publication is not None)
         return None
 
     def _on_other(self, connection_id: int, buffer: Buffer, start: int, end: int, *, is_leading: bool) -> int:
         """Handle the frame at ``start``; return its end."""
-        (frame_length,) = FRAME_LENGTH.unpack_from(buffer, start)
-        frame_end = start + align(frame_length)
-        if frame_length < _MESSAGE_LENGTH_MIN:
+        header = header_at(buffer, start)
+        frame_end = start + header.aligned_length
+        if header.frame_length < BLOCK or kind_at(buffer, start + HEADER_LENGTH) in _FOR_LEADERS_ONLY:
             return frame_end
-        kind = TEMPLATE_AND_SCHEMA.unpack_from(buffer, start + TEMPLATE_AND_SCHEMA_OFFSET)
-        if kind in _FOR_LEADERS_ONLY:
-            return frame_end
+        length = header.frame_length - HEADER_LENGTH
         self._request_count += 1
         agent = self._agent
         try:
-            message = decode(buffer, start + HEADER_LENGTH, frame_length - HEADER_LENGTH)
+            message = decode(buffer, start + HEADER_LENGTH, length)
         except RemoteProtocolError as error:
             agent.clients.close(connection_id, str(error))
             return end
-        length = frame_length - HEADER_LENGTH
         if message is not None and length > agent.context.request_length_max:
             agent.requests.refuse(connection_id, message, length)
             return end

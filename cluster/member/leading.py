@@ -8,12 +8,13 @@ from cluster.consensus.election import Election
 from cluster.consensus.established import Leader
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import fault_of_report
-from cluster.member.frames import CommitPositionFrame, consensus_frame, link_frame
+from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.link import LinkError, LinkErrorCode, LogEnd, LogGeometry, LogImage, ReplicationRequest
 from cluster.protocol.log import TimerEvent
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

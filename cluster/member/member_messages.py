@@ -8,7 +8,6 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member import leading
 from cluster.member.admission import fault_of
-from cluster.member.frames import link_frame
 from cluster.member.mending import serve_range
 from cluster.protocol.consensus import (
     AppendPosition,
@@ -40,6 +39,7 @@ from cluster.protocol.link import (
 )
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

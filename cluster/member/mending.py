@@ -19,9 +19,9 @@ from cluster.archive.walk import log_params
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LogDamaged
 from cluster.log.scan import check_run
-from cluster.member.frames import link_frame
 from cluster.protocol.link import LinkError, LinkErrorCode, LogRangeRequest, RecordingBlock
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecordingLog

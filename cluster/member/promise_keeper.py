@@ -6,9 +6,9 @@ from cluster.archive.promises_file import read_promises, write_promises
 from cluster.consensus.context import NULL_VALUE
 from cluster.consensus.promises import HeldPromises, Promises, recall
 from cluster.errors import LogDamaged, MemberRestart
-from cluster.member.frames import link_frame
 from cluster.protocol.counter_types import bits_of
 from cluster.protocol.link import KnownPromises, PromiseStatement
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -5,7 +5,6 @@ A service acknowledges what it was told to do with ids that count up; all servic
     start 0, each JoinLog, each snapshot, termination: next
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cluster.errors import ClusterError
-from cluster.protocol import CLUSTER, decode, streams
+from cluster.protocol import decode, streams
 from cluster.protocol.enums import Role
 from cluster.protocol.link import ServiceFailed, ServiceSnapshotDigest
+from cluster.protocol.sbe import HEADER_LENGTH, kind_at
 from cluster.protocol.service import (
     CancelTimer,
     CloseSession,
@@ -32,13 +32,8 @@ if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent
 
 POLL_LIMIT = 4096  # messages a turn; Aeron's 25 fragments are for a queue that another thread fills
-_TEMPLATE_AND_SCHEMA = struct.Struct("<2xHH")
-_TWO_LONGS = struct.Struct("<qq")
-_LONG = struct.Struct("<q")
-_SBE_HEADER_LENGTH = 8
-_SCHEDULE_TIMER = (ScheduleTimer.TEMPLATE_ID, CLUSTER.id)
-_CANCEL_TIMER = (CancelTimer.TEMPLATE_ID, CLUSTER.id)
-_SESSION_MESSAGE = (SessionMessageHeader.TEMPLATE_ID, CLUSTER.id)
+_SCHEDULE_TIMER = ScheduleTimer.layout().block
+_CANCEL_TIMER = CancelTimer.layout().block
 
 
 class _Awaited:
@@ -186,13 +181,13 @@ class ServiceAdapter:
             if message is None:
                 break
             count += 1
-            kind = _TEMPLATE_AND_SCHEMA.unpack_from(message)
-            if kind == _SCHEDULE_TIMER:
-                correlation_id, deadline = _TWO_LONGS.unpack_from(message, _SBE_HEADER_LENGTH)
+            kind = kind_at(message)
+            if kind == ScheduleTimer.KIND:
+                correlation_id, deadline = _SCHEDULE_TIMER.unpack_from(message, HEADER_LENGTH)
                 agent.timers.on_schedule(correlation_id, deadline, channel.polled_position)
-            elif kind == _CANCEL_TIMER:
-                agent.timers.on_cancel(*_LONG.unpack_from(message, _SBE_HEADER_LENGTH))
-            elif kind == _SESSION_MESSAGE:
+            elif kind == CancelTimer.KIND:
+                agent.timers.on_cancel(*_CANCEL_TIMER.unpack_from(message, HEADER_LENGTH))
+            elif kind == SessionMessageHeader.KIND:
                 agent.trackers[service_id].enqueue(message)
             else:
                 self._on_other(decode(message))

@@ -9,9 +9,9 @@ shows against every other member.
 from typing import TYPE_CHECKING
 
 from cluster.errors import MembersApart
-from cluster.member.frames import link_frame
 from cluster.protocol.link import PartDigest, ServiceSnapshotDigest, SnapshotDigest
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -24,7 +24,7 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
 from cluster.log.checksum import restore_session_ids
 from cluster.log.scan import check_run, fault_at, scan
-from cluster.member.frames import RecordingBlockFrame, link_frame
+from cluster.member.frames import RecordingBlockFrame
 from cluster.member.recovery import LOG_CHANNEL, replace_log
 from cluster.member.snapshots import read_snapshot
 from cluster.protocol import streams
@@ -45,6 +45,7 @@ from cluster.protocol.recording_log import (
     RecordingLogEntry,
 )
 from cluster.protocol.sbe import Message
+from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -299,6 +299,7 @@ class Message(Composite):
 
     TEMPLATE_ID: ClassVar[int]
     SCHEMA: ClassVar[Schema] = CLUSTER
+    KIND: ClassVar[tuple[int, int]]  # template id and schema id, as `kind_at` finds them
     ENCODED_LENGTH: ClassVar[int]  # header and block: all of a message without groups and var data
 
     @classmethod
@@ -306,6 +307,7 @@ class Message(Composite):
         if schema is not None:
             cls.SCHEMA = schema
         cls.TEMPLATE_ID = template_id
+        cls.KIND = template_id, cls.SCHEMA.id
         cls.ENCODED_LENGTH = HEADER_LENGTH + cls.BLOCK_LENGTH
         cls._layout.set_header(_HEADER.pack(cls.BLOCK_LENGTH, template_id, cls.SCHEMA.id, cls.SCHEMA.version))
         assert template_id not in cls.SCHEMA.templates
@@ -343,6 +345,12 @@ def read_header(buffer: Buffer, offset: int, limit: int) -> tuple[int, int, int,
         )
     header: tuple[int, int, int, int] = _HEADER.unpack_from(buffer, offset)
     return header
+
+
+def kind_at(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
+    """Template id and schema id of the message at ``offset``, whose header is known to be whole."""
+    _, template_id, schema_id, _ = _HEADER.unpack_from(buffer, offset)
+    return template_id, schema_id
 
 
 def decode_with(
@@ -385,6 +393,7 @@ __all__ = [
     "i8",
     "i32",
     "i64",
+    "kind_at",
     "null",
     "read_header",
     "since",

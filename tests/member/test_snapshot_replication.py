@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from cluster.archive.recording_log import RecordingLog
-from cluster.member.frames import RecordingBlockFrame, link_frame
+from cluster.member.frames import RecordingBlockFrame
 from cluster.protocol import streams
 from cluster.protocol.link import RecordingBlock
 from cluster.transport.envelopes import ENVELOPE_BYTES
+from cluster.transport.frames import link_frame
 from tests.member.in_memory.cluster import MS, SECOND
 from tests.member.test_snapshots import a_busy_cluster, content_of, entries_of, send, take_snapshot
 

@@ -9,10 +9,11 @@ from typing import Protocol
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LocalProtocolError
 from cluster.member.agent import ConsensusModuleAgent
-from cluster.member.frames import consensus_frame, link_frame
+from cluster.member.frames import consensus_frame
 from cluster.protocol import consensus, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MIN, frame
 from cluster.protocol.sbe import CLUSTER, Message
+from cluster.transport.frames import link_frame
 from tests.member.in_memory.member import SimulatedMember
 
 
