@@ -5,7 +5,7 @@
             archive.lock        who writes here, for the kernel     directory_lock.py
             0-0.rec ...         the recordings' segments            segments.py, recording.py
 
-Source of the operations: Aeron's ArchiveConductor, with the order of writes that safety.md §3 asks for.
+Source of the operations: Aeron's ArchiveConductor. What a power cut leaves of each is in docs/formats.md.
 """
 
 import errno

@@ -46,7 +46,7 @@ class Recording:
     ``start_position`` first byte kept; ``append_position`` end of what is written, exclusive;
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
     and from then on every append and sync does: what the disk holds behind ``synced_position`` is not trusted
-    again, not even if it reads back well (safety.md §3). ``position_counter`` follows ``synced_position``.
+    again, not even if it reads back well. ``position_counter`` follows ``synced_position``.
     ``checksum`` is what its data frames hold, and get when appended; None leaves them their session ids.
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
     promised hangs on that, and appending fails only when the present segment is full.
@@ -364,7 +364,7 @@ class Recording:
         """Cut the recording at ``position``, a frame's begin, and go on from there if it is active.
 
         The order survives a crash at any point: the catalog's end is synced, the tail is zeroed and synced,
-        later segments go, and only then may anything be appended (safety.md §3). Files are not shortened.
+        later segments go, and only then may anything be appended. Files are not shortened.
         Raises ``LogDamaged`` before changing anything when no frame begins there.
         """
         if self._failure is not None:

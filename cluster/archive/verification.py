@@ -2,7 +2,7 @@
 
 A recording fails for positions that cannot be, a missing segment, a frame that is not in its place, a
 checksum that is wrong, or an end that its frames do not reach. An end that a crash left open is found as a
-start would find it. Source: ArchiveTool.verify; its steps are numbered in client-service-tools.md §3.7.
+start would find it. Source: ArchiveTool.verify.
 """
 
 from dataclasses import dataclass

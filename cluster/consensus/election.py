@@ -387,7 +387,7 @@ class Election:
             self._propose(self.candidate_term_id + 1)
             self._lead(now_ns, "the only member")
 
-    # ---- CANVASS: tell each other how good the logs are (seed Canvass) -----------------------------------
+    # ---- CANVASS: tell each other how good the logs are --------------------------------------------------
     # entry     forget what members said; role FOLLOWER
     # cycle     CanvassPosition to all; nominate when all, or at the deadline a majority, are no better
     # message   CanvassPosition: how good its sender's log is. RequestVote: a vote, unless our log is better.
@@ -568,7 +568,7 @@ class Election:
                 ElectionState.LEADER_REPLAY, now_ns, f"a majority holds the log to {self._term_base}"
             )
 
-    # ---- LEADER_REPLAY: process what is recorded (seed Leader Replay) ------------------------------------
+    # ---- LEADER_REPLAY: process what is recorded ---------------------------------------------------------
     # cycle     as before; module and services process what is recorded and not processed yet (LogReplay)
     # message   as before
     # exits     LEADER_INIT
@@ -665,7 +665,7 @@ class Election:
         elif not is_ended and now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns:
             self._restart(now_ns, "replication does not progress")
         elif self.append_position < self._term_base:
-            # At the base it would say that (term, base) is recorded (rule 1.2).
+            # At the base it would say that (term, base) is recorded (I-19).
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
     # ---- FOLLOWER_REPLAY: process what is recorded and committed -----------------------------------------
@@ -945,7 +945,7 @@ class Election:
         return self._take()
 
     def _consider_leader(self, message: NewLeadershipTerm, now_ns: int) -> None:
-        """§2.7, once our log is known to be the begin of the leader's."""
+        """A new leader is heard, and our log is known to be the begin of the leader's."""
         proof = self._proof
         if proof is None or not proof.is_about(message):
             proof = self._proof = LogProof(message, self.terms.last_term_id)
@@ -975,7 +975,7 @@ class Election:
         return False
 
     def _truncate(self, log_position: int, first_removed_term_id: int, now_ns: int) -> None:
-        """Cut off what the leader does not have, and begin again (§3.3)."""
+        """Cut off what the leader does not have, and begin again."""
         position = min(log_position, self.append_position)
         if position < self._commit_position:
             raise DataLoss(
@@ -1228,7 +1228,7 @@ class Election:
         return True
 
     def _new_leadership_term(self, log_term_id: int, commit_position: int | None = None) -> NewLeadershipTerm:
-        """What is told to a member whose log ends in ``log_term_id`` (§2.8)."""
+        """What is told to a member whose log ends in ``log_term_id``."""
         next_term = self.terms.after(log_term_id, self.append_position)
         return NewLeadershipTerm(
             log_leadership_term_id=log_term_id,

@@ -1,9 +1,9 @@
-"""Leading and following once the election is over (Aeron: the handlers of ConsensusModuleAgent, §2.10, §3.6).
+"""Leading and following once the election is over (Aeron: the handlers of ConsensusModuleAgent).
 
 Plain numbers in and out where it is called in every turn; a handler that ends the peace returns the reason to
 enter an election, as a line for people, and else None.
 
-Elections must not be stolen (safety.md §2): a follower that hears its leader, and a leader that is heard by a
+Elections must not be stolen: a follower that hears its leader, and a leader that is heard by a
 majority, do not answer RequestVote. A member that has voted in a later term says so with Vote(FALSE) of that
 term, and that the leader obeys.
 """

@@ -12,7 +12,7 @@ where the leader's base of t is ours, those of the others are too, once the term
 Where it lies behind ours the leader is asked what it has from our base on: what it passes over is empty
 there, too, and what comes behind its answer is another log's.
 
-The reference compares only ends of terms (§3.3), and keeps bytes of a term that the leader knows as an empty
+The reference compares only ends of terms, and keeps bytes of a term that the leader knows as an empty
 one. Why the comparison is enough: ``LeadershipTerms``.
 
 A cut is where one of our frames begins: at the own base of a term, or where the leader's bytes end of a term

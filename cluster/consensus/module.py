@@ -1,4 +1,4 @@
-"""What a leader has written and not yet seen committed, and what losing leadership undoes (§3.7, §3.8)."""
+"""What a leader has written and not yet seen committed, and what losing leadership undoes."""
 
 from collections import deque
 from typing import Generic, TypeVar
@@ -76,5 +76,5 @@ class ModuleState:
 
     @property
     def reads_log(self) -> bool:
-        """Whether a follower, a replay or a catch-up takes log and ingress (§1.5)."""
+        """Whether a follower, a replay or a catch-up takes log and ingress."""
         return self.state in (ConsensusModuleState.ACTIVE, ConsensusModuleState.SUSPENDED)

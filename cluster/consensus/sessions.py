@@ -1,4 +1,4 @@
-"""Clients' sessions, on every member (Aeron: SessionManager; seed *Clients*; §4).
+"""Clients' sessions, on every member (Aeron: SessionManager).
 
     connect request ─┬─ follower ──────────── redirects ── SessionEvent REDIRECT
                      ├─ refused ───────────── rejected ─── SessionEvent ERROR, AUTHENTICATION_REJECTED
@@ -139,7 +139,7 @@ class SessionManager:
         now_ns: int,
         now_ms: int,
     ) -> None:
-        """Redirect, refuse, or begin to open (§4.2). An id is used up even when the session is refused."""
+        """Redirect, refuse, or begin to open. An id is used up even when the session is refused."""
         session = ClusterSession(
             self._take_session_id() if is_leader else NULL_VALUE,
             correlation_id=request.correlation_id,
@@ -276,7 +276,7 @@ class SessionManager:
     def process_pending(
         self, leadership_term_id: int, leader_member_id: int, cluster_time: int, now_ns: int, now_ms: int
     ) -> int:
-        """Bring each pending session as far as it goes now, newest first (§4.4)."""
+        """Bring each pending session as far as it goes now, newest first."""
         work_count = 0
         for session in list(reversed(self._pending)):
             if self._is_timed_out(session, now_ns):
@@ -331,7 +331,7 @@ class SessionManager:
         return self.port.send_egress(session.connection_id, event)
 
     def check_sessions(self, leadership_term_id: int, leader_member_id: int, cluster_time: int) -> int:
-        """Close what timed out or could not be closed before, and send what is still to be sent (§4.7)."""
+        """Close what timed out or could not be closed before, and send what is still to be sent."""
         work_count = 0
         for session_id in self.table.inactive_since(cluster_time - self._timeout):
             session = self.sessions.get(session_id)
@@ -491,7 +491,7 @@ class SessionManager:
     # ---- commits and changes of leadership
 
     def sweep(self, commit_position: int) -> None:
-        """Forget what was uncommitted and is not any more (§3.7)."""
+        """Forget what was uncommitted and is not any more."""
         while self._uncommitted_closed and self._uncommitted_closed[0][0] <= commit_position:
             _, session = self._uncommitted_closed.popleft()
             session.state = SessionState.CLOSED

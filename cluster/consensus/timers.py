@@ -157,7 +157,7 @@ class PriorityHeapTimerService:
         return len(self._uncommitted)
 
     def sweep(self, commit_position: int) -> None:
-        """Forget what can not be undone any more (§3.7)."""
+        """Forget what can not be undone any more."""
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= commit_position:
             log_position, correlation_id = uncommitted.popleft()
@@ -165,7 +165,7 @@ class PriorityHeapTimerService:
                 del self._expired[correlation_id]
 
     def restore_uncommitted(self, commit_position: int) -> None:
-        """Leadership is lost: events behind the commit position were none (§3.8)."""
+        """Leadership is lost: events behind the commit position were none."""
         self.sweep(commit_position)
         for correlation_id, (_, deadline) in self._expired.items():
             self.schedule(correlation_id, deadline)  # overdue: it fires at once wherever it may

@@ -1,4 +1,4 @@
-"""The consensus module of one member (Aeron: ConsensusModuleAgent; seed *Duty Cycle*).
+"""The consensus module of one member (Aeron: ConsensusModuleAgent).
 
     do_work   stall tracker
               slow tick, every 10 ms: sessions, time-outs, quorum, toggles      slow_tick.py
@@ -11,7 +11,7 @@
               messages of the services                                          service_adapter.py
 
 All time is handed in: ``now_ns`` of a monotonic clock for time-outs, ``cluster_time`` for what is written
-into the log, which never falls (rule 1.6).
+into the log, which never falls (I-20).
 """
 
 from collections.abc import Callable, Sequence
@@ -301,7 +301,7 @@ class ConsensusModuleAgent:
     # ---- elections
 
     def enter_election(self, reason: str, graceful_closed_leader_id: int = NULL_VALUE) -> None:
-        """End what is established (§1.8); one election cycle runs at once."""
+        """End what is established; one election cycle runs at once."""
         if self.election is not None:
             return
         self._begin_election(reason, graceful_closed_leader_id)
@@ -337,7 +337,7 @@ class ConsensusModuleAgent:
         self.election.is_module_in_snapshot = self.module.state is ConsensusModuleState.SNAPSHOT
 
     def carry_out(self, actions: list[Action]) -> None:
-        """Do what the election wants; what fails begins it anew, unless it ends the member (§1.6)."""
+        """Do what the election wants; what fails begins it anew, unless it ends the member."""
         try:
             self.election_actions.carry_out(actions)
         except FATAL:
@@ -386,7 +386,7 @@ class ConsensusModuleAgent:
             )
 
     def prepare_for_new_leadership(self, log_position: int) -> int:
-        """Undo what is not committed (§3.8); returns where the recording has stopped, synced."""
+        """Undo what is not committed; returns where the recording has stopped, synced."""
         assert log_position == self.commit_position == self.log_adapter.position
         self.leading = self.following = None
         self.publication = None
@@ -410,7 +410,7 @@ class ConsensusModuleAgent:
         return append_position
 
     def complete_election(self, action: CompleteElection) -> None:
-        """Lead or follow from now on (§2.9)."""
+        """Lead or follow from now on."""
         election = self.election
         assert election is not None
         self.election = None

@@ -1,4 +1,4 @@
-"""What clients ask for besides sending messages: to connect, to resume, to close, to administer (§4)."""
+"""What clients ask for besides sending messages: to connect, to resume, to close, to administer."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The cluster's counters of one member, as Aeron's tools look for them (table 5.6, §1.9)."""
+"""The cluster's counters of one member, as Aeron's tools look for them."""
 
 from collections.abc import Mapping
 

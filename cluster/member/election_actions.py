@@ -157,7 +157,7 @@ class ElectionActions:
         agent = self._agent
         publication, election = agent.publication, agent.election
         assert publication is not None and election is not None
-        # The whole log is processed: what it says of time, no clock takes back (rule 1.6).
+        # The whole log is processed: what it says of time, no clock takes back (I-20).
         agent.cluster_time = max(agent.cluster_time, agent.sessions.table.last_timestamp)
         event = NewLeadershipTermEvent(
             leadership_term_id=action.leadership_term_id,

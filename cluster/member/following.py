@@ -1,4 +1,4 @@
-"""A turn of an established follower (§1.4): sync and report first, everything else can wait for it."""
+"""A turn of an established follower: sync and report first, everything else can wait for it."""
 
 from typing import TYPE_CHECKING
 

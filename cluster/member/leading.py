@@ -1,4 +1,4 @@
-"""A turn of an established leader, and what other members tell it (§1.4, §2.10)."""
+"""A turn of an established leader, and what other members tell it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Log entries that are no session messages, as members that do not lead act on them (§3.2)."""
+"""Log entries that are no session messages, as members that do not lead act on them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What is recorded, processed by the module and its services (Aeron: LogReplay; seed *Leader Replay*).
+"""What is recorded, processed by the module and its services (Aeron: LogReplay).
 
     made       JoinLog(start, stop, stream 103, role FOLLOWER) to every service; nothing is processed yet
     do_work    once every service has acknowledged the start: a part of the log into the LogAdapter,

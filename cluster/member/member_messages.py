@@ -1,4 +1,4 @@
-"""Messages of other members, to whom they concern: the election, the leader, the follower (§2.6, §2.10)."""
+"""Messages of other members, to whom they concern: the election, the leader, the follower."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a start finds on the disk, and what it makes of it (§7.6; Aeron: RecordingLog.RecoveryPlan).
+"""What a start finds on the disk, and what it makes of it (Aeron: RecordingLog.RecoveryPlan).
 
     recording.log       terms and snapshots: which term wrote what, where to begin
     the log's recording bytes, whose end the archive has found (or recovered)

@@ -1,4 +1,4 @@
-"""A damaged member: what is not whole any more is fetched again from the others (I12).
+"""A damaged member: what is not whole any more is fetched again from the others (I-12).
 
     damage found ──▶ mended from what others have, and whole (mending.py); or, when nobody gives it:
 
@@ -8,7 +8,7 @@
 A member whose log has lost what it had acknowledged must not speak as if it had never had that: others would
 take the shorter log for a whole one, and elect a leader without what is committed. So ``repair-needed`` says
 how far the log reached; until it does again, the member votes for nobody whose log does not (``Election``).
-Where that is not known, or its votes are forgotten, it counts as a wiped member does (rule 1.5).
+Where that is not known, or its votes are forgotten, it counts as a wiped member does (``promise_keeper.py``).
 """
 
 import re

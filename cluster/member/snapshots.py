@@ -1,4 +1,4 @@
-"""The member's snapshots: when they are taken, and which one a start loads (§7.3, §7.6).
+"""The member's snapshots: when they are taken, and which one a start loads.
 
     SNAPSHOT in the log, committed        module state SNAPSHOT: nothing moves behind this position
       services ── ServiceAck(recording id) ── all at the position

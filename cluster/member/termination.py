@@ -1,4 +1,4 @@
-"""Ending in order: followers reach the leader's end, services end, the term's end is written down (§7.4).
+"""Ending in order: followers reach the leader's end, services end, the term's end is written down.
 
 leader    TerminationPosition(P) ──▶ follower   processes the log up to P
           its services end at P                 its services end at P

@@ -1,4 +1,4 @@
-"""Backup, standby and the retired membership messages: templates 70-74 and 77-81 (seed table 2.9)."""
+"""Backup, standby and the retired membership messages: templates 70-74 and 77-81."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Between members: schema 111, templates 50-57, 75 and 76, on the consensus stream (seed table 2.8)."""
+"""Between members: schema 111, templates 50-57, 75 and 76, on the consensus stream."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
 """What counters there are: type ids, labels and keys, as Aeron's own tools look for them.
 
 A tool finds a counter by its type id and by its key, not by its label; people read the label.
-Sources: AeronCounters, ClusterCounters, ConsensusModule, ArchiveCounters of Aeron (seed tables 5.6-5.8).
+Sources: AeronCounters, ClusterCounters, ConsensusModule, ArchiveCounters of Aeron.
 """
 
 import struct

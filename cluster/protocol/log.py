@@ -1,4 +1,4 @@
-"""Entries of the Log besides session messages: schema 111, templates 20-25 (seed table 2.6)."""
+"""Entries of the Log besides session messages: schema 111, templates 20-25."""
 
 from typing import Annotated
 

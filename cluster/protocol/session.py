@@ -1,4 +1,4 @@
-"""Between a client and the cluster: schema 111, templates 1-8, 26 and 27 (seed table 2.5).
+"""Between a client and the cluster: schema 111, templates 1-8, 26 and 27.
 
 Clients write on the ingress stream, the consensus module and the leader's service answer on egress.
 """

@@ -1,4 +1,4 @@
-"""Records of snapshots: schema 111, templates 100 and 102-107 (seed table 2.10, order in its section 6).
+"""Records of snapshots: schema 111, templates 100 and 102-107; their order is in docs/formats.md.
 
 What members of ours add to the consensus module's, behind its END, is of schema 1111.
 """

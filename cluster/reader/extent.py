@@ -5,7 +5,7 @@
     crashed        all that was recorded for a batch; for a stream, of a member of ours, what is known to be
                    committed: the last commit-pos stored, a later term's base, a snapshot
 
-Rules: safety.md §6. A counters file is believed only when it is this member's: its heartbeat fresh, its
+A counters file is believed only when it is this member's: its heartbeat fresh, its
 cluster id right, and its recording or its process the same. The host may run another cluster under the same
 names.
 """

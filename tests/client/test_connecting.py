@@ -1,4 +1,4 @@
-"""How a session is opened (client-service-tools, 6.1)."""
+"""How a session is opened."""
 
 import hashlib
 import itertools

@@ -1,4 +1,4 @@
-"""Leader changes (client-service-tools, 6.3): the session goes on, and each message is in the log once."""
+"""Leader changes: the session goes on, and each message is in the log once."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Sending, hearing and staying alive (client-service-tools, 6.2)."""
+"""Sending, hearing and staying alive."""
 
 import struct
 

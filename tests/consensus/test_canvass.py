@@ -396,7 +396,7 @@ def test_a_leaders_word_moves_nobody_out_of_nominate():
 
 
 def test_a_leader_heard_in_nominate_is_not_stood_against():
-    """Stricter than the reference, which would now unseat a leader that works (U-2)."""
+    """Stricter than the reference, which would now unseat a leader that works."""
     driven = in_nominate(1000)
     driven.hears(ALeader(1000).broadcast())
 

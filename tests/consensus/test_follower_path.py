@@ -285,7 +285,7 @@ def test_told_of_no_commit_it_replays_nothing_and_reports_every_200_ms():
 
 
 def test_a_leader_that_falls_silent_then_is_not_waited_for_forever():
-    """The reference has no time-out here (U-1)."""
+    """The reference has no time-out here."""
     leader = ALeader(400, 1000)
     driven = in_follower_replay(400, 1000, leader=leader)
     driven.work(after=7 * SECOND)

@@ -90,7 +90,7 @@ def test_it_waits_without_limit_until_a_majority_holds_the_whole_log():
 
 
 def test_it_waits_for_a_majority_that_it_hears_and_no_longer():
-    """One that can send and not hear would hold up everybody else's canvass by its heartbeats (F18, I15)."""
+    """One that can send and not hear would hold up everybody else's canvass by its heartbeats (I-15)."""
     driven = in_leader_log_replication(1000, members=3)
 
     driven.work(after=9 * SECOND)

@@ -1,6 +1,6 @@
 """A member follows only a leader whose log is known to contain its own: what is asked, kept and cut off.
 
-The reference compares ends of terms alone (§3.3); here the log is followed down, term by term, to one whose
+The reference compares ends of terms alone; here the log is followed down, term by term, to one whose
 bytes both have from the same base. From there up a term's one leader wrote both logs.
 """
 

@@ -1,4 +1,4 @@
-"""What a leader has written and not seen committed, and what losing the leadership undoes (§3.7, §3.8)."""
+"""What a leader has written and not seen committed, and what losing the leadership undoes."""
 
 import pytest
 

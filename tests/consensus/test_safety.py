@@ -1,6 +1,6 @@
 """Where this core is stricter than the reference: what counts, what is promised, who has a say.
 
-Rule 3, that the last term is verified too, has a file of its own: test_log_proof.py.
+That the last term is verified too has a file of its own: test_log_proof.py.
 """
 
 import pytest
@@ -49,7 +49,7 @@ LEADER_STATES = [S.LEADER_LOG_REPLICATION, S.LEADER_REPLAY, S.LEADER_INIT, S.LEA
 VOTING_STATES = [S.CANVASS, S.NOMINATE, S.CANDIDATE_BALLOT, S.FOLLOWER_BALLOT]
 
 
-# ---- rule 1: only proven positions count
+# ---- only proven positions count
 
 
 def test_positions_in_canvasses_and_votes_never_count():
@@ -107,7 +107,7 @@ def test_entering_canvass_forgets_all_reports():
     assert [member.report_position for member in driven.election._members.values()] == [-1, -1, -1]
 
 
-# ---- rule 2: a follower records (term, base) before it says that it holds it
+# ---- a follower records (term, base) before it says that it holds it
 
 
 @pytest.mark.parametrize("follow", [in_follower_replay, in_follower_log_await])
@@ -175,7 +175,7 @@ def test_a_commit_position_below_the_terms_base_commits_nothing(commit):
     assert the_one(driven.work(), StartReplay) == StartReplay(320, 1000)
 
 
-# ---- rule 4: a promise to a later term stands
+# ---- a promise to a later term stands
 
 
 @pytest.mark.parametrize("state", VOTING_STATES, ids=lambda s: s.name)
@@ -222,7 +222,7 @@ def test_a_promise_survives_a_restart():
     assert (answer.vote, answer.candidate_term_id) == (False, 9)
 
 
-# ---- rule 5: a wiped member has no say
+# ---- a wiped member has no say
 
 
 def test_a_wiped_member_neither_votes_nor_stands():

@@ -1,4 +1,4 @@
-"""Clients' sessions, from the connect request to the close, and through elections (seed *Clients*, §4)."""
+"""Clients' sessions, from the connect request to the close, and through elections."""
 
 import pytest
 

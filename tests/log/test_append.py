@@ -1,4 +1,4 @@
-"""A message in the log: frames, fragments, and the padding at the end of a term (seed section 1.5)."""
+"""A message in the log: frames, fragments, and the padding at the end of a term."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_a_message_that_fits_the_mtu_is_one_frame_with_both_flags():
 
 
 def test_a_longer_one_is_fragmented_into_frames_of_the_mtu_and_a_rest():
-    """5,000 bytes of payload behind the session header, as section 1.5 counts them."""
+    """5,000 bytes of payload behind the session header."""
     run = appended(bytes(5032))
 
     assert lengths_and_flags(run) == [(1408, 0x80), (1408, 0x00), (1408, 0x00), (936, 0x40)]

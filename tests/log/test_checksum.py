@@ -1,4 +1,4 @@
-"""Checksums as Aeron's archive stores them (seed section 3.13)."""
+"""Checksums as Aeron's archive stores them."""
 
 import os
 import random

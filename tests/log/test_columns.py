@@ -1,4 +1,4 @@
-"""The log as rows (DESIGN's row schema): every column, every null, every range."""
+"""The log as rows (``cluster/log/columns.py``): every column, every null, every range."""
 
 import gzip
 import json

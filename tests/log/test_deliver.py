@@ -1,4 +1,4 @@
-"""Out of the log: columns for services, single entries, what the session table learns (seed section 1.6)."""
+"""Out of the log: columns for services, single entries, what the session table learns."""
 
 import random
 import struct

@@ -1,4 +1,4 @@
-"""Answers to each connection, and a client's batches (seed section 2.12)."""
+"""Answers to each connection, and a client's batches."""
 
 import random
 

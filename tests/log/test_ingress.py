@@ -1,4 +1,4 @@
-"""The leader's path into the log (seed section 4.6 of the consensus sheet)."""
+"""The leader's path into the log."""
 
 import random
 

@@ -69,7 +69,7 @@ def test_the_only_one_that_runs_never_leads():
 
 
 def test_a_new_cluster_waits_for_all_of_its_members():
-    """Without a log nobody can tell whether the one that is not there has one (rule 1.5)."""
+    """Without a log nobody can tell whether the one that is not there has one."""
     cluster = SimulatedCluster(3, is_started=False)
     cluster.members[0].start()
     cluster.members[1].start()

@@ -1,4 +1,4 @@
-"""A follower behind in the term, brought level while clients go on (§3.5)."""
+"""A follower behind in the term, brought level while clients go on."""
 
 import pytest
 

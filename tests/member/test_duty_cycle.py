@@ -1,4 +1,4 @@
-"""The order of a turn, and what happens in it by role and state (seed *Duty Cycle*, §1)."""
+"""The order of a turn, and what happens in it by role and state."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ending in order: a whole cluster, its leader alone, or a member whose disk gives up (§7.4, C-163)."""
+"""Ending in order: a whole cluster, its leader alone, or a member whose disk gives up (C-163)."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Histories that cost others their data, with the bytes, disks and services of whole members.
 
 Numbers are those of the reports (aeron-io/aeron, etcd-io/etcd, bakwc/PySyncObj). The elections alone play
-A-2147, figure 8, A-1898 and P-202 in ``tests/consensus/test_histories.py``.
+some of them in ``tests/consensus/test_histories.py``.
 """
 
 import pytest
@@ -166,7 +166,7 @@ def test_p_84_what_was_acknowledged_outlives_a_power_cut_of_all(steps):
 @pytest.mark.conformance("C-143", "C-144")
 @pytest.mark.parametrize("cut", [1, 40, 100])
 def test_a_divergent_tail_is_cut_off_and_the_services_go_on_behind_it(cut):
-    """The old leader's services have seen nothing of what it wrote alone; its term ends at the cut (§3.3)."""
+    """The old leader's services have seen nothing of what it wrote alone; its term ends at the cut."""
     cluster, client = a_cluster(seed=cut)
     old = cluster.leader
     for other in cluster.followers:

@@ -1,4 +1,4 @@
-"""What is written to the log, and who acts on it when (seed *Log Messages*)."""
+"""What is written to the log, and who acts on it when."""
 
 import pytest
 

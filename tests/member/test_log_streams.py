@@ -1,4 +1,4 @@
-"""A leader's log to its followers: recorded bytes first, then the live log without a gap (§3.5)."""
+"""A leader's log to its followers: recorded bytes first, then the live log without a gap."""
 
 import numpy as np
 import pytest

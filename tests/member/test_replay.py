@@ -1,4 +1,4 @@
-"""A recorded log, processed again by the module and its services (seed *Leader Replay*, §3.2)."""
+"""A recorded log, processed again by the module and its services."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What clients and members ask for besides messages, and what each member may write (§4, §3.2)."""
+"""What clients and members ask for besides messages, and what each member may write."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Members whose disk is not what it was: emptied, or restored from a copy (rule 1.5)."""
+"""Members whose disk is not what it was: emptied, or restored from a copy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Snapshots of module and services: taken at one place in the log, loaded at the next start (§7.3, §7.6)."""
+"""Snapshots of module and services: taken at one place in the log, loaded at the next start."""
 
 import pytest
 

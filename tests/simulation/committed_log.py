@@ -78,7 +78,7 @@ class CommittedLog:
         known = self.bytes[position : position + len(data)]
         require(
             data[: len(known)] == known,
-            "I2/I4",
+            "I-4",
             f"{whose} has other bytes than were committed between {position} and {position + len(data)}",
         )
 
@@ -102,7 +102,7 @@ class CommittedLog:
         timestamp = getattr(entry, "timestamp", self.last_timestamp)
         require(
             timestamp >= self.last_timestamp,
-            "rule 1.6",
+            "I-20",
             f"cluster time falls from {self.last_timestamp} to {timestamp} at {position}",
         )
         self.last_timestamp = timestamp
@@ -116,7 +116,7 @@ class CommittedLog:
             case SessionOpenEvent():
                 require(
                     entry.cluster_session_id not in self.sessions,
-                    "I7",
+                    "I-7",
                     f"session {entry.cluster_session_id} is opened twice, at {position}",
                 )
                 self.sessions[entry.cluster_session_id] = LoggedSession(timestamp)
@@ -127,18 +127,18 @@ class CommittedLog:
             case NewLeadershipTermEvent():
                 require(
                     entry.leadership_term_id > self.leadership_term_id,
-                    "I9",
+                    "I-9",
                     f"term {entry.leadership_term_id} begins at {position} after {self.leadership_term_id}",
                 )
                 self.leadership_term_id = entry.leadership_term_id
             case ClusterActionRequest():
                 pass
             case _:
-                raise Violation("I12", f"no entry that a cluster writes at {position}")
+                raise Violation("I-12", f"no entry that a cluster writes at {position}")
         term_id = getattr(entry, "leadership_term_id", self.leadership_term_id)
         require(
             term_id == self.leadership_term_id,
-            "I9",
+            "I-9",
             f"an entry of term {term_id} in term {self.leadership_term_id} at {position}",
         )
 
@@ -146,14 +146,14 @@ class CommittedLog:
         session = self.sessions.get(session_id)
         require(
             session is not None and session.closed_at is None,
-            "I7",
+            "I-7",
             f"a message of session {session_id}, which is not open, ends at {end}",
         )
         assert session is not None
         _, told_session, number = payload[1 : payload.index(b"|")].split(b".")
         require(
             (int(told_session), int(number)) == (session_id, session.messages + 1),
-            "I3/I7",
+            "I-7",
             f"message {payload[:24]!r} of session {session_id} ends at {end}, "
             f"expected number {session.messages + 1}",
         )
@@ -177,7 +177,7 @@ class CommittedLog:
         message = service_id, payload
         require(
             message in self.awaited_service_messages and message not in self.service_messages,
-            "I3",
+            "I-3",
             f"message {payload[:24]!r} of service {service_id} at {position} was not sent, or is there twice",
         )
         self.service_messages.add(message)
@@ -187,7 +187,7 @@ class CommittedLog:
         session = self.sessions.get(session_id)
         require(
             session is not None and session.closed_at is None,
-            "I7",
+            "I-7",
             f"session {session_id}, which is not open, is closed at {position}",
         )
         assert session is not None
@@ -201,7 +201,7 @@ class CommittedLog:
         }
         require(
             is_right[why],
-            "I7",
+            "I-7",
             f"session {session_id} is closed at {position} with {why.name}, for which there was no reason",
         )
 
@@ -209,18 +209,18 @@ class CommittedLog:
         deadline = self.timers.get(correlation_id)
         require(
             deadline is not None and correlation_id not in self.fired,
-            "I8",
+            "I-8",
             f"timer {correlation_id} fires at {position}: it was not set, or fired before",
         )
         require(
             correlation_id not in self.cancelled,
-            "I8",
+            "I-8",
             f"timer {correlation_id} fires at {position}, it was cancelled as soon as it was set",
         )
         assert deadline is not None
         require(
             timestamp >= deadline,
-            "I8",
+            "I-8",
             f"timer {correlation_id} fires at time {timestamp}, its deadline is {deadline}",
         )
         self.fired.add(correlation_id)
@@ -232,12 +232,12 @@ class CommittedLog:
         """
         timers = sorted(self.timers.keys() - self.fired - self.cancelled) if is_time_passing else []
         if timers:
-            return f"I8: timers {timers[:5]} of {len(self.timers)} never fired"
+            return f"I-8: timers {timers[:5]} of {len(self.timers)} never fired"
         if self.awaited_service_messages:
-            return f"I3: {len(self.awaited_service_messages)} messages of services never came into the log"
+            return f"I-3: {len(self.awaited_service_messages)} messages of services never came into the log"
         endless = [
             session_id
             for session_id, session in self.sessions.items()
             if session.closed_at is None and (session.is_ended or is_time_passing)
         ]
-        return f"I14: sessions {endless[:5]} never ended" if endless else ""
+        return f"I-14: sessions {endless[:5]} never ended" if endless else ""

@@ -86,7 +86,7 @@ def log_bytes(disk: Disk, recording: Recording, begin: int, end: int) -> bytes:
     data = bytearray()
     while begin < end:
         base, inode = find_segment(disk, recording._directory, recording.recording_id, recording, begin)
-        require(inode is not None, "I12", f"the segment that holds {begin} is not there")
+        require(inode is not None, "I-12", f"the segment that holds {begin} is not there")
         assert inode is not None
         data += inode.cache[begin - base : min(end - base, recording.segment_length)]
         begin = base + recording.segment_length

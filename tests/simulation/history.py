@@ -64,7 +64,7 @@ def draw_checksums(random: Random, member_count: int) -> tuple[str | None, ...]:
 
 
 class Recorder:
-    """Keeps some consensus messages, to have them come again much later (F22)."""
+    """Keeps some consensus messages, to have them come again much later."""
 
     def __init__(self) -> None:
         self._kept: dict[int, list[tuple[int, bytes]]] = {}
@@ -272,7 +272,7 @@ class History:
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{last.filename.removeprefix(f'{ROOT}/')}:{last.lineno}"
             violation = (
-                f"I17: what no error is for ended a process: {type(error).__name__}: {error} ({place})"
+                f"I-17: what no error is for ended a process: {type(error).__name__}: {error} ({place})"
             )
         world = self.world
         return Result(
@@ -315,7 +315,7 @@ class History:
         )
 
     def _await_commit(self, phase: str, bound_ns: int) -> None:
-        """I14: something new is committed in bounded time."""
+        """I-14: something new is committed in bounded time."""
         log = self.invariants.log
         sessions = {session_id: session.messages for session_id, session in log.sessions.items()}
         deadline_ns = self.world.now_ns + bound_ns
@@ -325,14 +325,14 @@ class History:
         ):
             require(
                 self.world.now_ns < deadline_ns,
-                "I14",
+                "I-14",
                 f"{phase}: nothing was committed within {bound_ns / SECOND:.1f} s; {self._stand()}",
             )
             self._step()
 
     def _step(self) -> None:
         self.world.run_until(self.world.now_ns + STEP_NS)
-        require(self.world.steps < STEPS_MAX, "I13", f"{self.world.steps} steps: members never rest")
+        require(self.world.steps < STEPS_MAX, "I-13", f"{self.world.steps} steps: members never rest")
         self.nemesis.look_after()
         if self.is_suspended:
             self.resume_cluster()
@@ -359,7 +359,7 @@ class History:
         self.world.tell("history", "calm: clients send no more")
         deadline_ns = self.world.now_ns + self._start_bound_ns()
         while not (all(client.is_done for client in self.clients) and self._are_level()):
-            require(self.world.now_ns < deadline_ns, "I14", f"calm: no rest in time; {self._stand()}")
+            require(self.world.now_ns < deadline_ns, "I-14", f"calm: no rest in time; {self._stand()}")
             self._step()
         for client in self.clients:
             client.is_leaving = True
@@ -367,7 +367,7 @@ class History:
         deadline_ns = self.world.now_ns + self._start_bound_ns() + self.context.session_timeout_ns
         while (left := self._unfinished()) or not self._are_level():
             if self.world.now_ns >= deadline_ns:
-                raise Violation(*(left or f"I14: no rest in time; {self._stand()}").split(": ", 1))
+                raise Violation(*(left or f"I-14: no rest in time; {self._stand()}").split(": ", 1))
             self._step()
         self.invariants.check_converged(list(self.members.values()))
 
@@ -375,7 +375,7 @@ class History:
         """What the log still lacks, "" for nothing."""
         leader = self.leader()
         if leader is None or leader.agent is None:
-            return "I14: nobody leads"
+            return "I-14: nobody leads"
         is_time_passing = leader.agent.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
         return self.invariants.log.unfinished(is_time_passing=is_time_passing)
 

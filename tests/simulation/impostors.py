@@ -27,7 +27,7 @@ class _Watch(Observer):
         agent = member.agent
         assert agent is not None
         is_part = agent.leading is not None or agent.following is not None or agent.commit_position > 0
-        require(not is_part, "I1", f"the impostor of {member.name} takes part in the cluster")
+        require(not is_part, "I-1", f"the impostor of {member.name} takes part in the cluster")
 
 
 class Impostors:
@@ -85,7 +85,7 @@ class Impostors:
         if impostor.host != HOST:
             require(
                 isinstance(impostor.end, DirectoryInUse),
-                "I17",
+                "I-17",
                 f"a second process of {self._history.members[impostor.member_id].name} was not refused: "
                 f"{impostor.end!r}",
             )

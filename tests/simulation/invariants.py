@@ -1,12 +1,14 @@
 """What must hold, watched from outside: what members send, commit and apply, and what clients were told.
 
-after every message sent   one leader a term (I1), one vote a term (I9), what is spoken of is durable
-after every turn           commit never falls (I2), committed bytes are equal (I2, I4), a new leader has
-                           all that is committed, services apply committed log only and agree (I5, I10)
-from the committed log     each message once, in order (I3, I7), timers (I8), terms and time (I9)
-when one is taken          snapshots of one position are the same, and what a replay comes to (I6)
-when a client is told      what is acknowledged is committed, at that position (I3)
-at the end                 all members agree, nothing is missing (I14 and again I3, I5, I8)
+The numbers are those of docs/invariants.md.
+
+after every message sent   one leader a term (I-1), one vote a term (I-9), what is spoken of is durable
+after every turn           commit never falls (I-2), committed bytes are equal (I-2, I-4), a new leader has
+                           all that is committed, services apply committed log only and agree (I-5, I-10)
+from the committed log     each message once, in order (I-3, I-7), timers (I-8), terms and time (I-9)
+when one is taken          snapshots of one position are the same, and what a replay comes to (I-6)
+when a client is told      what is acknowledged is committed, at that position (I-3)
+at the end                 all members agree, nothing is missing (I-14 and again I-3, I-5, I-8)
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ class Invariants(Observer, ClientObserver):
                 base = self.bases.setdefault(message.leadership_term_id, message.term_base_log_position)
                 require(
                     base == message.term_base_log_position,
-                    "I1",
+                    "I-1",
                     f"{member.name} tells base {message.term_base_log_position} of term "
                     f"{message.leadership_term_id}, which was {base}",
                 )
@@ -129,18 +131,18 @@ class Invariants(Observer, ClientObserver):
     def _on_leader(self, member: Member, term_id: int) -> None:
         who = member.member_id, member.incarnation
         known = self.leaders.setdefault(term_id, who)
-        require(known == who, "I1", f"{member.name} leads term {term_id}, so did member {known[0]}")
+        require(known == who, "I-1", f"{member.name} leads term {term_id}, so did member {known[0]}")
 
     def _on_vote(self, member: Member, term_id: int, candidate_id: int) -> None:
         require(
             member.member_id not in self.without_promises,
-            "I9",
+            "I-9",
             f"{member.name} votes in term {term_id} and does not know what it has promised",
         )
         known = self.votes.setdefault((member.member_id, term_id), candidate_id)
         require(
             known == candidate_id,
-            "I9",
+            "I-9",
             f"{member.name} votes for member {candidate_id} in term {term_id}, as for member {known}",
         )
         if self._sync_level > 0:
@@ -149,7 +151,7 @@ class Invariants(Observer, ClientObserver):
             held = decode_node_state(bytes(inode.cache)).candidate_term.candidate_term_id
             require(
                 held >= term_id and inode.is_durable(0, len(inode.cache)),
-                "I9",
+                "I-9",
                 f"{member.name} speaks of its vote in term {term_id} before it is on the disk",
             )
 
@@ -158,7 +160,7 @@ class Invariants(Observer, ClientObserver):
         self._spoken[member.member_id] = max(position, self._spoken.get(member.member_id, 0))
         require(
             member.member_id not in self.without_promises,
-            "I3",
+            "I-3",
             f"{member.name} reports {position}, so that it counts, and does not know what it has promised",
         )
         if self._sync_level == 0:
@@ -175,21 +177,21 @@ class Invariants(Observer, ClientObserver):
             }
             require(
                 recorded.get(term_id) == base and inode.is_durable(0, len(inode.cache)),
-                "rule 1.2",
+                "I-19",
                 f"{member.name} reports {position} of term {term_id} and has not recorded its base {base}",
             )
             watched.recorded_terms.add(term_id)
         recording = member.agent.recording if member.agent is not None else None
         require(
             recording is None or position <= recording.append_position,
-            "I3",
+            "I-3",
             f"{member.name} reports {position}, which it does not have",
         )
         if recording is not None and position > watched.checked_durable:
             begin = max(watched.checked_durable, recording.start_position, self._rotten_to(member))
             require(
                 is_durable(member.disk, recording, begin, position),
-                "I3",
+                "I-3",
                 f"{member.name} reports {position}, which is not on its disk",
             )
             watched.checked_durable = position
@@ -203,7 +205,7 @@ class Invariants(Observer, ClientObserver):
             held = member.node_state.candidate_term_id
             require(
                 held >= max(voted, default=-1),
-                "I9",
+                "I-9",
                 f"{member.name} starts with candidate term {held} and voted in {max(voted, default=-1)}",
             )
 
@@ -265,19 +267,21 @@ class Invariants(Observer, ClientObserver):
                 data = self._recorded_bytes(member, recording, 0, recording.append_position)
                 require(
                     is_durable(member.disk, recording, 0, len(data)) or self._sync_level == 0,
-                    "I3",
+                    "I-3",
                     f"{member.name} records its snapshot at {latest.log_position} before it is on its disk",
                 )
                 known = self.snapshots.setdefault((entry.log_position, entry.service_id), data)
                 require(
                     data == known,
-                    "I6",
+                    "I-6",
                     f"the snapshot of {member.name} at {entry.log_position} of service {entry.service_id} "
                     "differs from that of another member",
                 )
                 of_services.discard(entry.service_id)
         require(
-            not of_services, "I6", f"the snapshot of {member.name} at {position} lacks services {of_services}"
+            not of_services,
+            "I-6",
+            f"the snapshot of {member.name} at {position} lacks services {of_services}",
         )
 
         # It is the state that a replay comes to: the chain of all that was applied before.
@@ -285,7 +289,7 @@ class Invariants(Observer, ClientObserver):
             chain = self._chain_at(service_id, position)
             require(
                 chain is None or b"%d" % chain in self.snapshots[position, service_id],
-                "I6",
+                "I-6",
                 f"the snapshot of {member.name} at {position} of service {service_id} is not of what was "
                 "applied before",
             )
@@ -294,7 +298,7 @@ class Invariants(Observer, ClientObserver):
         before = watched.commit_position
         require(
             commit_position > before,
-            "I2",
+            "I-2",
             f"the commit position of {member.name} falls from {before} to {commit_position}",
         )
         watched.commit_position = commit_position
@@ -303,7 +307,7 @@ class Invariants(Observer, ClientObserver):
         assert agent is not None and agent.recording is not None
         require(
             commit_position <= agent.recording.append_position,
-            "I10",
+            "I-10",
             f"{member.name} commits {commit_position}, its log ends at {agent.recording.append_position}",
         )
         before = min(max(before, self._trusted_from(member)), commit_position)
@@ -335,7 +339,7 @@ class Invariants(Observer, ClientObserver):
         }
         require(
             len(holders) >= self._quorum,
-            "I3",
+            "I-3",
             f"{member.name} commits {begin + len(data)} in term {term_id}, which the disks of members "
             f"{sorted(holders)} alone hold, with the term",
         )
@@ -380,7 +384,7 @@ class Invariants(Observer, ClientObserver):
         end = self.log.end
         require(
             agent.recording.append_position >= end,
-            "I3",
+            "I-3",
             f"{member.name} leads term {term_id} with a log to {agent.recording.append_position}, "
             f"{end} was committed",
         )
@@ -413,12 +417,12 @@ class Invariants(Observer, ClientObserver):
         known = self.chains[service_id].setdefault(position, chain)
         require(
             known == chain,
-            "I5",
+            "I-5",
             f"service {service_id} of {member.name} has another state at {position} than others had",
         )
         require(
             position <= member.commit_position,
-            "I10",
+            "I-10",
             f"service {service_id} of {member.name} is given {position}, committed is "
             f"{member.commit_position}",
         )
@@ -442,14 +446,14 @@ class Invariants(Observer, ClientObserver):
         session = self.log.sessions.get(session_id)
         require(
             session is not None and session.messages >= messages,
-            "I3",
+            "I-3",
             f"{messages} messages of session {session_id} are acknowledged, "
             f"{0 if session is None else session.messages} are committed",
         )
         assert session is not None
         require(
             session.ends[messages - 1] == position,
-            "I3",
+            "I-3",
             f"message {messages} of session {session_id} is acknowledged at {position}, "
             f"it ends at {session.ends[messages - 1]}",
         )
@@ -458,7 +462,7 @@ class Invariants(Observer, ClientObserver):
     def on_left(self, client: Client, session_id: int, leadership_term_id: int) -> None:
         """``leadership_term_id``: of the leader that is asked to close the session; -1 for none."""
         session = self.log.sessions.get(session_id)
-        require(session is not None, "I3", f"session {session_id} was told to be open, and is not committed")
+        require(session is not None, "I-3", f"session {session_id} was told to be open, and is not committed")
         assert session is not None
         session.is_left = True
         if client.is_leaving:
@@ -468,7 +472,7 @@ class Invariants(Observer, ClientObserver):
         number = int(payload[: payload.index(b"|")].split(b".")[2])
         by_service = session_id, payload[:1]
         last = self.egress.get(by_service, 0)
-        require(number > last, "I7", f"session {session_id} is answered {number} after {last}: out of order")
+        require(number > last, "I-7", f"session {session_id} is answered {number} after {last}: out of order")
         self.egress[by_service] = number
 
     # -- at the end --
@@ -481,21 +485,21 @@ class Invariants(Observer, ClientObserver):
             assert agent is not None and agent.recording is not None
             require(
                 agent.commit_position == end,
-                "I14",
+                "I-14",
                 f"{member.name} has committed {agent.commit_position}, others {end}",
             )
             require(
                 self.has_applied_all(member),
-                "I5",
+                "I-5",
                 f"a service of {member.name} has another state than others at the end",
             )
-            require(member.member_id not in self.damaged, "I12", f"{member.name} was not repaired")
+            require(member.member_id not in self.damaged, "I-12", f"{member.name} was not repaired")
             self._compare_all(member, end)
         for session_id, leadership_term_id in self.left.items():
             session = self.log.sessions[session_id]
             require(
                 session.close_reason is not CloseReason.TIMEOUT
                 or leadership_term_id != self.log.leadership_term_id,
-                "I7",
+                "I-7",
                 f"session {session_id} was closed by its client, and came to an end by time-out",
             )

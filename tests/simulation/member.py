@@ -358,7 +358,7 @@ class Member(Process):
 
     def _on_error(self, error: Exception) -> None:
         self.tell(f"error: {type(error).__name__}: {error}")
-        require(not isinstance(error, MembersApart), "I6", str(error))
+        require(not isinstance(error, MembersApart), "I-6", str(error))
 
     def _on_applied(self, service_id: int, position: int, chain: int) -> None:
         self.observer.on_applied(self, service_id, position, chain)

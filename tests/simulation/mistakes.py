@@ -1,7 +1,7 @@
 """Mistakes of known kinds, put into production code one at a time: what the simulator is to find.
 
 Each is a function that is given a ``patch(owner, name, value)``; most are bugs that another implementation,
-or this one, has had (reliability.md's table of bugs found elsewhere, and the rules of the safety document).
+or this one, has had.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def log_purged_beyond_the_snapshot(patch: Patch) -> None:
 
 
 def clock_goes_back(patch: Patch) -> None:
-    """A new leader stamps by its own clock, however slow it is (rule 1.6)."""
+    """A new leader stamps by its own clock, however slow it is."""
     append = ElectionActions._append_new_leadership_term_event
 
     def by_own_clock(self: Any, action: Any) -> None:
@@ -433,42 +433,42 @@ MEMBERS_DIE = ("kill", "kill all", "kill new leaders", "isolate the leader", "pa
 POWER_GOES = ("kill", "kill in a turn", "power cut in a turn", "power cut of all", "slow disk")
 
 MISTAKES: dict[Callable[[Patch], None], Sought] = {
-    vote_not_synced: Sought(("I9",)),
-    vote_not_persisted: Sought(("I9",)),
-    second_vote_in_a_term: Sought(("I9",), 5),
-    vote_for_a_worse_log: Sought(("I3",), 13),
-    quorum_one_too_small: Sought(("I3",)),
-    quorum_counts_a_stale_term: Sought(("I3",), 38, MEMBERS_DIE),
-    replay_beyond_commit: Sought(("I3",), 7),
-    truncation_skipped: Sought(("I2/I4", "I3", "I5"), 3, LEADERS_GO),
-    term_not_recorded: Sought(("rule 1.2",)),
-    commit_of_an_older_term: Sought(("I3",), 24, MEMBERS_DIE),
-    acknowledged_before_the_sync: Sought(("I3",)),
-    readable_is_safe: Sought(("I3",), 11, POWER_GOES),
-    service_messages_forgotten: Sought(("I3",), 3),
-    one_timer_request_for_each_event: Sought(("I6", "I8"), 3),
-    snapshot_recorded_before_the_sync: Sought(("I3",)),
-    snapshot_before_the_service_is_there: Sought(("I6",)),
-    log_purged_beyond_the_snapshot: Sought(("I12", "I14"), 30),
-    clock_goes_back: Sought(("rule 1.6",)),
-    failed_sync_trusted: Sought(("I3",), 1, ("failed sync",)),
-    checksums_not_verified: Sought(("I5", "I12"), 1, ("bit flip", "kill")),
-    damage_forgotten: Sought(("I3",), 1, ("all but one damaged",)),
-    bad_sector_ends_the_member: Sought(("I17", "I14"), 1, ("damaged file", "kill")),
-    wiped_member_follows_anybody: Sought(("I2/I4",), 70, ("stale leader",)),
-    wiped_member_votes: Sought(("I3", "I9"), 2, ("wipe a witness",)),
-    close_request_dropped: Sought(("I7",)),
-    service_close_forgotten: Sought(("I6", "I14"), 96),
-    sessions_never_time_out: Sought(("I14",), 9),
-    sessions_time_out_with_their_leader: Sought(("I7",), 2),
-    cancelled_timers_fire: Sought(("I8",)),
-    snapshot_without_timers: Sought(("I6", "I8"), 2),
-    service_reads_all_that_is_there: Sought(("I10",)),
-    majority_of_five_is_two: Sought(("I3",), 7),
-    term_on_no_other_disk: Sought(("I3",), 2),
-    catch_up_counts_without_promises: Sought(("I3",), 1, ("wipe",)),
-    base_reported_before_its_term: Sought(("rule 1.2",), 1, MEMBERS_DIE),
-    first_service_acks_for_all: Sought(("I6",), 5),
-    services_load_the_first_ones_snapshot: Sought(("I5",), 5),
-    services_share_message_ids: Sought(("I3",), 5),
+    vote_not_synced: Sought(("I-9",)),
+    vote_not_persisted: Sought(("I-9",)),
+    second_vote_in_a_term: Sought(("I-9",), 5),
+    vote_for_a_worse_log: Sought(("I-3",), 13),
+    quorum_one_too_small: Sought(("I-3",)),
+    quorum_counts_a_stale_term: Sought(("I-3",), 38, MEMBERS_DIE),
+    replay_beyond_commit: Sought(("I-3",), 7),
+    truncation_skipped: Sought(("I-4", "I-3", "I-5"), 3, LEADERS_GO),
+    term_not_recorded: Sought(("I-19",)),
+    commit_of_an_older_term: Sought(("I-3",), 24, MEMBERS_DIE),
+    acknowledged_before_the_sync: Sought(("I-3",)),
+    readable_is_safe: Sought(("I-3",), 11, POWER_GOES),
+    service_messages_forgotten: Sought(("I-3",), 3),
+    one_timer_request_for_each_event: Sought(("I-6", "I-8"), 3),
+    snapshot_recorded_before_the_sync: Sought(("I-3",)),
+    snapshot_before_the_service_is_there: Sought(("I-6",)),
+    log_purged_beyond_the_snapshot: Sought(("I-12", "I-14"), 30),
+    clock_goes_back: Sought(("I-20",)),
+    failed_sync_trusted: Sought(("I-3",), 1, ("failed sync",)),
+    checksums_not_verified: Sought(("I-5", "I-12"), 1, ("bit flip", "kill")),
+    damage_forgotten: Sought(("I-3",), 1, ("all but one damaged",)),
+    bad_sector_ends_the_member: Sought(("I-17", "I-14"), 1, ("damaged file", "kill")),
+    wiped_member_follows_anybody: Sought(("I-4",), 70, ("stale leader",)),
+    wiped_member_votes: Sought(("I-3", "I-9"), 2, ("wipe a witness",)),
+    close_request_dropped: Sought(("I-7",)),
+    service_close_forgotten: Sought(("I-6", "I-14"), 96),
+    sessions_never_time_out: Sought(("I-14",), 9),
+    sessions_time_out_with_their_leader: Sought(("I-7",), 2),
+    cancelled_timers_fire: Sought(("I-8",)),
+    snapshot_without_timers: Sought(("I-6", "I-8"), 2),
+    service_reads_all_that_is_there: Sought(("I-10",)),
+    majority_of_five_is_two: Sought(("I-3",), 7),
+    term_on_no_other_disk: Sought(("I-3",), 2),
+    catch_up_counts_without_promises: Sought(("I-3",), 1, ("wipe",)),
+    base_reported_before_its_term: Sought(("I-19",), 1, MEMBERS_DIE),
+    first_service_acks_for_all: Sought(("I-6",), 5),
+    services_load_the_first_ones_snapshot: Sought(("I-5",), 5),
+    services_share_message_ids: Sought(("I-3",), 5),
 }

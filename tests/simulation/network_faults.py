@@ -90,7 +90,7 @@ class NetworkFaults:
         return f"{leader.host} for {duration_ns / SECOND:.3f} s"
 
     def depose(self) -> str | None:
-        """The leader loses its majority and not its clients until others lead: what it wrote is cut (F29).
+        """The leader loses its majority and not its clients until others lead: what it wrote is cut.
 
         Meanwhile it may be asked for something that comes to nothing. Then, maybe, it is the next's turn.
         """

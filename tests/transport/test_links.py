@@ -1,4 +1,4 @@
-"""Links between members over real sockets (safety, section 2)."""
+"""Links between members over real sockets."""
 
 import contextlib
 import os
