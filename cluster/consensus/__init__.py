@@ -13,8 +13,10 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     log_proof.py         whether a log is the begin of a leader's
     actions.py           everything the core can ask for
     established.py       leading and following once the election is over: reports, commit, heartbeats
+    replica.py           all that the log determines: read, swept, undone, taken into a snapshot, loaded
     sessions.py          clients: from the connect request to the close
     timers.py            timers of the services
     service_messages.py  messages of the services to their own cluster
     module.py            state of the module, the uncommitted entries, and what a lost leadership undoes
+    snapshot.py          the records of a snapshot, written and read
 """

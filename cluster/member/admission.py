@@ -83,7 +83,7 @@ def present_leader(agent: "ConsensusModuleAgent") -> tuple[int, int]:
     """(term, leader) that the member leads or follows, in an election too; the leader is -1 without one."""
     if agent.election is not None:
         return agent.election.leadership_term_id, agent.election.leader_member_id
-    return agent.leadership_term_id, agent.leader_member_id
+    return agent.replica.leadership_term_id, agent.leader_member_id
 
 
 def fault_of(agent: "ConsensusModuleAgent", member_id: int, message: Message) -> str | None:
@@ -158,7 +158,7 @@ def fault_of_commit(
 
 def _fault_of_term_id(agent: "ConsensusModuleAgent", member_id: int, term_id: int) -> str | None:
     """A term is believed only near what others tell: one bit or one frame takes nobody far away."""
-    if term_id <= agent.leadership_term_id:
+    if term_id <= agent.replica.leadership_term_id:
         return None
     limit = agent.promise_keeper.term_limit(member_id)
     return None if term_id <= limit else f"term {term_id}, {limit} is the highest that is believed"

@@ -27,10 +27,7 @@ from cluster.consensus.authentication import AllowBackupAndStandby, Authenticato
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
-from cluster.consensus.module import ModuleState
-from cluster.consensus.service_messages import PendingServiceMessageTracker
-from cluster.consensus.sessions import SessionManager
-from cluster.consensus.timers import PriorityHeapTimerService
+from cluster.consensus.replica import ReplicatedState
 from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
 from cluster.log.frames import LogParams
 from cluster.member.client_requests import ClientRequests
@@ -130,10 +127,7 @@ class ConsensusModuleAgent:
         self.random = random
 
         self.now_ns = 0
-        self.cluster_time = 0
         self.role = Role.FOLLOWER
-        self.module = ModuleState()
-        self.leadership_term_id = NULL_VALUE
         self.commit_position = 0  # processed, and shown to services and readers
         self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
         self.other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
@@ -147,15 +141,11 @@ class ConsensusModuleAgent:
         self.subscription: LogSubscription | None = None
         self.streams = LogStreams(links)
         self.requests = ClientRequests(self)
-        self.sessions = SessionManager(context, self.requests, authenticator)
-        self.timers = PriorityHeapTimerService()
-        self.trackers = [
-            PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)
-        ]
+        self.replica = ReplicatedState(context, self.requests, authenticator)
         self.log_entries = LogEntries(self)
-        self.log_adapter = LogAdapter(self.log_entries, self.sessions.table)
+        self.log_adapter = LogAdapter(self.log_entries, self.replica.sessions.table)
         self.services = ServiceAdapter(self, tuple(service_channels))
-        self.egress = EgressPublisher(clients, self.sessions.table, tuple(service_channels))
+        self.egress = EgressPublisher(clients, self.replica.sessions.table, tuple(service_channels))
         self.ingress_adapter = IngressAdapter(self)
         self.election_actions = ElectionActions(self)
         self.messages = MemberMessages(self)
@@ -184,7 +174,8 @@ class ConsensusModuleAgent:
         A damaged log is mended first, if others can, in the turns to come. Raises LogDamaged, DataLoss,
         StorageError, as ``do_work`` may then.
         """
-        self.now_ns, self.cluster_time = now_ns, cluster_time
+        self.now_ns = now_ns
+        self.replica.advance_time(cluster_time)
         self._tracker.update(now_ns)
         self._slow_tick_ns = now_ns
         self.presence.start(now_ns)
@@ -224,8 +215,7 @@ class ConsensusModuleAgent:
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn; returns how much was done, 0 lets the runner wait."""
         self.now_ns = now_ns
-        if cluster_time > self.cluster_time:
-            self.cluster_time = cluster_time
+        self.replica.advance_time(cluster_time)
         gap_ns = self._tracker.measure_and_update(now_ns)
         if self.is_closed:
             return 0
@@ -259,7 +249,7 @@ class ConsensusModuleAgent:
         Not while services take a snapshot that is committed, nor at the end; but one whose action was
         never heard of would wait for it for ever.
         """
-        leading, module = self.leading, self.module
+        leading, module = self.leading, self.replica.module
         may_leave = module.reads_log or module.has_uncommitted
         if leading is None or not may_leave or leading.leader.has_active_quorum(self.now_ns):
             return 0
@@ -268,7 +258,7 @@ class ConsensusModuleAgent:
 
     def publish_egress(self) -> int:
         """Send what services have answered; a runner that calls it behind the services spares them a turn."""
-        return self.egress.poll(self.leadership_term_id, is_leader=self.leading is not None)
+        return self.egress.poll(self.replica.leadership_term_id, is_leader=self.leading is not None)
 
     def hasten_slow_tick(self) -> None:
         """Something waits for the slow tick: let the next turn take it."""
@@ -281,11 +271,11 @@ class ConsensusModuleAgent:
     @property
     def is_closed(self) -> bool:
         """The member ended as it was asked to."""
-        return self.module.state is ConsensusModuleState.CLOSED
+        return self.replica.module.state is ConsensusModuleState.CLOSED
 
     def close(self) -> None:
         """End now: services are told, the recording stops at what is written, the directory starts again."""
-        if self.module.state is not ConsensusModuleState.CLOSED:
+        if self.replica.module.state is not ConsensusModuleState.CLOSED:
             if self.leading is not None:
                 self.leading.close_log()
             self.services.terminate(self.commit_position, None)
@@ -296,7 +286,7 @@ class ConsensusModuleAgent:
     @property
     def now_ms(self) -> int:
         """Cluster time in milliseconds, for what the protocol keeps in them."""
-        return self.cluster_time * 1000 // self.context.time_unit.per_second
+        return self.replica.cluster_time * 1000 // self.context.time_unit.per_second
 
     # ---- elections
 
@@ -334,7 +324,7 @@ class ConsensusModuleAgent:
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.gone_member_ids,
         )
-        self.election.is_module_in_snapshot = self.module.state is ConsensusModuleState.SNAPSHOT
+        self.election.is_module_in_snapshot = self.replica.module.state is ConsensusModuleState.SNAPSHOT
 
     def carry_out(self, actions: list[Action]) -> None:
         """Do what the election wants; what fails begins it anew, unless it ends the member."""
@@ -362,7 +352,9 @@ class ConsensusModuleAgent:
                     min(election.effective_commit_position, election.append_position),
                     self.context.replay_limit_per_poll,
                 )
-            work_count += self.election_actions.carry_out(election.do_work(self.now_ns, self.cluster_time))
+            work_count += self.election_actions.carry_out(
+                election.do_work(self.now_ns, self.replica.cluster_time)
+            )
             if self.election is election:
                 if self.election_actions.log_replay is not None:
                     work_count += self.election_actions.log_replay.do_work()
@@ -400,13 +392,9 @@ class ConsensusModuleAgent:
         if self.recording is not None:
             self.recording.stop(self.now_ms)
             append_position = self.recording.append_position
-        self.sessions.prepare_for_new_election(log_position, self.leadership_term_id, NULL_VALUE, self.now_ns)
-        self.timers.restore_uncommitted(log_position)
-        for tracker in self.trackers:
-            tracker.restore_uncommitted(log_position)
+        self.replica.restore_uncommitted(log_position, self.now_ns)
         self.snapshots.restore_uncommitted()
-        self.module.restore_uncommitted(log_position)
-        self.set_module_state(self.module.state)
+        self.show_module_state()
         return append_position
 
     def complete_election(self, action: CompleteElection) -> None:
@@ -416,12 +404,13 @@ class ConsensusModuleAgent:
         self.election = None
         self.promise_keeper.on_elected()
         self.repair.finish(action.leader_member_id)
-        self.leadership_term_id = action.leadership_term_id
+        self.replica.enter_term(action.leadership_term_id)
         self.counters.leadership_term_id.set(action.leadership_term_id)
         if action.leader_member_id == self.context.member_id:
             self.leading = Leading(self, action, election)
-            self.sessions.prepare_for_new_term(self.cluster_time, is_startup=action.is_leader_startup)
-            self.sessions.table.take_touched()
+            sessions = self.replica.sessions
+            sessions.prepare_for_new_term(self.replica.cluster_time, is_startup=action.is_leader_startup)
+            sessions.table.take_touched()
             self.counters.control_toggle.set(ClusterControlToggle.NEUTRAL)
         else:
             self.following = Following(self, action)
@@ -438,9 +427,19 @@ class ConsensusModuleAgent:
             self.counters.node_role.set(role)
 
     def set_module_state(self, state: ConsensusModuleState) -> None:
-        if state is not self.module.state:
-            self.tell(f"module {self.module.state.name} -> {state.name}")
-        self.module.change(state)
+        before = self.replica.module.state
+        self.replica.module.change(state)
+        self.on_module_state_changed(before)
+
+    def on_module_state_changed(self, before: ConsensusModuleState) -> None:
+        """The module's state is another than ``before``, or was confirmed."""
+        state = self.replica.module.state
+        if state is not before:
+            self.tell(f"module {before.name} -> {state.name}")
+        self.show_module_state()
+
+    def show_module_state(self) -> None:
+        state = self.replica.module.state
         self.counters.module_state.set(state)
         if self.election is not None:
             self.election.is_module_in_snapshot = state is ConsensusModuleState.SNAPSHOT
@@ -466,7 +465,7 @@ class ConsensusModuleAgent:
     @property
     def active_publication(self) -> LogPublication | None:
         """Where ingress goes; None while this member does not lead, or takes none."""
-        if self.leading is None or not self.module.is_active:
+        if self.leading is None or not self.replica.module.is_active:
             return None
         publication = self.publication
         return None if publication is None or publication.is_full else publication
@@ -479,7 +478,7 @@ class ConsensusModuleAgent:
         Returns the bytes; not less than a chunk, unless the limit or an action ends it.
         """
         recording = self.recording
-        if recording is None or not self.module.reads_log:
+        if recording is None or not self.replica.module.reads_log:
             return 0
         limit = min(limit, recording.append_position)
         if self.log_adapter.position >= limit:
@@ -488,11 +487,7 @@ class ConsensusModuleAgent:
         moved = adapter.poll(recording, limit)
         while moved < length and adapter.position < limit and not adapter.is_stopped:
             moved += adapter.poll(recording, limit)
-        for tracker in self.trackers:
-            # Told even if nothing is pending: a service that replays behind us sends its messages again.
-            seen = int(self.sessions.table.service_message_ids[tracker.service_id])
-            if seen:
-                tracker.sweep_follower(seen)
+        self.replica.drop_logged_service_messages()
         self.set_commit_position(self.log_adapter.position)
         if self.election is not None:
             self.election.on_log_position(self.commit_position, self.now_ns)

@@ -37,10 +37,10 @@ class ClientRequests:
         publication = agent.publication
         assert publication is not None
         event = SessionOpenEvent(
-            leadership_term_id=agent.leadership_term_id,
+            leadership_term_id=agent.replica.leadership_term_id,
             correlation_id=session.correlation_id,
             cluster_session_id=session.id,
-            timestamp=agent.cluster_time,
+            timestamp=agent.replica.cluster_time,
             response_stream_id=session.response_stream_id,
             response_channel=session.response_channel,
             encoded_principal=session.encoded_principal,
@@ -51,7 +51,9 @@ class ClientRequests:
         agent = self._agent
         publication = agent.publication
         assert publication is not None
-        event = SessionCloseEvent(agent.leadership_term_id, session.id, agent.cluster_time, reason)
+        event = SessionCloseEvent(
+            agent.replica.leadership_term_id, session.id, agent.replica.cluster_time, reason
+        )
         return publication.append(event.encode())
 
     def is_connected(self, connection_id: int) -> bool:
@@ -67,7 +69,7 @@ class ClientRequests:
 
     def on_session_connect(self, connection_id: int, request: SessionConnectRequest) -> None:
         agent = self._agent
-        agent.sessions.on_connect_request(
+        agent.replica.sessions.on_connect_request(
             connection_id,
             request,
             is_leader=agent.leading is not None,
@@ -84,18 +86,20 @@ class ClientRequests:
             detail = agent.context.ingress_endpoints
             self._send_event(connection_id, request, EventCode.REDIRECT, detail)
             return
-        session = agent.sessions.find_resumed(request, agent.now_ms)
+        session = agent.replica.sessions.find_resumed(request, agent.now_ms)
         if session is None:
             detail = f"session {session_id} is not open, or not this client's"
             self._send_event(connection_id, request, EventCode.CLOSED, detail)
             if session_id != NULL_VALUE:  # else it connects now
-                agent.sessions.end_egress(connection_id)
+                agent.replica.sessions.end_egress(connection_id)
             return
         if request.correlation_id < session.resume_correlation_id:
             return  # delayed on a connection that the client gave up: it must not get its session back there
         session.resume_correlation_id = request.correlation_id
         has_heard_ok = session_id != NULL_VALUE
-        agent.sessions.link(session, connection_id, agent.cluster_time, has_heard_ok=has_heard_ok)
+        agent.replica.sessions.link(
+            session, connection_id, agent.replica.cluster_time, has_heard_ok=has_heard_ok
+        )
         if has_heard_ok:
             self._tell_resumed(connection_id, request)
         else:
@@ -104,18 +108,18 @@ class ClientRequests:
     def _tell_resumed(self, connection_id: int, request: SessionResume) -> None:
         agent = self._agent
         session_id = request.cluster_session_id
-        table = agent.sessions.table
+        table = agent.replica.sessions.table
         appended = int(table.slots["appended"][table.slot_of(session_id)])
         resumed = SessionResumed(
             correlation_id=request.correlation_id,
             cluster_session_id=session_id,
-            leadership_term_id=agent.leadership_term_id,
+            leadership_term_id=agent.replica.leadership_term_id,
             appended_messages=appended,
             leader_member_id=agent.context.member_id,
             ingress_endpoints=agent.context.ingress_endpoints,
         )
         agent.clients.send(connection_id, link_frame(resumed))
-        agent.egress.acknowledge(session_id, agent.leadership_term_id)
+        agent.egress.acknowledge(session_id, agent.replica.leadership_term_id)
 
     def refuse(self, connection_id: int, request: Message, length: int) -> None:
         """A message that is none for the services is too long: its client is told so and cut off."""
@@ -129,7 +133,7 @@ class ClientRequests:
         event = SessionEvent(
             cluster_session_id=getattr(request, "cluster_session_id", NULL_VALUE),
             correlation_id=getattr(request, "correlation_id", NULL_VALUE),
-            leadership_term_id=agent.leadership_term_id,
+            leadership_term_id=agent.replica.leadership_term_id,
             leader_member_id=agent.leader_member_id,
             code=code,
             version=SESSION_PROTOCOL_VERSION,
@@ -141,7 +145,9 @@ class ClientRequests:
     def close_session(self, session_id: int, reason: CloseReason) -> None:
         """On an active leader."""
         agent = self._agent
-        agent.sessions.close(session_id, reason, agent.leadership_term_id, agent.context.member_id)
+        agent.replica.sessions.close(
+            session_id, reason, agent.replica.leadership_term_id, agent.context.member_id
+        )
 
     def on_service_close_session(self, session_id: int) -> None:
         """A service wants a session closed: logged by an active leader, remembered by all others (C-235)."""
@@ -149,7 +155,7 @@ class ClientRequests:
         if agent.active_publication is not None:
             self.close_session(session_id, CloseReason.SERVICE_ACTION)
         else:
-            agent.sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+            agent.replica.sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
 
     def on_service_failed(self, session_id: int, detail: str) -> None:
         """A service raised on an entry of the session: its client, which may wait for an answer, is told.
@@ -160,11 +166,11 @@ class ClientRequests:
         if agent.leading is not None:
             member_id = agent.context.member_id
             detail += f"; see node.log of member {member_id}"
-            agent.sessions.tell_error(session_id, detail, agent.leadership_term_id, member_id)
+            agent.replica.sessions.tell_error(session_id, detail, agent.replica.leadership_term_id, member_id)
 
     def on_challenge_response(self, response: ChallengeResponse) -> None:
         agent = self._agent
-        agent.sessions.on_challenge_response(
+        agent.replica.sessions.on_challenge_response(
             response.cluster_session_id,
             response.correlation_id,
             bytes(response.encoded_credentials),
@@ -175,11 +181,11 @@ class ClientRequests:
     def on_admin_request(self, connection_id: int, request: AdminRequest) -> None:
         """Answered on the session's egress (C-211 to C-214)."""
         agent = self._agent
-        session = agent.sessions.sessions.get(request.cluster_session_id)
+        session = agent.replica.sessions.sessions.get(request.cluster_session_id)
         if (
             session is None
             or session.connection_id != connection_id
-            or request.leadership_term_id != agent.leadership_term_id
+            or request.leadership_term_id != agent.replica.leadership_term_id
         ):
             return
         if agent.authorisation.is_authorised(

@@ -113,7 +113,7 @@ class ElectionActions:
             leadership_term_id=action.leadership_term_id,
             term_base_log_position=action.term_base_log_position,
             log_position=action.log_position,
-            timestamp=agent.cluster_time,
+            timestamp=agent.replica.cluster_time,
         )
 
     def _truncate_log(self, action: actions.TruncateLog) -> None:
@@ -158,11 +158,11 @@ class ElectionActions:
         publication, election = agent.publication, agent.election
         assert publication is not None and election is not None
         # The whole log is processed: what it says of time, no clock takes back (I-20).
-        agent.cluster_time = max(agent.cluster_time, agent.sessions.table.last_timestamp)
+        agent.replica.advance_time(agent.replica.sessions.table.last_timestamp)
         event = NewLeadershipTermEvent(
             leadership_term_id=action.leadership_term_id,
             log_position=0,
-            timestamp=agent.cluster_time,
+            timestamp=agent.replica.cluster_time,
             term_base_log_position=action.term_base_log_position,
             leader_member_id=agent.context.member_id,
             log_session_id=publication.params.session_id,
@@ -243,7 +243,7 @@ class ElectionActions:
             agent.publication = LogPublication(
                 recording, agent.streams, agent.params_of(recording, action.log_session_id)
             )
-        agent.leadership_term_id = action.leadership_term_id
+        agent.replica.enter_term(action.leadership_term_id)
 
         def on_acked(_: object) -> None:
             if agent.election is not None:

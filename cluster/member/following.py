@@ -71,7 +71,7 @@ class Following:
             frame = self._append_frame.of(follower.leadership_term_id, synced_position)
             if agent.links.send(follower.leader_member_id, frame) > 0:
                 follower.on_append_position_sent(synced_position, agent.now_ns)
-        if agent.module.reads_log:
+        if agent.replica.module.reads_log:
             if agent.log_adapter.position < follower.notified_commit_position:
                 work_count += agent.process_log(follower.notified_commit_position)
             if agent.termination.check_follower():

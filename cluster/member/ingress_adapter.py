@@ -43,10 +43,10 @@ class IngressAdapter:
         pass
 
     def has_session(self, connection_id: int) -> bool:
-        return self._agent.sessions.table.count_of(connection_id) > 0
+        return self._agent.replica.sessions.table.count_of(connection_id) > 0
 
     def on_disconnect(self, connection_id: int) -> None:
-        self._agent.sessions.on_disconnect(connection_id)
+        self._agent.replica.sessions.on_disconnect(connection_id)
 
     def on_frames(self, connection_id: int, buffer: Buffer, start: int, end: int) -> int | None:
         agent = self._agent
@@ -60,10 +60,10 @@ class IngressAdapter:
                     buffer,
                     start,
                     end,
-                    agent.sessions.table,
+                    agent.replica.sessions.table,
                     connection_id,
-                    agent.leadership_term_id,
-                    agent.cluster_time,
+                    agent.replica.leadership_term_id,
+                    agent.replica.cluster_time,
                 )
                 if status == DONE:
                     break
@@ -105,11 +105,11 @@ class IngressAdapter:
             case SessionResume():
                 agent.requests.on_session_resume(connection_id, message)
             case SessionCloseRequest() if is_leading:
-                session = agent.sessions.sessions.get(message.cluster_session_id)
+                session = agent.replica.sessions.sessions.get(message.cluster_session_id)
                 if (
                     session is not None
                     and session.connection_id == connection_id
-                    and message.leadership_term_id == agent.leadership_term_id
+                    and message.leadership_term_id == agent.replica.leadership_term_id
                 ):
                     agent.requests.close_session(session.id, CloseReason.CLIENT_ACTION)
             case ChallengeResponse() if is_leading:

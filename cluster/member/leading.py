@@ -7,7 +7,7 @@ from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.consensus.election import Election
 from cluster.consensus.established import Leader
 from cluster.errors import ClusterError, RemoteProtocolError
-from cluster.member.admission import fault_of_report
+from cluster.member.admission import fault_of_report, present_leader
 from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
@@ -25,6 +25,7 @@ class Leading:
 
     def __init__(self, agent: "ConsensusModuleAgent", action: CompleteElection, election: Election) -> None:
         self._agent = agent
+        self._replica = agent.replica
         publication, recording = agent.publication, agent.recording
         assert publication is not None and recording is not None
         self._publication = publication
@@ -48,7 +49,7 @@ class Leading:
 
     def do_work(self) -> int:
         """Timers, service messages, ingress; one write, one send a follower, one sync; commit."""
-        agent = self._agent
+        agent, replica = self._agent, self._replica
         context = agent.context
         work_count = 0
         if self._is_commit_untold:
@@ -57,12 +58,12 @@ class Leading:
             self._tell_full()
         elif self._is_too_far_ahead:
             self.is_ingress_read = False  # clients wait in their sockets for the majority
-        elif agent.module.is_active:
-            if len(agent.timers):
-                work_count += agent.timers.poll(
-                    agent.cluster_time, self._on_timer_expiry, context.timer_limit_per_poll
+        elif replica.module.is_active:
+            if len(replica.timers):
+                work_count += replica.timers.poll(
+                    replica.cluster_time, self._on_timer_expiry, context.timer_limit_per_poll
                 )
-            for tracker in agent.trackers:
+            for tracker in replica.trackers:
                 if tracker.has_unappended:
                     work_count += tracker.poll(
                         self._append_service_message, context.service_message_limit_per_poll
@@ -105,14 +106,10 @@ class Leading:
         while adapter.position < commit_position:
             adapter.poll(self._publication, commit_position, is_applied=False)
         agent.set_commit_position(commit_position)
-        agent.timers.sweep(commit_position)
-        agent.sessions.sweep(commit_position)
-        if agent.sessions.has_pending_work:
+        self._replica.sweep(commit_position)
+        if self._replica.sessions.has_pending_work:
             agent.hasten_slow_tick()
-        agent.module.sweep(commit_position)
         agent.snapshots.on_committed(commit_position)
-        for tracker in agent.trackers:
-            tracker.sweep_leader(commit_position)
         return 1
 
     def _tell_full(self) -> None:
@@ -144,15 +141,13 @@ class Leading:
     # ---- into the log
 
     def _on_timer_expiry(self, correlation_id: int) -> int:
-        agent = self._agent
-        event = TimerEvent(agent.leadership_term_id, correlation_id, agent.cluster_time)
+        event = TimerEvent(self._replica.leadership_term_id, correlation_id, self._replica.cluster_time)
         return self._publication.append(event.encode())
 
     def _append_service_message(self, service_session_id: int, message: bytes) -> int:
-        agent = self._agent
-        return self._publication.append(
-            stamped(message, service_session_id, agent.leadership_term_id, agent.cluster_time)
-        )
+        replica = self._replica
+        entry = stamped(message, service_session_id, replica.leadership_term_id, replica.cluster_time)
+        return self._publication.append(entry)
 
     # ---- other members
 
@@ -171,7 +166,7 @@ class Leading:
     def on_canvass_position(self, message: CanvassPosition) -> None:
         agent = self._agent
         reply = self.leader.on_canvass_position(
-            message, self._publication.position, agent.cluster_time, agent.now_ns
+            message, self._publication.position, self._replica.cluster_time, agent.now_ns
         )
         if reply is not None:
             agent.streams.suspend(message.follower_member_id)
@@ -241,7 +236,7 @@ def _refuse(agent: "ConsensusModuleAgent", member_id: int, correlation_id: int, 
 def _send_image(
     agent: "ConsensusModuleAgent", member_id: int, correlation_id: int, position: int, log_session_id: int
 ) -> None:
-    term_id = agent.leadership_term_id if agent.election is None else agent.election.leadership_term_id
+    term_id, _ = present_leader(agent)
     agent.links.send(member_id, link_frame(LogImage(correlation_id, term_id, position, log_session_id)))
 
 

@@ -93,7 +93,9 @@ class PromiseKeeper:
         agent = self._agent
         candidate_term_id = max(agent.node_state.candidate_term_id, NULL_VALUE)
         last = agent.recording_log.find_last_term()
-        led_term_id = max(agent.leadership_term_id, NULL_VALUE if last is None else last.leadership_term_id)
+        led_term_id = max(
+            agent.replica.leadership_term_id, NULL_VALUE if last is None else last.leadership_term_id
+        )
         if agent.election is not None:
             candidate_term_id = max(candidate_term_id, agent.election.candidate_term_id)
             led_term_id = max(led_term_id, agent.election.leadership_term_id)

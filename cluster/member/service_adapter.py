@@ -54,6 +54,7 @@ class ServiceAdapter:
 
     def __init__(self, agent: "ConsensusModuleAgent", channels: tuple[ServiceChannel, ...]) -> None:
         self._agent = agent
+        self._replica = agent.replica
         self._channels = channels
         self._acks: list[deque[ServiceAck]] = [deque() for _ in channels]
         self._expected_ack_id = 0
@@ -163,9 +164,9 @@ class ServiceAdapter:
         work_count = 0
         for service_id in range(len(self._channels)):
             work_count += self._poll(service_id)
-        if self._agent.timers.has_events:
+        if self._replica.timers.has_events:
             settled = (channel.settled_position for channel in self._channels)
-            self._agent.timers.on_services_at(min(settled, default=self._agent.commit_position))
+            self._replica.timers.on_services_at(min(settled, default=self._agent.commit_position))
         return work_count
 
     def _on_idle(self, service_id: int) -> int:
@@ -174,7 +175,6 @@ class ServiceAdapter:
 
     def _poll(self, service_id: int) -> int:
         channel = self._channels[service_id]
-        agent = self._agent
         count = 0
         while count < POLL_LIMIT:
             message = channel.poll_consensus_module()
@@ -184,11 +184,11 @@ class ServiceAdapter:
             kind = kind_at(message)
             if kind == ScheduleTimer.KIND:
                 correlation_id, deadline = _SCHEDULE_TIMER.unpack_from(message, HEADER_LENGTH)
-                agent.timers.on_schedule(correlation_id, deadline, channel.polled_position)
+                self._replica.timers.on_schedule(correlation_id, deadline, channel.polled_position)
             elif kind == CancelTimer.KIND:
-                agent.timers.on_cancel(*_CANCEL_TIMER.unpack_from(message, HEADER_LENGTH))
+                self._replica.timers.on_cancel(*_CANCEL_TIMER.unpack_from(message, HEADER_LENGTH))
             elif kind == SessionMessageHeader.KIND:
-                agent.trackers[service_id].enqueue(message)
+                self._replica.trackers[service_id].enqueue(message)
             else:
                 self._on_other(decode(message))
         return count

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from cluster.member.admission import present_leader
 from cluster.member.counters import SessionCounters
 from cluster.protocol.enums import (
     ClusterAction,
@@ -19,38 +20,39 @@ if TYPE_CHECKING:
 class SlowTick:
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
+        self._replica = agent.replica
         self._next_mark_file_update_ns = 0
         self._session_counters = SessionCounters(agent.counters.file, agent.context.cluster_id)
 
     def do_work(self) -> int:
         """Take one tick; returns how much was done."""
-        agent = self._agent
+        agent, sessions = self._agent, self._replica.sessions
         now_ns = agent.now_ns
         work_count = 0
         if now_ns >= self._next_mark_file_update_ns:
             self._next_mark_file_update_ns = now_ns + agent.context.mark_file_update_interval_ns
             if agent.mark_file is not None:
                 agent.mark_file.update_activity(agent.now_ms)
-        self._session_counters.update(agent.sessions.sessions)
+        self._session_counters.update(sessions.sessions)
         for member_id in agent.presence.update(now_ns, agent.links.is_stable):
             agent.tell(f"member {member_id} is not there, and is not waited for")
 
         if self._is_recording_stopped():
             agent.enter_election("log recording stopped")
             work_count += 1
-        term_id, leader_id = agent.leadership_term_id, agent.leader_member_id
-        if agent.sessions.has_pending_work:
-            work_count += agent.sessions.send_redirects(term_id, leader_id, now_ns)
-            work_count += agent.sessions.send_rejections(term_id, leader_id, now_ns)
-        if agent.sessions.clients_kept_until_ns is not None:
-            work_count += self._let_go_of_clients(agent.sessions.clients_kept_until_ns)
+        term_id, leader_id = self._replica.leadership_term_id, agent.leader_member_id
+        if sessions.has_pending_work:
+            work_count += sessions.send_redirects(term_id, leader_id, now_ns)
+            work_count += sessions.send_rejections(term_id, leader_id, now_ns)
+        if sessions.clients_kept_until_ns is not None:
+            work_count += self._let_go_of_clients(sessions.clients_kept_until_ns)
         if agent.election is not None or agent.waking.is_looking_around:
             return work_count
         if agent.leading is not None:
             work_count += self._as_leader()
         elif agent.following is not None:
             work_count += self._as_follower()
-        if agent.election is None and agent.module.is_active:
+        if agent.election is None and self._replica.module.is_active:
             work_count += self._check_node_toggle()
             work_count += agent.retention.do_work()
         return work_count
@@ -58,12 +60,10 @@ class SlowTick:
     def _let_go_of_clients(self, kept_until_ns: int) -> int:
         """Send the clients of a leader that was replaced to the new one, as soon as that is known."""
         agent = self._agent
-        term_id, leader_id = agent.leadership_term_id, agent.leader_member_id
-        if agent.election is not None:
-            term_id, leader_id = agent.election.leadership_term_id, agent.election.leader_member_id
+        term_id, leader_id = present_leader(agent)
         if leader_id == agent.context.member_id or (leader_id < 0 and agent.now_ns < kept_until_ns):
             return 0
-        count = agent.sessions.let_go_of_clients(term_id, leader_id)
+        count = self._replica.sessions.let_go_of_clients(term_id, leader_id)
         told = f"member {leader_id} leads" if leader_id >= 0 else "nobody is known to lead in time"
         agent.tell(f"lets go of the clients of {count} sessions: {told}")
         return count
@@ -73,18 +73,18 @@ class SlowTick:
         agent = self._agent
         return (
             agent.election is None
-            and agent.module.reads_log
+            and self._replica.module.reads_log
             and agent.recording is not None
             and not agent.recording.is_active
         )
 
     def _as_leader(self) -> int:
-        agent = self._agent
+        agent, replica = self._agent, self._replica
         assert agent.leading is not None
         work_count = self._check_control_toggle()
-        if agent.module.is_active:
-            sessions = agent.sessions
-            ids = (agent.leadership_term_id, agent.context.member_id, agent.cluster_time)
+        if replica.module.is_active:
+            sessions = replica.sessions
+            ids = (replica.leadership_term_id, agent.context.member_id, replica.cluster_time)
             if sessions.pending_count:
                 work_count += sessions.process_pending(*ids, agent.now_ns, agent.now_ms)
             before = sessions.timed_out_count
@@ -92,7 +92,7 @@ class SlowTick:
                 work_count += sessions.check_sessions(*ids)
             if sessions.timed_out_count != before:
                 agent.counters.timed_out_clients.set(sessions.timed_out_count)
-        elif agent.module.state is ConsensusModuleState.TERMINATING:
+        elif replica.module.state is ConsensusModuleState.TERMINATING:
             work_count += agent.termination.check_leader()
         # While suspended, too (not so in Aeron): else a leader that hears nobody stays one until resumed.
         return work_count + agent.check_quorum()
@@ -104,7 +104,7 @@ class SlowTick:
         subscription = agent.subscription
         if subscription is not None and not subscription.is_requested:
             agent.messages.request_log()
-        if not agent.module.reads_log or agent.termination.is_near:
+        if not self._replica.module.reads_log or agent.termination.is_near:
             return 0
         if following.follower.is_leader_silent(agent.now_ns):
             agent.enter_election("leader heartbeat timeout")
@@ -122,7 +122,7 @@ class SlowTick:
         value = toggle.get()
         if value == ClusterControlToggle.NEUTRAL or value == ClusterControlToggle.INACTIVE:
             return 0
-        state = agent.module.state
+        state = self._replica.module.state
         if state is ConsensusModuleState.ACTIVE:
             if value == ClusterControlToggle.SUSPEND:
                 self._append_action(ClusterAction.SUSPEND, ConsensusModuleState.SUSPENDED)
@@ -140,7 +140,8 @@ class SlowTick:
                 toggle.set(ClusterControlToggle.NEUTRAL)
             return 1
         if state is ConsensusModuleState.SUSPENDED and value == ClusterControlToggle.RESUME:
-            agent.sessions.table.touch_all(agent.cluster_time)  # nobody could keep alive meanwhile
+            # Nobody could keep alive meanwhile.
+            self._replica.sessions.table.touch_all(self._replica.cluster_time)
             self._append_action(ClusterAction.RESUME, ConsensusModuleState.ACTIVE)
             toggle.set(ClusterControlToggle.NEUTRAL)
             return 1
@@ -156,15 +157,15 @@ class SlowTick:
         self, action: ClusterAction, state: ConsensusModuleState | None, flags: int = 0
     ) -> int:
         """Append the action; the module is in ``state`` from now on. Returns where its entry ends."""
-        agent = self._agent
+        agent, replica = self._agent, self._replica
         publication = agent.publication
         assert publication is not None
-        request = ClusterActionRequest(agent.leadership_term_id, 0, agent.cluster_time, action, flags)
+        request = ClusterActionRequest(replica.leadership_term_id, 0, replica.cluster_time, action, flags)
         end = publication.end_of(len(request.encode()))
         position = publication.append(request.replace(log_position=end).encode())
         if state is not None:
-            agent.module.change_by_log(state, position)
-            agent.counters.module_state.set(state)
+            replica.module.change_by_log(state, position)
+            agent.show_module_state()
         agent.tell(f"{action.name} at {position}")
         return position
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshots import SnapshotArchive, digest
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.snapshot import MAX_I64, ModuleSnapshot, SnapshotPlace, module_records, state_records
+from cluster.consensus.snapshot import MAX_I64, ModuleSnapshot
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, RemoteProtocolError, StorageError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
@@ -59,6 +59,7 @@ class SnapshotTaker:
 
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
+        self._replica = agent.replica
         self.archive = SnapshotArchive(
             agent.archive, term_length=agent.context.log_term_length, mtu=agent.context.log_mtu
         )
@@ -72,7 +73,7 @@ class SnapshotTaker:
     def on_appended(self, log_position: int) -> None:
         """The leader wrote the action; nothing is taken before it is committed."""
         self.position = log_position
-        self._timestamp = self._agent.cluster_time
+        self._timestamp = self._replica.cluster_time
         self._begin_ns = self._agent.now_ns
 
     def on_committed(self, commit_position: int) -> None:
@@ -81,8 +82,7 @@ class SnapshotTaker:
             self._await_services()
 
     def on_read(self, log_position: int, timestamp: int) -> None:
-        """Anywhere else: the action was read from the committed log."""
-        self._agent.set_module_state(ConsensusModuleState.SNAPSHOT)
+        """Anywhere else: the action was read from the committed log, and the module's state is SNAPSHOT."""
         self.position, self._timestamp = log_position, timestamp
         self._begin_ns = self._agent.now_ns
         self._await_services()
@@ -121,8 +121,6 @@ class SnapshotTaker:
     def _take(self, log_position: int, service_recording_ids: list[int]) -> int | None:
         """Record the module's own state; None, and told, when that failed."""
         agent, archive = self._agent, self.archive
-        context = agent.context
-        place = SnapshotPlace(log_position, agent.leadership_term_id, context.time_unit, context.app_version)
         publication = None
         try:
             recordings = [
@@ -134,10 +132,10 @@ class SnapshotTaker:
             publication = archive.create(
                 streams.CONSENSUS_MODULE_SNAPSHOT, CONSENSUS_MODULE_SERVICE_ID, log_position
             )
-            for record in module_records(place, agent.sessions, agent.timers, agent.trackers, recordings):
+            for record in self._replica.snapshot_records(log_position, recordings):
                 publication.offer(record)
             self._module_digest = 0
-            for record in state_records(agent.sessions, agent.timers, agent.trackers):
+            for record in self._replica.records():
                 self._module_digest = digest(record, self._module_digest)
             publication.offer(SnapshotChecksum(publication.flush()).encode())
             return archive.complete(publication)
@@ -155,7 +153,7 @@ class SnapshotTaker:
         agent = self._agent
         if agent.recording is not None and agent.recording.is_active:
             agent.recording.sync()
-        term = agent.recording_log.find_term(agent.leadership_term_id)
+        term = agent.recording_log.find_term(self._replica.leadership_term_id)
         assert term is not None
         # The module's recording is the last; as service -1 it follows service 0.
         for service_id in range(len(recording_ids) - 2, CONSENSUS_MODULE_SERVICE_ID - 1, -1):
@@ -178,7 +176,8 @@ class SnapshotTaker:
 
     def _finish(self, log_position: int) -> None:
         agent = self._agent
-        agent.sessions.table.touch_all(agent.cluster_time)  # nobody could keep alive meanwhile (C-296)
+        # Nobody could keep alive meanwhile (C-296).
+        self._replica.sessions.table.touch_all(self._replica.cluster_time)
         agent.set_module_state(ConsensusModuleState.ACTIVE)
         toggle = agent.counters.control_toggle
         if agent.leading is not None and toggle.get() == ClusterControlToggle.SNAPSHOT:
@@ -189,13 +188,14 @@ class SnapshotTaker:
         """Take over what the module knew at a snapshot, at the start; the services are to do the same."""
         agent = self._agent
         agent.tell(f"starts from the snapshot at {snapshot.log_position}")
-        agent.cluster_time = max(agent.cluster_time, snapshot.timestamp)
         recovery_state = snapshot.recovery_state()
-        agent.leadership_term_id = recovery_state.leadership_term_id
-        agent.counters.leadership_term_id.set(agent.leadership_term_id)
-        snapshot.module.load(
-            agent.sessions, agent.timers, agent.trackers, agent.cluster_time, snapshot.log_position
+        self._replica.load(
+            snapshot.module,
+            leadership_term_id=recovery_state.leadership_term_id,
+            log_position=snapshot.log_position,
+            timestamp=snapshot.timestamp,
         )
+        agent.counters.leadership_term_id.set(recovery_state.leadership_term_id)
         return recovery_state
 
     def validate_entries(self) -> None:

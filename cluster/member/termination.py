@@ -30,7 +30,7 @@ class Termination:
 
     def reset(self) -> None:
         """An election came in between: who has told its services to end ends, all others go on."""
-        if self._agent.module.state is ConsensusModuleState.TERMINATING:
+        if self._agent.replica.module.state is ConsensusModuleState.TERMINATING:
             self._close()
         else:
             self.position = NULL_POSITION
@@ -51,7 +51,7 @@ class Termination:
         """Have all members end at ``log_position``; of a SHUTDOWN it is behind a snapshot, taken first."""
         agent = self._agent
         self.position = log_position
-        self._leadership_term_id = agent.leadership_term_id
+        self._leadership_term_id = agent.replica.leadership_term_id
         self._deadline_ns = agent.now_ns + agent.context.termination_timeout_ns
         frame = consensus_frame(TerminationPosition(self._leadership_term_id, self.position))
         for member_id in agent.other_ids:
@@ -140,7 +140,7 @@ class Termination:
         self._are_services_done = True
         agent = self._agent
         if agent.following is not None:
-            if agent.leadership_term_id == self._leadership_term_id:
+            if agent.replica.leadership_term_id == self._leadership_term_id:
                 ack = TerminationAck(self._leadership_term_id, self.position, agent.context.member_id)
                 agent.links.send(agent.following.follower.leader_member_id, consensus_frame(ack))
             self._close()

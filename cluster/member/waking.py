@@ -30,7 +30,7 @@ class Waking:
     def on_gap(self, gap_ns: int) -> None:
         """A turn begins so long after the one before."""
         agent = self._agent
-        if agent.election is None and agent.module.state is not ConsensusModuleState.TERMINATING:
+        if agent.election is None and agent.replica.module.state is not ConsensusModuleState.TERMINATING:
             agent.tell(f"woke up after {gap_ns / SECOND:.1f} s")
             self._woken_ns = agent.now_ns
             self.is_looking_around = True

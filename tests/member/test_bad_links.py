@@ -159,9 +159,9 @@ def test_a_leader_takes_no_more_than_a_majority_keeps_up_with(monkeypatch, bytes
     ahead = leader.agent.publication.position - leader.agent.commit_position
     assert bytes_max <= ahead < bytes_max + 4_000
     assert client.acknowledged == 0
-    leader.agent.cluster_time += 60_000  # nobody times out whose keep-alives are not read
+    leader.agent.replica.cluster_time += 60_000  # nobody times out whose keep-alives are not read
     cluster.run(100 * MS)
-    assert client.session_id in leader.agent.sessions.sessions
+    assert client.session_id in leader.agent.replica.sessions.sessions
 
     for follower in followers:
         follower.resume()

@@ -59,12 +59,12 @@ def test_a_member_behind_by_whole_terms_fetches_them_one_by_one(terms):
     send(cluster, client)
     behind = cluster.followers[0]
     behind.kill()
-    base = cluster.leader.agent.leadership_term_id
+    base = cluster.leader.agent.replica.leadership_term_id
     for _ in range(terms):
         cluster.leader.agent.enter_election("test")
         cluster.await_leader()
         send(cluster, client)
-    last = cluster.leader.agent.leadership_term_id
+    last = cluster.leader.agent.replica.leadership_term_id
     assert last >= base + terms
 
     cluster.world.events.clear()

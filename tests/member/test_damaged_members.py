@@ -205,7 +205,7 @@ def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_
 ):
     cluster = a_busy_cluster(messages=900)
     member = cluster.followers[0]
-    term, end = member.agent.leadership_term_id, member.agent.recording.append_position
+    term, end = member.agent.replica.leadership_term_id, member.agent.recording.append_position
     for other in cluster.members:
         if other is not member:
             cluster.network.block(other.member_id, member.member_id)

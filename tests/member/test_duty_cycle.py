@@ -108,8 +108,8 @@ def test_a_turn_with_an_election_has_its_cycle_and_no_consensus_work(spy):
     agent = member.agent
     spy.on(agent.election, "do_work", "election")
     spy.on(agent.clients, "poll", "ingress")
-    spy.on(agent.sessions, "process_pending")
-    spy.on(agent.sessions, "check_sessions")
+    spy.on(agent.replica.sessions, "process_pending")
+    spy.on(agent.replica.sessions, "check_sessions")
     calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
 
     assert calls == ["election"]
@@ -123,12 +123,12 @@ def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
     answers = []
     connection = member.clients.connect(answers.append, lambda: None)
     connection.send(connect_request(9, version=SESSION_PROTOCOL_VERSION))
-    while not agent.sessions.has_pending_work:
+    while not agent.replica.sessions.has_pending_work:
         cluster.step()
     agent.enter_election("test")
     agent.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
     for method in ("send_redirects", "send_rejections", "process_pending", "check_sessions"):
-        spy.on(agent.sessions, method)
+        spy.on(agent.replica.sessions, method)
 
     calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
 
@@ -207,11 +207,11 @@ def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     agent = leader.agent
     cluster.add_client()
     cluster.run(100 * US)
-    spy.on(agent.sessions, "send_redirects")
-    spy.on(agent.sessions, "send_rejections")
+    spy.on(agent.replica.sessions, "send_redirects")
+    spy.on(agent.replica.sessions, "send_rejections")
     spy.on(agent.slow_tick, "_check_control_toggle", "toggle")
-    spy.on(agent.sessions, "process_pending")
-    spy.on(agent.sessions, "check_sessions")
+    spy.on(agent.replica.sessions, "process_pending")
+    spy.on(agent.replica.sessions, "check_sessions")
     spy.on(agent.leading.leader, "has_active_quorum")
     # A request that is pending: the loop below finds the tick in which it is.
     for _ in range(2000):
@@ -312,10 +312,10 @@ def test_timers_come_before_service_messages_and_those_before_ingress_then_the_p
     cluster = a_cluster()
     leader = cluster.leader
     agent = leader.agent
-    agent.timers.schedule(1, 0)
-    agent.trackers[0].enqueue(SessionMessageHeader(0, 0, 0).encode() + b"offered")
-    spy.on(agent.timers, "poll", "timers")
-    spy.on(agent.trackers[0], "poll", "service messages")
+    agent.replica.timers.schedule(1, 0)
+    agent.replica.trackers[0].enqueue(SessionMessageHeader(0, 0, 0).encode() + b"offered")
+    spy.on(agent.replica.timers, "poll", "timers")
+    spy.on(agent.replica.trackers[0], "poll", "service messages")
     spy.on(agent.clients, "poll", "ingress")
     spy.on(agent.leading.leader, "update", "position")
     spy.on(agent.services, "poll", "services")
@@ -358,7 +358,9 @@ def test_a_commit_position_beyond_its_own_recording_takes_a_follower_no_further(
     cluster = a_cluster()
     agent = cluster.followers[0].agent
     end = agent.recording.append_position
-    agent.following.on_commit_position(agent.leader_member_id, agent.leadership_term_id, end + 32 * 1024)
+    agent.following.on_commit_position(
+        agent.leader_member_id, agent.replica.leadership_term_id, end + 32 * 1024
+    )
     for _ in range(5):
         agent.do_work(cluster.world.now_ns, 0)
 
@@ -427,7 +429,7 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     follower.agent.authorisation = AllowAll()
     answers = []
     connection._on_frames = answers.append
-    term_id = cluster.leader.agent.leadership_term_id
+    term_id = cluster.leader.agent.replica.leadership_term_id
     for message in (
         SessionMessageHeader(term_id, client.session_id, 0).encode() + b"x",
         SessionKeepAlive(term_id, client.session_id).encode(),
@@ -438,7 +440,7 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     cluster.run(50 * MS)
 
     assert [m.agent.recording.append_position for m in cluster.members] == before
-    assert client.session_id in cluster.leader.agent.sessions.sessions
+    assert client.session_id in cluster.leader.agent.replica.sessions.sessions
     assert answers == []
     assert follower.agent.counters.control_toggle.get() == ClusterControlToggle.INACTIVE
 
@@ -453,11 +455,11 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     assert toggle.get() == ClusterControlToggle.NEUTRAL
     toggle.set(ClusterControlToggle.SUSPEND)
     cluster.run(100 * MS)
-    assert [m.agent.module.state for m in cluster.members] == 3 * [ConsensusModuleState.SUSPENDED]
+    assert [m.agent.replica.module.state for m in cluster.members] == 3 * [ConsensusModuleState.SUSPENDED]
     assert toggle.get() == ClusterControlToggle.SUSPEND
 
     end = leader.agent.publication.position
-    leader.agent.timers.schedule(9, 0)
+    leader.agent.replica.timers.schedule(9, 0)
     client.send(b"wait")
     cluster.run(15 * SECOND)
     assert leader.agent.publication.position == end == leader.agent.commit_position
@@ -468,7 +470,7 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     assert toggle.get() == ClusterControlToggle.NEUTRAL
     cluster.await_settled()
     assert client.acknowledged == 1
-    assert [m.agent.module.state for m in cluster.members] == 3 * [ConsensusModuleState.ACTIVE]
+    assert [m.agent.replica.module.state for m in cluster.members] == 3 * [ConsensusModuleState.ACTIVE]
     assert [e.correlation_id for e in entries(leader) if isinstance(e, TimerEvent)] == [9]
 
 
@@ -485,7 +487,7 @@ def test_a_log_that_is_full_takes_no_more_input_but_is_committed(monkeypatch):
     cluster.run(100 * MS)
     end = leader.agent.publication.position
     assert cluster.term_length <= end < cluster.term_length + 2_000
-    leader.agent.timers.schedule(1, 0)
+    leader.agent.replica.timers.schedule(1, 0)
     client.send(b"too late")
     cluster.run(5 * SECOND)
 
@@ -500,7 +502,7 @@ def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting(spy):
     client = cluster.add_client()
     cluster.await_settled()
     follower = cluster.followers[0]
-    follower.agent.module.change(ConsensusModuleState.SNAPSHOT)
+    follower.agent.replica.module.change(ConsensusModuleState.SNAPSHOT)
     spy.on(follower.agent.clients, "poll", "ingress")
     spy.on(follower.agent.log_adapter, "poll", "log")
     before = follower.agent.commit_position
@@ -522,10 +524,10 @@ def test_a_suspension_that_is_not_committed_is_undone_with_the_leadership():
         follower.pause()
     leader.agent.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
     cluster.run(100 * MS)
-    assert leader.agent.module.state is ConsensusModuleState.SUSPENDED
+    assert leader.agent.replica.module.state is ConsensusModuleState.SUSPENDED
     leader.agent.enter_election("test")
 
-    assert leader.agent.module.state is ConsensusModuleState.ACTIVE
+    assert leader.agent.replica.module.state is ConsensusModuleState.ACTIVE
 
 
 @pytest.mark.conformance("C-45")

@@ -177,7 +177,7 @@ def test_a_follower_that_lacks_the_log_up_to_its_end_looks_for_a_leader_when_its
     """An end was told, and the leader died before the log was everywhere: nobody would ever end."""
     cluster = a_busy_cluster()
     leader = cluster.leader
-    term_id, end = leader.agent.leadership_term_id, leader.agent.publication.position
+    term_id, end = leader.agent.replica.leadership_term_id, leader.agent.publication.position
     for follower in cluster.followers:
         follower.agent.termination.on_termination_position(TerminationPosition(term_id, end + 960))
     leader.kill()
@@ -196,8 +196,10 @@ def test_a_follower_whose_term_changed_since_it_was_told_to_end_acknowledges_not
     follower.links.send = lambda member_id, *frames: sent.append(frames) or original(member_id, *frames)
     termination = follower.agent.termination
     position = follower.agent.log_adapter.position
-    termination.on_termination_position(TerminationPosition(follower.agent.leadership_term_id, position))
-    follower.agent.leadership_term_id += 1
+    termination.on_termination_position(
+        TerminationPosition(follower.agent.replica.leadership_term_id, position)
+    )
+    follower.agent.replica.leadership_term_id += 1
     cluster.run(1 * SECOND)
 
     assert not follower.is_running

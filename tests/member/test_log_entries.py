@@ -85,7 +85,7 @@ def history():
     first.start()
     cluster.run_until(lambda: client.is_open and client.leadership_term_id == 1)
     client.close()
-    cluster.run_until(lambda: not second.agent.sessions.sessions)
+    cluster.run_until(lambda: not second.agent.replica.sessions.sessions)
     cluster.await_level()
     return written, client, correlation_id, (first.member_id, second.member_id)
 

@@ -165,11 +165,11 @@ def test_a_replay_is_not_over_within_a_snapshot():
     member = cluster.members[0]
     member.start()
     in_state(cluster, ElectionState.LEADER_REPLAY)
-    member.agent.module.change(ConsensusModuleState.SNAPSHOT)
+    member.agent.replica.module.change(ConsensusModuleState.SNAPSHOT)
     cluster.run(2 * SECOND)
     assert member.agent.election.state is ElectionState.LEADER_REPLAY
 
-    member.agent.module.change(ConsensusModuleState.ACTIVE)
+    member.agent.replica.module.change(ConsensusModuleState.ACTIVE)
     cluster.await_leader()
 
 
@@ -214,8 +214,8 @@ def test_a_cluster_that_starts_again_closes_the_sessions_that_it_finds():
     cluster.await_level()
 
     for member in cluster.members:
-        assert member.agent.sessions.sessions == {}
-        assert len(member.agent.sessions.table) == 0
+        assert member.agent.replica.sessions.sessions == {}
+        assert len(member.agent.replica.sessions.table) == 0
 
 
 @pytest.mark.conformance("C-318", "C-319")

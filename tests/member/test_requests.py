@@ -45,11 +45,11 @@ def test_a_connection_gets_a_few_of_its_requests_served_in_a_turn():
     request = SessionConnectRequest(7, 102, SESSION_PROTOCOL_VERSION, "test").encode()
     one = frame(request, session_id=0, stream_id=streams.INGRESS)
     buffer = np.frombuffer(one * 10, np.uint8)
-    before = cluster.leader.agent.sessions.next_session_id
+    before = cluster.leader.agent.replica.sessions.next_session_id
     taken = adapter.on_frames(99, buffer, 0, len(buffer))
 
     assert taken == 4 * len(one)
-    assert cluster.leader.agent.sessions.next_session_id == before + 4
+    assert cluster.leader.agent.replica.sessions.next_session_id == before + 4
 
 
 def heard(cluster, client):
@@ -141,7 +141,7 @@ class Challenges(DefaultAuthenticator):
 def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
     cluster, _ = a_cluster()
     leader, follower = cluster.leader, cluster.followers[0]
-    leader.agent.sessions._authenticator = Challenges()
+    leader.agent.replica.sessions._authenticator = Challenges()
     answers = []
 
     def take(data):
@@ -158,7 +158,9 @@ def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
     cluster.run_until(lambda: len(answers) == 2)
 
     assert (answers[1].code, answers[1].correlation_id) == (EventCode.OK, 8)
-    assert leader.agent.sessions.sessions[challenge.cluster_session_id].encoded_principal == b"someone"
+    assert (
+        leader.agent.replica.sessions.sessions[challenge.cluster_session_id].encoded_principal == b"someone"
+    )
 
 
 @pytest.mark.conformance("C-220")
@@ -191,13 +193,13 @@ def test_the_leader_acts_on_its_own_entries_before_they_are_committed():
     for follower in cluster.followers:
         follower.pause()
     committed = leader.agent.commit_position
-    leader.agent.timers.schedule(5, 0)
+    leader.agent.replica.timers.schedule(5, 0)
     client.close()
     cluster.run(100 * MS)
 
     assert leader.agent.commit_position == committed < leader.agent.publication.position
-    assert client.session_id not in leader.agent.sessions.sessions
-    assert len(leader.agent.timers) == 0
+    assert client.session_id not in leader.agent.replica.sessions.sessions
+    assert len(leader.agent.replica.timers) == 0
 
 
 @pytest.mark.conformance("C-217", "C-218")
@@ -335,7 +337,7 @@ def test_what_a_leader_cannot_mean_is_reported_and_moves_nobody(changed):
 
     assert agent.counters.errors.get() == 1
     assert agent.election.leader_member_id == -1
-    assert agent.election.candidate_term_id == agent.leadership_term_id
+    assert agent.election.candidate_term_id == agent.replica.leadership_term_id
     assert agent.counters.election_count.get() == elections
     agent.messages.on_message(leader_id, meant)
     assert agent.counters.errors.get() == 1
@@ -346,7 +348,7 @@ def test_a_position_at_which_no_frame_can_begin_is_sent_nothing(position):
     cluster, _ = a_cluster()
     leader, rude = cluster.leader.agent, cluster.followers[0].member_id
     served = leader.streams.get(rude)
-    term_id = leader.leadership_term_id
+    term_id = leader.replica.leadership_term_id
 
     leader.messages.on_message(rude, CatchupPosition(term_id, position, rude))
     leader.messages.on_message(rude, ReplicationRequest(1, term_id, position, -1))
@@ -362,7 +364,7 @@ def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leade
     cluster.await_settled()
     cluster.await_level()
     leader, rude = cluster.leader.agent, cluster.followers[0].member_id
-    term_id, end = leader.leadership_term_id, leader.recording.append_position
+    term_id, end = leader.replica.leadership_term_id, leader.recording.append_position
     recording_id = leader.recording.recording_id
 
     leader.messages.on_message(rude, CatchupPosition(term_id, end - 64, rude))
@@ -388,8 +390,8 @@ def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
     assert recording.is_boundary(begin)
     leader.disk.open("member/archive/0-0.rec", write=True).pwrite(b"\0\0\0\1", begin + 8)
     request = {
-        CatchupPosition: CatchupPosition(agent.leadership_term_id, begin, member_id),
-        ReplicationRequest: ReplicationRequest(1, agent.leadership_term_id, begin, -1),
+        CatchupPosition: CatchupPosition(agent.replica.leadership_term_id, begin, member_id),
+        ReplicationRequest: ReplicationRequest(1, agent.replica.leadership_term_id, begin, -1),
         RecordingFetch: RecordingFetch(1, recording.recording_id, begin, end),
     }[asks]
 
@@ -416,7 +418,7 @@ def test_a_leader_of_another_app_version_is_not_followed():
     follower.agent.messages.on_message(leader.member_id, message)
 
     assert follower.agent.following is not None
-    assert follower.agent.leadership_term_id == 0
+    assert follower.agent.replica.leadership_term_id == 0
     assert any("app version 0x20000" in line for line in cluster.world.events)
 
 
@@ -425,7 +427,7 @@ def test_a_second_request_to_catch_up_is_ignored_while_one_is_served():
     cluster, _ = a_cluster()
     leader = cluster.leader.agent
     follower = cluster.followers[0]
-    request = CatchupPosition(leader.leadership_term_id, 96, follower.member_id)
+    request = CatchupPosition(leader.replica.leadership_term_id, 96, follower.member_id)
     leader.messages.on_message(follower.member_id, request)
     stream = leader.streams.get(follower.member_id)
     leader.messages.on_message(follower.member_id, request)
@@ -441,14 +443,14 @@ def test_only_the_leader_appends_and_a_timer_fires_once_at_one_position():
         client.send(b"timer %d" % number)
     cluster.await_settled()
     cluster.run(5 * MS)
-    assert [len(member.agent.timers) for member in cluster.members] == [10, 10, 10]
+    assert [len(member.agent.replica.timers) for member in cluster.members] == [10, 10, 10]
     cluster.run(1 * SECOND)
     cluster.await_level()
 
     fired = [entry.correlation_id for entry in entries(cluster.members[0]) if isinstance(entry, TimerEvent)]
     assert fired == list(range(10))
     for member in cluster.members:
-        assert len(member.agent.timers) == 0
+        assert len(member.agent.replica.timers) == 0
         assert member.service.timers == fired
         assert (member.agent.publication is not None) == (member is cluster.leader)
     cluster.check()
@@ -464,7 +466,7 @@ def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once()
     for follower in cluster.followers:
         cluster.network.block(leader.member_id, follower.member_id)
     cluster.run(200 * MS)
-    assert leader.agent.timers.uncommitted_count == 1
+    assert leader.agent.replica.timers.uncommitted_count == 1
     leader.kill()
     cluster.network.heal()
     cluster.await_leader()
@@ -491,7 +493,7 @@ def test_a_member_that_replays_timers_that_were_moved_and_expired_keeps_none_of_
     cluster.run(100 * MS)
 
     assert sorted(follower.service.timers) == list(range(10))
-    assert [dict(member.agent.timers) for member in cluster.members] == [{}, {}, {}]
+    assert [dict(member.agent.replica.timers) for member in cluster.members] == [{}, {}, {}]
 
 
 @pytest.mark.conformance("C-248", "C-249", "C-250", "C-254", "C-255", "C-256", "C-260")
@@ -500,22 +502,22 @@ def test_an_action_in_the_log_is_carried_out_by_followers_of_its_term_and_ends_t
 
     cluster, _ = a_cluster()
     agent = cluster.followers[0].agent
-    term_id = agent.leadership_term_id
+    term_id = agent.replica.leadership_term_id
 
     def reads(action, term_id=term_id, flags=0):
         request = ClusterActionRequest(term_id, 0, 0, action, flags)
         return agent.log_entries.on_log_message(request.encode(), 4096)
 
     assert reads(ClusterAction.SUSPEND, term_id + 1)
-    assert agent.module.state is ConsensusModuleState.ACTIVE
+    assert agent.replica.module.state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SNAPSHOT, flags=1)
-    assert agent.module.state is ConsensusModuleState.ACTIVE
+    assert agent.replica.module.state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SUSPEND)
-    assert agent.module.state is ConsensusModuleState.SUSPENDED
+    assert agent.replica.module.state is ConsensusModuleState.SUSPENDED
     assert reads(ClusterAction.RESUME)
-    assert agent.module.state is ConsensusModuleState.ACTIVE
+    assert agent.replica.module.state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SNAPSHOT)
-    assert agent.module.state is ConsensusModuleState.SNAPSHOT
+    assert agent.replica.module.state is ConsensusModuleState.SNAPSHOT
 
 
 @pytest.mark.conformance("C-260")
@@ -553,7 +555,7 @@ def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader
     leader = cluster.leader
 
     def are_appended_and_not_committed():
-        pending = leader.agent.trackers[0].pending_messages()
+        pending = leader.agent.replica.trackers[0].pending_messages()
         return any(position > leader.agent.commit_position for _, position, _ in pending)
 
     cluster.run_until(are_appended_and_not_committed)

@@ -18,7 +18,7 @@ class Services:
     def __init__(self, count=2):
         self.channels = [ServiceChannel() for _ in range(count)]
         context = SimpleNamespace(member_id=0, log_channel="")
-        agent = SimpleNamespace(context=context, timers=PriorityHeapTimerService())
+        agent = SimpleNamespace(context=context, replica=SimpleNamespace(timers=PriorityHeapTimerService()))
         self.adapter = ServiceAdapter(agent, tuple(self.channels))
         self.acked = []
 

@@ -63,7 +63,7 @@ def test_a_service_that_asks_not_to_be_compared_is_not():
 def test_a_module_whose_state_differs_is_told():
     cluster = a_busy_cluster()
     odd = cluster.followers[0]
-    odd.agent.timers.schedule(77, 1 << 60)
+    odd.agent.replica.timers.schedule(77, 1 << 60)
     position = str(take_snapshot(cluster))
     cluster.run(1 * SECOND)
     ids = str(odd.member_id), str(cluster.leader.member_id)

@@ -198,7 +198,7 @@ def test_a_log_that_was_seeded_from_a_snapshot_begins_at_0_with_its_state():
     for member in cluster.members:
         assert member.service.applied[: len(applied)] == applied
         assert member.agent.recording.start_position == 0
-        assert member.agent.sessions.next_session_id >= 2
+        assert member.agent.replica.sessions.next_session_id >= 2
         kept = [d for d in member.agent.archive.recordings() if d.stream_id == streams.LOG]
         assert len(kept) == 2, "the log of before is its operator's to remove"
     for member in cluster.members:

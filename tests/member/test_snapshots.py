@@ -95,7 +95,7 @@ def test_after_a_snapshot_the_module_is_active_and_the_toggle_neutral_and_messag
     leader = cluster.leader
     assert leader.agent.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
     for member in cluster.members:
-        assert member.agent.module.state is ConsensusModuleState.ACTIVE
+        assert member.agent.replica.module.state is ConsensusModuleState.ACTIVE
         assert member.agent.counters.module_state.get() == ConsensusModuleState.ACTIVE
     cluster.check()
     cluster.check_promises()
@@ -134,8 +134,8 @@ def test_while_the_services_take_theirs_nothing_else_moves_and_no_session_times_
     toggle(cluster)
     cluster.run(12 * SECOND)
 
-    assert leader.agent.module.state is ConsensusModuleState.SNAPSHOT
-    assert slow.agent.module.state is ConsensusModuleState.SNAPSHOT
+    assert leader.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
+    assert slow.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
     assert slow.agent.following is not None
     end = leader.agent.publication.position
     cluster.clients[0].send(b"0:%d:" % len(cluster.clients[0].sent))
@@ -163,7 +163,7 @@ def test_a_service_that_takes_none_leaves_no_entries_and_the_member_goes_on():
     cluster.run(2 * SECOND)
 
     assert entries_of(failing) == []
-    assert failing.agent.module.state is ConsensusModuleState.ACTIVE
+    assert failing.agent.replica.module.state is ConsensusModuleState.ACTIVE
     assert [d.stream_id for d in failing.agent.archive.recordings()] == [streams.LOG]
     assert all(len(entries_of(m)) == 2 for m in cluster.members if m is not failing)
     send(cluster, 10)
@@ -193,13 +193,13 @@ def test_a_snapshot_that_was_never_committed_is_undone_with_the_leadership():
             cluster.network.block(other.member_id, old.member_id)
     toggle(cluster)
     cluster.run(200 * MS)
-    assert old.agent.module.state is ConsensusModuleState.SNAPSHOT
+    assert old.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
     cluster.run_until(lambda: cluster.leader is not old and cluster.leader is not None)
     cluster.network.heal()
     cluster.run_until(lambda: old.agent.following is not None)
     send(cluster, 10)
 
-    assert old.agent.module.state is ConsensusModuleState.ACTIVE
+    assert old.agent.replica.module.state is ConsensusModuleState.ACTIVE
     assert all(entries_of(member) == [] for member in cluster.members)
     cluster.check()
 
@@ -210,7 +210,7 @@ def test_a_leader_that_hears_nobody_of_its_snapshot_leads_no_more_though_it_is_h
     for other in cluster.followers:
         cluster.network.block(other.member_id, old.member_id)
     toggle(cluster)
-    cluster.run_until(lambda: old.agent.module.state is ConsensusModuleState.SNAPSHOT)
+    cluster.run_until(lambda: old.agent.replica.module.state is ConsensusModuleState.SNAPSHOT)
 
     cluster.run_until(lambda: old.agent.leading is None)
     cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old)
@@ -232,7 +232,7 @@ def test_a_leader_lost_in_the_middle_of_a_committed_snapshot_leaves_one_on_every
     cluster.run(3 * SECOND)
     for member in cluster.members:
         if member is not leader:
-            assert member.agent.module.state is ConsensusModuleState.SNAPSHOT
+            assert member.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
             member.service_agent.do_work = member.held
     leader.start()
     cluster.await_leader()
@@ -273,13 +273,13 @@ def test_timers_and_messages_of_the_service_come_once_after_all_members_start_fr
     cluster = a_busy_cluster()
     leader = cluster.leader
     for member in cluster.members:
-        member.agent.timers.schedule(99, member.cluster_time + 5_000)
+        member.agent.replica.timers.schedule(99, member.cluster_time + 5_000)
         # Not to be appended before the snapshot: the service asks while the module waits for it.
         take = member.service.on_take_snapshot
 
         def on_take_snapshot(publication, member=member, take=take):
             take(publication)
-            header = SessionMessageHeader(member.agent.leadership_term_id, 0, 0)
+            header = SessionMessageHeader(member.agent.replica.leadership_term_id, 0, 0)
             member.service_agent.send(header.encode() + b"pending")
 
         member.service.on_take_snapshot = on_take_snapshot
@@ -289,8 +289,8 @@ def test_timers_and_messages_of_the_service_come_once_after_all_members_start_fr
     for member in cluster.members:
         member.start()
     for member in cluster.members:
-        assert [id_ for id_, _ in member.agent.timers] == [99]
-        assert len(member.agent.trackers[0]) == 1
+        assert [id_ for id_, _ in member.agent.replica.timers] == [99]
+        assert len(member.agent.replica.trackers[0]) == 1
     cluster.run(8 * SECOND)
 
     for member in cluster.members:
@@ -356,12 +356,12 @@ def test_a_client_goes_on_with_a_leader_that_has_its_session_from_a_snapshot_onl
     cluster.await_level()
     for member in cluster.members:
         if member is not follower:
-            session = member.agent.sessions.sessions[1]
-            table = follower.agent.sessions.table
-            other = member.agent.sessions.table
+            session = member.agent.replica.sessions.sessions[1]
+            table = follower.agent.replica.sessions.table
+            other = member.agent.replica.sessions.table
             for field in ("committed", "committed_position"):
                 assert table.slots[field][table.slot_of(1)] == other.slots[field][other.slot_of(1)]
-            assert follower.agent.sessions.sessions[1].encoded_principal == session.encoded_principal
+            assert follower.agent.replica.sessions.sessions[1].encoded_principal == session.encoded_principal
     client = cluster.clients[0]
     for _ in range(12):
         for _ in range(10):

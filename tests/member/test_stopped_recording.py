@@ -32,11 +32,11 @@ def test_a_stopped_recording_is_seen_before_clients_are_sent_away():
     client = cluster.add_client()
     client._connect(follower.member_id)
     sent_to = []
-    send_redirects = follower.agent.sessions.send_redirects
-    follower.agent.sessions.send_redirects = lambda term_id, leader_id, now_ns: (
+    send_redirects = follower.agent.replica.sessions.send_redirects
+    follower.agent.replica.sessions.send_redirects = lambda term_id, leader_id, now_ns: (
         sent_to.append(leader_id) or send_redirects(term_id, leader_id, now_ns)
     )
-    cluster.run_until(lambda: follower.agent.sessions.has_pending_work)
+    cluster.run_until(lambda: follower.agent.replica.sessions.has_pending_work)
     follower.agent.recording.stop(0)
     cluster.run_until(lambda: sent_to)
 

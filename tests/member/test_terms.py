@@ -55,7 +55,7 @@ def test_a_bit_that_is_flipped_in_one_members_candidate_term_costs_it_its_promis
 
         assert victim.agent.node_state.candidate_term_id < 1 << 17
         assert victim.agent.promise_keeper.promises.has_say
-    assert cluster.leader.agent.leadership_term_id < 1_000, "nobody has filled in terms for it"
+    assert cluster.leader.agent.replica.leadership_term_id < 1_000, "nobody has filled in terms for it"
 
 
 @pytest.mark.parametrize("bit", [0, 8, 16])
@@ -67,7 +67,7 @@ def test_a_term_that_can_be_is_followed_within_the_time_of_an_election(bit):
 
     has_levelled(cluster, client)
 
-    assert cluster.leader.agent.leadership_term_id <= TERM_JUMP_MAX + 10
+    assert cluster.leader.agent.replica.leadership_term_id <= TERM_JUMP_MAX + 10
 
 
 @pytest.mark.parametrize("is_third_there", [False, True])
@@ -131,4 +131,4 @@ def test_one_frame_with_a_term_that_cannot_be_changes_nothing(phase, term_id):
         assert victim.agent.node_state.candidate_term_id < 1_000
 
     has_levelled(cluster, client)
-    assert cluster.leader.agent.leadership_term_id < 1_000
+    assert cluster.leader.agent.replica.leadership_term_id < 1_000

@@ -82,7 +82,7 @@ def test_a_leader_that_was_replaced_meanwhile_takes_nothing_of_what_waits_for_it
 def test_a_leader_takes_input_again_once_a_majority_has_reported_since():
     cluster, client = a_cluster()
     leader = cluster.leader
-    term_id = leader.agent.leadership_term_id
+    term_id = leader.agent.replica.leadership_term_id
     sleep(cluster, leader, 3 * SECOND)
     client.send(b"0:in its socket")
     for member in cluster.followers:
@@ -96,7 +96,7 @@ def test_a_leader_takes_input_again_once_a_majority_has_reported_since():
 
     assert client.acknowledged == 2
     assert cluster.leader is leader
-    assert leader.agent.leadership_term_id == term_id
+    assert leader.agent.replica.leadership_term_id == term_id
 
 
 def test_sessions_do_not_time_out_while_their_leader_sleeps():
@@ -108,7 +108,7 @@ def test_sessions_do_not_time_out_while_their_leader_sleeps():
     cluster.run(2 * SECOND)
 
     assert cluster.leader is leader
-    assert client.session_id in leader.agent.sessions.sessions
+    assert client.session_id in leader.agent.replica.sessions.sessions
     assert leader.agent.counters.timed_out_clients.get() == 0
 
 
@@ -169,7 +169,7 @@ def test_a_leader_that_is_ending_does_not_wait_for_followers_that_have_ended():
     cluster, _ = a_cluster()
     leader = cluster.leader
     leader.agent.counters.control_toggle.set(ClusterControlToggle.ABORT)
-    cluster.run_until(lambda: leader.agent.module.state is ConsensusModuleState.TERMINATING)
+    cluster.run_until(lambda: leader.agent.replica.module.state is ConsensusModuleState.TERMINATING)
     sleep(cluster, leader, 5 * SECOND)
     leader.resume()
     cluster.run(15 * SECOND)
@@ -190,4 +190,4 @@ def test_a_suspended_leader_that_hears_nobody_is_none_for_long():
     cluster.run(11 * SECOND)
 
     assert leader.agent.leading is None
-    assert leader.agent.module.state is ConsensusModuleState.SUSPENDED
+    assert leader.agent.replica.module.state is ConsensusModuleState.SUSPENDED

@@ -190,7 +190,7 @@ class DiskDamage:
         if len(agents) < len(self._history.context.member_ids) or self._nemesis.not_whole:
             return None
         recordings = {i: agent.recording for i, agent in agents.items() if agent and agent.recording}
-        if len({agent.leadership_term_id for agent in agents.values() if agent}) != 1:
+        if len({agent.replica.leadership_term_id for agent in agents.values() if agent}) != 1:
             return None
         end = max(recording.append_position for recording in recordings.values())
         best = [i for i, recording in recordings.items() if recording.synced_position >= end]

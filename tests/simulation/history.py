@@ -250,14 +250,14 @@ class History:
     def leader(self) -> Member | None:
         """Who leads the highest term among those that believe to lead."""
         leaders = [member for member in self.alive() if member.is_leading and not member.is_paused]
-        return max(leaders, key=lambda member: member.agent.leadership_term_id, default=None)
+        return max(leaders, key=lambda member: member.agent.replica.leadership_term_id, default=None)
 
     def resume_cluster(self) -> None:
         """Ask whoever leads now to resume, until nobody is suspended."""
         leader = self.leader()
         if leader is not None and leader.agent is not None:
             agent = leader.agent
-            if agent.module.state is ConsensusModuleState.SUSPENDED:
+            if agent.replica.module.state is ConsensusModuleState.SUSPENDED:
                 agent.counters.control_toggle.set(ClusterControlToggle.RESUME)
 
     # -- the run --
@@ -376,7 +376,7 @@ class History:
         leader = self.leader()
         if leader is None or leader.agent is None:
             return "I-14: nobody leads"
-        is_time_passing = leader.agent.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
+        is_time_passing = leader.agent.replica.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
         return self.invariants.log.unfinished(is_time_passing=is_time_passing)
 
     def _are_level(self) -> bool:

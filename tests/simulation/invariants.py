@@ -327,7 +327,7 @@ class Invariants(Observer, ClientObserver):
         agent = member.agent
         assert agent is not None and agent.recording is not None
         election = agent.election
-        term_id = agent.leadership_term_id if election is None else election.leadership_term_id
+        term_id = agent.replica.leadership_term_id if election is None else election.leadership_term_id
         holders = {
             member_id
             for member_id, disk in self._disks.items()

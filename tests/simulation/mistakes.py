@@ -243,13 +243,13 @@ def clock_goes_back(patch: Patch) -> None:
     append = ElectionActions._append_new_leadership_term_event
 
     def by_own_clock(self: Any, action: Any) -> None:
-        self._agent.cluster_time -= 2_000
-        maximum = type(self._agent.sessions.table).last_timestamp
+        self._agent.replica.cluster_time -= 2_000
+        maximum = type(self._agent.replica.sessions.table).last_timestamp
         try:
-            type(self._agent.sessions.table).last_timestamp = property(lambda table: 0)
+            type(self._agent.replica.sessions.table).last_timestamp = property(lambda table: 0)
             append(self, action)
         finally:
-            type(self._agent.sessions.table).last_timestamp = maximum
+            type(self._agent.replica.sessions.table).last_timestamp = maximum
 
     patch(ElectionActions, "_append_new_leadership_term_event", by_own_clock)
 

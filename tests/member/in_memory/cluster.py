@@ -83,7 +83,7 @@ class SimulatedCluster:
     def leaders(self) -> list[tuple[int, int]]:
         """(term, member) of everyone who leads an established term."""
         return [
-            (member.agent.leadership_term_id, member.member_id)
+            (member.agent.replica.leadership_term_id, member.member_id)
             for member in self.members
             if member.agent is not None and member.agent.leading is not None
         ]
@@ -101,11 +101,11 @@ class SimulatedCluster:
             leader = self.leader
             if leader is None or leader.agent is None:
                 return False
-            term_id = leader.agent.leadership_term_id
+            term_id = leader.agent.replica.leadership_term_id
             following = sum(
                 member.agent is not None
                 and member.agent.following is not None
-                and member.agent.leadership_term_id == term_id
+                and member.agent.replica.leadership_term_id == term_id
                 for member in self.members
             )
             return following + 1 >= self.member_count // 2 + 1
@@ -162,9 +162,11 @@ class SimulatedCluster:
         if agent is None:
             return
         if agent.leading is not None:
-            known = self.leader_of_term.setdefault(agent.leadership_term_id, member.member_id)
+            known = self.leader_of_term.setdefault(agent.replica.leadership_term_id, member.member_id)
             if known != member.member_id:
-                self._broken(f"members {known} and {member.member_id} lead term {agent.leadership_term_id}")
+                self._broken(
+                    f"members {known} and {member.member_id} lead term {agent.replica.leadership_term_id}"
+                )
         before = self._commit_positions[member.member_id]
         if agent.commit_position > before:
             self._commit_positions[member.member_id] = agent.commit_position

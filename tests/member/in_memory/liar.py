@@ -40,7 +40,7 @@ def as_it_should_be(kind: type[Message], victim: Speaker, peer: Speaker) -> Mess
     agent = victim.agent
     assert agent is not None
     election = agent.election
-    term_id = agent.leadership_term_id if election is None else election.leadership_term_id
+    term_id = agent.replica.leadership_term_id if election is None else election.leadership_term_id
     position = agent.commit_position if agent.recording is None else agent.recording.append_position
     values: dict[str, object] = {}
     for field in kind.layout().fields:

@@ -1,0 +1,164 @@
+"""What the log determines of a member (Raft's state machine): the same wherever as much of it is processed.
+
+    apply                  an entry of the committed log, read by whoever does not lead
+    sweep                  what a leader wrote is committed: it cannot be undone any more
+    restore_uncommitted    its leadership is lost: what is not committed was never written
+    records, load          a snapshot of it, and a start from one
+
+A leader does not apply its entries, it acts on them when it appends them (C-239). So each part remembers
+what it did for an entry that is not committed, until ``sweep`` or ``restore_uncommitted``. Session messages
+are no entries here: a kernel takes runs of them into ``sessions.table`` (cluster/log/follow.py).
+"""
+
+from collections.abc import Iterable, Iterator
+
+from cluster.consensus.authentication import Authenticator
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.module import ModuleState
+from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.consensus.sessions import SessionManager, SessionPort
+from cluster.consensus.snapshot import ModuleSnapshot, SnapshotPlace, module_records, state_records
+from cluster.consensus.timers import PriorityHeapTimerService
+from cluster.errors import AgentTermination
+from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, ConsensusModuleState
+from cluster.protocol.log import (
+    ClusterActionRequest,
+    NewLeadershipTermEvent,
+    SessionCloseEvent,
+    SessionOpenEvent,
+    TimerEvent,
+)
+from cluster.protocol.sbe import Message
+from cluster.protocol.snapshot import SnapshotRecording
+
+_STATE_OF_ACTION = {
+    ClusterAction.SUSPEND: ConsensusModuleState.SUSPENDED,
+    ClusterAction.RESUME: ConsensusModuleState.ACTIVE,
+    ClusterAction.SNAPSHOT: ConsensusModuleState.SNAPSHOT,
+}
+
+
+class ReplicatedState:
+    """Sessions, timers, pending service messages and state of the consensus module, in one time and term.
+
+    ``cluster_time`` is in the log's unit, never before an entry or a clock that was seen; it never falls.
+    ``leadership_term_id`` is that of the log that is read or written; NULL_VALUE before the first.
+    ``sessions`` and ``module`` hold besides what is of this member alone: its clients' connections, its end.
+    """
+
+    def __init__(
+        self, context: ConsensusModuleContext, port: SessionPort, authenticator: Authenticator | None = None
+    ) -> None:
+        self.cluster_time = 0
+        self.leadership_term_id = NULL_VALUE
+        self.module = ModuleState()
+        self.sessions = SessionManager(context, port, authenticator)
+        self.timers = PriorityHeapTimerService()
+        self.trackers = [
+            PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)
+        ]
+        self._context = context
+
+    def advance_time(self, cluster_time: int) -> None:
+        """A clock or the log shows this time; an earlier one changes nothing."""
+        if cluster_time > self.cluster_time:
+            self.cluster_time = cluster_time
+
+    def enter_term(self, leadership_term_id: int) -> None:
+        """The log goes on in this term: it is joined, or its first entry is read."""
+        self.leadership_term_id = leadership_term_id
+
+    # ---- the committed log, on every member that does not lead
+
+    def apply(self, entry: Message | None, log_position: int) -> ClusterAction | None:
+        """Take an entry that ends at ``log_position``; return the action that it makes this member take.
+
+        One of an unknown template (None) changes nothing, nor does one that is no entry of a log.
+        Raises AgentTermination for a log in another time unit, or of another major app version.
+        """
+        match entry:
+            case TimerEvent():
+                self.advance_time(entry.timestamp)
+                self.timers.on_replay_timer_event(entry.correlation_id, entry.timestamp, log_position)
+            case SessionOpenEvent():
+                self.advance_time(entry.timestamp)
+                self.sessions.on_replay_session_open(entry, log_position)
+            case SessionCloseEvent():
+                self.advance_time(entry.timestamp)
+                self.sessions.on_replay_session_close(entry)
+            case NewLeadershipTermEvent():
+                self._check_log(entry, log_position)
+                self.advance_time(entry.timestamp)
+                self.enter_term(entry.leadership_term_id)
+            case ClusterActionRequest():
+                self.advance_time(entry.timestamp)
+                return self._apply_action(entry)
+        return None
+
+    def _check_log(self, event: NewLeadershipTermEvent, log_position: int) -> None:
+        context = self._context
+        time_unit = ClusterTimeUnit.MILLIS if event.time_unit is None else event.time_unit
+        if time_unit is not context.time_unit:
+            raise AgentTermination(
+                f"the log at {log_position} counts time in {time_unit.name}, "
+                f"this member in {context.time_unit.name}"
+            )
+        if event.app_version >> 16 != context.app_version >> 16:
+            raise AgentTermination(
+                f"the log at {log_position} is of app version {event.app_version:#x}, "
+                f"this member of {context.app_version:#x}"
+            )
+
+    def _apply_action(self, request: ClusterActionRequest) -> ClusterAction | None:
+        """An action of another term is none, and a snapshot with flags is for standbys."""
+        is_for_standbys = request.action is ClusterAction.SNAPSHOT and bool(request.flags)
+        if request.leadership_term_id != self.leadership_term_id or is_for_standbys:
+            return None
+        self.module.change(_STATE_OF_ACTION[request.action])
+        return request.action
+
+    def drop_logged_service_messages(self) -> None:
+        """The log is processed: messages of services that it shows need not be appended any more."""
+        for tracker in self.trackers:
+            # Told even if nothing is pending: a service that replays behind us sends its messages again.
+            seen = int(self.sessions.table.service_message_ids[tracker.service_id])
+            if seen:
+                tracker.sweep_follower(seen)
+
+    # ---- what a leader wrote
+
+    def sweep(self, commit_position: int) -> None:
+        """Forget how to undo what is committed."""
+        self.timers.sweep(commit_position)
+        self.sessions.sweep(commit_position)
+        self.module.sweep(commit_position)
+        for tracker in self.trackers:
+            tracker.sweep_leader(commit_position)
+
+    def restore_uncommitted(self, commit_position: int, now_ns: int) -> None:
+        """Undo all that came with entries behind the commit position; ``now_ns`` is a monotonic clock's."""
+        self.sessions.prepare_for_new_election(commit_position, self.leadership_term_id, NULL_VALUE, now_ns)
+        self.timers.restore_uncommitted(commit_position)
+        self.module.restore_uncommitted(commit_position)
+        for tracker in self.trackers:
+            tracker.restore_uncommitted(commit_position)
+
+    # ---- snapshots
+
+    def records(self) -> Iterator[bytes]:
+        """The state as messages: at one position of the log the same on every member."""
+        return state_records(self.sessions, self.timers, self.trackers)
+
+    def snapshot_records(self, log_position: int, recordings: Iterable[SnapshotRecording]) -> Iterator[bytes]:
+        """Every record of a snapshot at ``log_position`` but SnapshotChecksum, ``records`` among them."""
+        context = self._context
+        place = SnapshotPlace(log_position, self.leadership_term_id, context.time_unit, context.app_version)
+        return module_records(place, self.sessions, self.timers, self.trackers, recordings)
+
+    def load(
+        self, snapshot: ModuleSnapshot, *, leadership_term_id: int, log_position: int, timestamp: int
+    ) -> None:
+        """Begin from a snapshot that stands at ``log_position`` of this log (C-320). Raises LogDamaged."""
+        self.advance_time(timestamp)
+        self.enter_term(leadership_term_id)
+        snapshot.load(self.sessions, self.timers, self.trackers, self.cluster_time, log_position)
