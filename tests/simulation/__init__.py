@@ -15,6 +15,7 @@ MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simula
     nemesis.py        what goes wrong, and when
     impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict
+    effects.py        what a history did, as a hash: a change of words alone does not move it
     __main__.py       many seeds, or the story of one
 
 Read ``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it.

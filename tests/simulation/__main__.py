@@ -3,6 +3,7 @@
 python -m tests.simulation --seeds 1000 --from 1     many, over both cores; stops telling after a few failures
 python -m tests.simulation --seed 91                 one again, to the same trace hash
 python -m tests.simulation --seed 91 --story         who did what, and why
+python -m tests.simulation --effects                 write down what seeds 1 to 1000 do (effects.txt)
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from tests.simulation import effects
 from tests.simulation.history import History, Result
 from tests.simulation.world import readable
 
 EVENTS_SHOWN = 40
 FAILURES_SHOWN = 5
+SEEDS_SHOWN = 20
 SEEDS_PER_PROCESS = 50
 
 
@@ -85,7 +88,21 @@ def tell_coverage(results: list[Result]) -> None:
         print("never reached: " + ", ".join(missing))
 
 
-def tell_many(seeds: range, jobs: int, *, verbose: bool) -> int:
+def tell_effects(results: list[Result]) -> None:
+    """Which histories are no longer what they were when they were written down."""
+    known = effects.known()
+    other = sorted(r.seed for r in results if r.seed in known and r.effects_hash != known[r.seed])
+    print(f"effects: {len(other)} histories are not as in {effects.FILE.name}", end="")
+    print(f": {', '.join(map(str, other[:SEEDS_SHOWN]))}" if other else "")
+
+
+def write_effects(results: list[Result]) -> None:
+    """Keep the hashes of these seeds."""
+    hashes = {result.seed: result.effects_hash for result in results}
+    effects.FILE.write_text("".join(f"{line}\n" for line in effects.lines(hashes)))
+
+
+def tell_many(seeds: range, jobs: int, *, verbose: bool, writes_effects: bool) -> int:
     begin = time.monotonic()
     results: list[Result] = []
     failed: list[Result] = []
@@ -104,6 +121,9 @@ def tell_many(seeds: range, jobs: int, *, verbose: bool) -> int:
                     tell_failure(result)
     took_s = time.monotonic() - begin
     tell_coverage(results)
+    if writes_effects:
+        write_effects(results)
+    tell_effects(results)
     print(
         f"{len(results)} histories in {took_s:.0f} s, {len(results) / took_s:.1f} a second: "
         f"{sum(result.virtual_s for result in results) / 3600:.1f} hours of {len(results)} clusters, "
@@ -124,12 +144,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--story", action="store_true", help="tell what happens; with --seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--effects", action="store_true", help=f"write {effects.FILE.name}")
     parser.add_argument("--verbose", action="store_true", help="a line for each history")
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return tell_one(options.seed, story=options.story)
     seeds = range(options.first, options.first + options.seeds)
-    return tell_many(seeds, options.jobs, verbose=options.verbose)
+    if options.effects:
+        seeds = range(effects.FIRST, effects.FIRST + effects.COUNT)
+    return tell_many(seeds, options.jobs, verbose=options.verbose, writes_effects=options.effects)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ import os
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+from zlib import crc32
 
+from tests.simulation.effects import Effect
 from tests.simulation.world import Process, World
 
 PAGE = 4096
@@ -305,6 +307,7 @@ class SimulatedFile:
         if faults.misdirected_writes and self.path.startswith(faults.misdirected_in):
             faults.misdirected_writes -= 1
             offset = self._disk.misdirect(offset, len(inode.cache))
+        self._disk.world.effects.add(Effect.WROTE, offset, len(view), crc32(view))
         inode.write(view, offset)
 
     def size(self) -> int:

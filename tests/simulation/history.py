@@ -42,6 +42,7 @@ class Result:
 
     seed: int
     trace_hash: str
+    effects_hash: str
     events: int
     virtual_s: float
     committed_bytes: int
@@ -278,6 +279,7 @@ class History:
         return Result(
             seed=world.seed,
             trace_hash=world.trace.hash,
+            effects_hash=world.effects.hash,
             events=world.trace.count,
             virtual_s=world.now_ns / SECOND,
             committed_bytes=self.invariants.log.end,

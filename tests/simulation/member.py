@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from cluster.archive.files import Buffer
 from cluster.archive.mark_files import ClusterMarkFile
@@ -34,6 +35,7 @@ from cluster.transport.links import MemberLinks
 from cluster.transport.server import ClientPort
 from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk, SimulatedFiles
+from tests.simulation.effects import Effect
 from tests.simulation.network import Network, SimulatedPoller
 from tests.simulation.service import ChainService, VectorisedChainService
 from tests.simulation.world import Clock, Process, ProcessDied, World
@@ -87,6 +89,7 @@ class _ObservedLinks(MemberLinks):
 
     def send(self, member_id: int, *buffers: Buffer) -> int:
         if self.is_up(member_id):
+            self._member.on_sent(member_id, buffers)
             self._member.observer.on_sent(self._member, member_id, buffers)
         return super().send(member_id, *buffers)
 
@@ -139,6 +142,7 @@ class Member(Process):
         self._mark_file: ClusterMarkFile | None = None
         self._failures = DiskFailures()
         self._began_ns = 0
+        self._state: tuple[int, ...] = ()
         self._has_lived = False
         self._opened: list[Callable[[], None]] = []  # to be closed with a life
         self.is_up = False  # started, and taking turns
@@ -237,6 +241,7 @@ class Member(Process):
         )
         self._began_ns = clock_ns()
         self.agent.on_start(self._began_ns, epoch_ms())
+        self.world.effects.add(Effect.BEGAN, self.member_id)
         self.observer.on_started(self)
 
     def _epoch_ms(self) -> int:
@@ -272,8 +277,9 @@ class Member(Process):
                 return None
             self._on_error(error)
             work_count = 1
-        self.observer.on_turn(self)
         assert self.agent is not None
+        self._show_state(self.agent)
+        self.observer.on_turn(self)
         if self.agent.is_closed:
             self._exit(None)
             return None
@@ -298,6 +304,7 @@ class Member(Process):
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
         self.tell(f"ends a life: {type(error).__name__}: {error}")
         self._close_life()
+        self.world.effects.add(Effect.ENDED, self.member_id, True)
         self.observer.on_life_ended(self, error)
         self.incarnation = self._next_incarnation()
         return pause_ns
@@ -325,6 +332,7 @@ class Member(Process):
             self.tell(f"ends: {type(error).__name__}: {error}")
         self.is_alive = False
         self.on_killed()
+        self.world.effects.add(Effect.ENDED, self.member_id, error is not None)
         self.observer.on_ended(self, error)
 
     def on_killed(self) -> None:
@@ -360,7 +368,26 @@ class Member(Process):
         self.tell(f"error: {type(error).__name__}: {error}")
         require(not isinstance(error, MembersApart), "I-6", str(error))
 
+    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
+        data = b"".join(buffers)
+        self.world.effects.add(Effect.SENT, self.member_id, to_member_id, len(data), crc32(data))
+
+    def _show_state(self, agent: ConsensusModuleAgent) -> None:
+        """To the hash of effects, when it has changed."""
+        counters = agent.counters
+        state = (
+            counters.leadership_term_id.get(),
+            counters.election_state.get(),
+            counters.node_role.get(),
+            counters.module_state.get(),
+            counters.commit_position.get(),
+        )
+        if state != self._state:
+            self._state = state
+            self.world.effects.add(Effect.STATE, self.member_id, *state)
+
     def _on_applied(self, service_id: int, position: int, chain: int) -> None:
+        self.world.effects.add(Effect.APPLIED, self.member_id, service_id, position, chain)
         self.observer.on_applied(self, service_id, position, chain)
 
     # -- asked by the run --

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import effects
 from tests.simulation.__main__ import main, run_seed
 from tests.simulation.history import ELECTION_STATES
 
@@ -22,6 +23,10 @@ def test_a_slice_of_seeds_keeps_every_invariant_and_reaches_every_state():
         results = list(pool.map(run_seed, range(FIRST, FIRST + COUNT)))
 
     assert [f"seed {r.seed}: {r.violation}" for r in results if r.violation] == []
+    known = effects.known()
+    assert [r.seed for r in results if r.effects_hash != known[r.seed]] == [], (
+        "what these seeds did has changed"
+    )
     reached = {name.split(" -> ")[1] for result in results for name in result.transitions}
     assert reached == set(ELECTION_STATES)
     assert sum(result.acknowledged for result in results) > 10 * COUNT, "too harsh to prove anything"

@@ -13,6 +13,8 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from tests.simulation.effects import Effects
+
 MS = 1_000_000
 SECOND = 1_000_000_000
 
@@ -60,6 +62,7 @@ class World:
         self.seed = seed
         self.now_ns = 0
         self.trace = Trace(keeps_all=keeps_story)
+        self.effects = Effects()
         self.steps = 0
         self._queue: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
