@@ -131,6 +131,20 @@ def test_nothing_lies_loose_in_the_package_of_the_cluster() -> None:
     assert loose == {"__init__", "__main__", "counters", "errors"}
 
 
+def test_a_member_is_put_together_in_one_place() -> None:
+    makers = [
+        str(path.relative_to(ROOT))
+        for path in files_of_the_tree()
+        if path.suffix == ".py" and any(_calls(path, name) for name in ("ConsensusModuleAgent", "open_files"))
+    ]
+    assert makers == ["cluster/node/life.py"]
+
+
+def _calls(path: Path, name: str) -> bool:
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return any(isinstance(function, ast.Name) and function.id == name for function in calls)
+
+
 def test_imports_point_down_the_layers() -> None:
     wrong = []
     for module, path in modules():

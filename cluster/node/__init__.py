@@ -2,6 +2,8 @@
 
     config.py          the keys of node.toml; config_types.py the kinds of their values
     config_text.py     how they are loaded from files and variables, written and documented
+    life.py            MemberLife: the only place that puts a member together; ports.py what it is given
+    machine.py         the files, sockets and clock of this machine, as such ports
     node.py            ClusterNode: one life after the other, in a thread or in the caller's
     runner.py          one thread that turns the agents
     hosted_service.py  a service beside them; service_loader.py, service_errors.py

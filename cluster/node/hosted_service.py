@@ -9,12 +9,13 @@ from typing import NamedTuple
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
+from cluster.log.frames import message_length_max
 from cluster.member.counters import DutyCycleStallTracker
-from cluster.node.config import NodeConfig
-from cluster.node.service_loader import load_service
+from cluster.node.ports import LifeSettings
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
+from cluster.service.clustered_service import ClusteredService
 from cluster.service.snapshot import Snapshots
 
 # Told of an error, and of how many there were of its kind so far.
@@ -35,32 +36,31 @@ class HostedService:
     def __init__(
         self,
         service_id: int,
-        config: NodeConfig,
+        service: ClusteredService,
         channel: ServiceChannel,
         *,
+        settings: LifeSettings,
         mark_file: ClusterMarkFile,
         counters_file: CountersFile,
         commit_position: Callable[[], int],
         snapshots: Snapshots,
-        max_message_length: int,
-        on_error: OnServiceError | None,
+        on_error: OnServiceError,
     ) -> None:
-        """Load the service; ConfigurationError when there is none of its name."""
-        service = load_service(config.services[service_id])
+        context = settings.context
         self.name = f"service {service_id}"
-        self._is_stopped_by_errors = config.service_error_policy == "stop"
+        self._is_stopped_by_errors = settings.service_error_policy == "stop"
         self._on_error = on_error
         self._error_kinds: Tally[str] = Tally()
         self.mark_file = mark_file
         allocate = counters_file.allocate_cluster_counter
         self.counters = ServiceCounters(
-            allocate(CounterTypeId.CONTAINER_ERRORS, config.cluster_id, service_id=service_id),
-            allocate(CounterTypeId.CONTAINER_MAX_CYCLE_TIME, config.cluster_id, service_id=service_id),
+            allocate(CounterTypeId.CONTAINER_ERRORS, context.cluster_id, service_id=service_id),
+            allocate(CounterTypeId.CONTAINER_MAX_CYCLE_TIME, context.cluster_id, service_id=service_id),
             allocate(
                 CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED,
-                config.cluster_id,
+                context.cluster_id,
                 service_id=service_id,
-                threshold_ns=config.service_cycle_threshold_ns,
+                threshold_ns=settings.service_cycle_threshold_ns,
             ),
         )
         self.agent = ClusteredServiceAgent(
@@ -68,15 +68,15 @@ class HostedService:
             channel,
             commit_position,
             service_id=service_id,
-            cluster_id=config.cluster_id,
+            cluster_id=context.cluster_id,
             client_id=service_id + 1,
-            app_version=config.app_version,
-            log_fragment_limit=config.log_fragment_limit,
-            max_message_length=max_message_length,
-            is_responder=config.service_responder,
+            app_version=context.app_version,
+            log_fragment_limit=settings.log_fragment_limit,
+            max_message_length=message_length_max(context.log_term_length),
+            is_responder=settings.service_responder,
             duty_cycle_tracker=DutyCycleStallTracker(
                 self.counters,  # type: ignore[arg-type]  # has the two that the tracker sets
-                config.service_cycle_threshold_ns,
+                settings.service_cycle_threshold_ns,
             ),
             snapshots=snapshots,
         )
@@ -87,7 +87,7 @@ class HostedService:
         if isinstance(error, ServiceError):
             self._error_kinds[error.kind] += 1
             count = self._error_kinds[error.kind]
-            if self._on_error is not None and count & (count - 1) == 0:
+            if count & (count - 1) == 0:
                 self._on_error(error, count)
 
     def check_policy(self, error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""One thread that turns the agents of a member (Aeron: AgentRunner with a back-off idle strategy).
+"""One thread that turns a member (Aeron: AgentRunner with a back-off idle strategy).
 
-    wait for sockets --> read the clocks once --> do_work of each agent in their order --+
-          ^______________________________________________________________________________|
+    wait for sockets --> read the clocks once --> do_work --+
+          ^_________________________________________________|
     no wait at all after a turn with work, nor for ``spin_ns`` after the last such turn
 
 Sockets end a wait at once; without them it is as long as the slow tick of the consensus module.
@@ -10,7 +10,7 @@ Sockets end a wait at once; without them it is as long as the slow tick of the c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from cluster.errors import AgentTermination
@@ -27,19 +27,19 @@ class Agent(Protocol):
 
 
 class AgentRunner:
-    """Turns its agents until ``stop`` is called or one of them raises AgentTermination."""
+    """Turns its agent until ``stop`` is called or it raises AgentTermination."""
 
     def __init__(
         self,
-        agents: Sequence[Agent],
+        agent: Agent,
         poller: Poller,
         cluster_clock: Callable[[], int],
         *,
         spin_ns: int,
-        on_error: Callable[[Agent, Exception], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        """``on_error`` is told of every other exception of an agent, which is then called again."""
-        self._agents = tuple(agents)
+        """``on_error`` is told of every other exception of the agent, which is then called again."""
+        self._agent = agent
         self._poller = poller
         self._cluster_clock = cluster_clock
         self._spin_ns = spin_ns
@@ -72,17 +72,14 @@ class AgentRunner:
                 spin_until_ns = now_ns + self._spin_ns
 
     def turn(self, now_ns: int) -> int:
-        """Let each agent work once; returns how much was done."""
-        cluster_time = self._cluster_clock()
-        work_count = 0
-        for agent in self._agents:
-            try:
-                work_count += agent.do_work(now_ns, cluster_time)
-            except AgentTermination:
-                raise
-            except Exception as error:
-                self._on_error(agent, error)
-        return work_count
+        """Let the agent work once; returns how much was done."""
+        try:
+            return self._agent.do_work(now_ns, self._cluster_clock())
+        except AgentTermination:
+            raise
+        except Exception as error:
+            self._on_error(error)
+            return 0
 
 
 def cluster_clock(unit: str) -> Callable[[], int]:

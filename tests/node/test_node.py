@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 
 import pytest
@@ -331,35 +332,27 @@ class Agent:
         return result
 
 
-def run_agents(*agents: Agent, spin_ns: int = 0) -> list[Exception]:
+def run_agent(agent: Agent) -> list[Exception]:
     errors: list[Exception] = []
     poller = Poller()
-    runner = AgentRunner(
-        agents,
-        poller,
-        cluster_clock("ms"),
-        spin_ns=spin_ns,
-        on_error=lambda agent, error: errors.append(error),
-    )
-    for agent in agents:
-        agent.runner = runner
+    agent.runner = AgentRunner(agent, poller, cluster_clock("ms"), spin_ns=0, on_error=errors.append)
     try:
-        runner.run()
+        agent.runner.run()
     finally:
         poller.close()
     return errors
 
 
-def test_an_agent_that_fails_is_called_again_and_the_others_have_their_turn():
-    failing, other = Agent(ValueError("once"), ClusterError("twice"), 1), Agent(0, 0, 0, 0)
-    errors = run_agents(failing, other)
+def test_an_agent_that_fails_is_called_again():
+    failing = Agent(ValueError("once"), ClusterError("twice"), 1)
+    errors = run_agent(failing)
     assert [str(error) for error in errors] == ["once", "twice"]
-    assert other.turns == failing.turns == 4
+    assert failing.turns == 4
 
 
 def test_an_agent_that_ends_ends_the_runner():
     with pytest.raises(AgentTermination):
-        run_agents(Agent(1, AgentTermination("over")))
+        run_agent(Agent(1, AgentTermination("over")))
 
 
 @pytest.mark.conformance("C-10")
@@ -379,7 +372,7 @@ def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_
 
     agent = Slow(1, 1, 0, 1)
     poller = Noting()
-    runner = agent.runner = AgentRunner([agent], poller, cluster_clock("ms"), spin_ns=0, on_error=print)
+    runner = agent.runner = AgentRunner(agent, poller, cluster_clock("ms"), spin_ns=0, on_error=print)
     runner.run()
     poller.close()
 
@@ -391,15 +384,17 @@ def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_
 
 def test_a_runner_does_not_sleep_while_there_is_work():
     begin = time.monotonic()
-    run_agents(Agent(*[1] * 2_000))
+    run_agent(Agent(*[1] * 2_000))
     assert time.monotonic() - begin < 2_000 * SLEEP_MAX_S / 4
 
 
 def test_a_sleeping_runner_can_be_stopped_from_elsewhere():
-    import threading
+    class Idle:
+        def do_work(self, now_ns: int, cluster_time: int) -> int:
+            return 0
 
     poller = Poller()
-    runner = AgentRunner([], poller, cluster_clock("ms"), spin_ns=0, on_error=lambda *_: None)
+    runner = AgentRunner(Idle(), poller, cluster_clock("ms"), spin_ns=0, on_error=print)
     thread = threading.Thread(target=runner.run)
     thread.start()
     runner.stop()

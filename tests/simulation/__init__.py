@@ -7,7 +7,8 @@ MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simula
     disk_log.py       a member's log, as the bytes of its disk
     disk.py           a disk: page cache, sync, power cuts, torn pages, errors
     network.py        sockets: delays, cuts, silence, one-way partitions
-    member.py         a member's process, put together as cluster/node/node.py does
+    member.py         a member's process, which lives the MemberLife of cluster/node/life.py
+    ports.py          what it gives to its lives: that disk, that network, a clock
     service.py        the service that runs on every member: its state is a hash of all that it was given
     clients.py        clients that open, send, vanish and follow leaders
     invariants.py     what must hold: after every turn, and at the end

@@ -25,9 +25,10 @@ from tests.simulation.committed_log import Violation, require
 from tests.simulation.disk import Disk
 from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
-from tests.simulation.member import CLIENT_PORT, CLUSTER_ID, Member, Observer, Settings, host_of
+from tests.simulation.member import CLUSTER_ID, Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Network
+from tests.simulation.ports import CLIENT_PORT, host_of
 from tests.simulation.world import MS, SECOND, Clock, ProcessDied, World, readable
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from cluster.errors import DirectoryInUse
 from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk
-from tests.simulation.member import CLUSTER_ID, Member, Observer, host_of
+from tests.simulation.member import CLUSTER_ID, Member, Observer
+from tests.simulation.ports import host_of
 from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:

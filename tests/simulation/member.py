@@ -1,18 +1,18 @@
-"""A member's process: the production parts, put together as ``ClusterNode`` does, on simulated media."""
+"""A member's process: the lives of production, on a simulated disk and network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
-from typing import Any
 from zlib import crc32
 
+from cluster.archive.archive import Archive
 from cluster.archive.files import Buffer
-from cluster.archive.mark_files import ClusterMarkFile
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.node_state import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.counters import CountersFile
 from cluster.errors import (
     AgentTermination,
     ClusterError,
@@ -22,32 +22,21 @@ from cluster.errors import (
     ServiceError,
     StorageError,
 )
-from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
-from cluster.member.counters import MemberCounters
-from cluster.member.repair import open_files
 from cluster.node.disk_failures import DiskFailures
-from cluster.protocol.enums import ClusterComponentType
-from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.channel import ServiceChannel
-from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.links import MemberLinks
-from cluster.transport.server import ClientPort
+from cluster.node.life import MemberLife
+from cluster.node.ports import LifeSettings
 from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk, SimulatedFiles
 from tests.simulation.effects import Effect
 from tests.simulation.network import Network, SimulatedPoller
-from tests.simulation.service import ChainService, VectorisedChainService
+from tests.simulation.ports import ObservedLinks, SimulatedPorts, host_of
+from tests.simulation.service import ChainService
 from tests.simulation.world import Clock, Process, ProcessDied, World
 
 FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)  # end the process
 TURN_NS = 30_000
-LINK_PORT, CLIENT_PORT = 9002, 9001
 CLUSTER_ID = 7
-
-
-def host_of(member_id: int) -> str:
-    return f"10.0.0.{member_id + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +67,6 @@ class Observer:
     def on_life_ended(self, member: Member, error: BaseException) -> None: ...
 
     def on_ended(self, member: Member, error: BaseException | None) -> None: ...
-
-
-class _ObservedLinks(MemberLinks):
-    """Production links; what they are to take is told before it is on its way."""
-
-    def __init__(self, member: Member, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._member = member
-
-    def send(self, member_id: int, *buffers: Buffer) -> int:
-        if self.is_up(member_id):
-            self._member.on_sent(member_id, buffers)
-            self._member.observer.on_sent(self._member, member_id, buffers)
-        return super().send(member_id, *buffers)
-
-    def send_again(self, member_id: int, frame: bytes) -> int:
-        """An old message comes once more."""
-        return super().send(member_id, frame)
 
 
 class Member(Process):
@@ -133,121 +104,57 @@ class Member(Process):
         self.poller = SimulatedPoller(network, self)
         self.files = SimulatedFiles(disk, self, 1_000 + self.incarnation)
         self.directory = f"/member-{member_id}"
-        self.agent: ConsensusModuleAgent | None = None
-        self.service_agents: list[ClusteredServiceAgent] = []
-        self.services: list[ChainService] = []  # by their ids
+        self.life: MemberLife | None = None
+        self.services: list[ChainService] = []  # of this life, by their ids
         self.services_stalled_until_ns: dict[int, int] = {}
         self.end: BaseException | None = None
+        self._ports: SimulatedPorts | None = None
         self._random = random
-        self._mark_file: ClusterMarkFile | None = None
         self._failures = DiskFailures()
         self._began_ns = 0
         self._state: tuple[int, ...] = ()
         self._has_lived = False
-        self._opened: list[Callable[[], None]] = []  # to be closed with a life
         self.is_up = False  # started, and taking turns
         self.dies_by_power = False
 
     # -- starting --
 
     def _start(self) -> None:
-        """As ``cluster/node/node.py``."""
-        settings = self.settings
-        context = replace(settings.context, member_id=self.member_id)
-        epoch_ms, clock_ns = self._epoch_ms, self._clock_ns
-        cluster_dir = f"{self.directory}/cluster"
-        if self._mark_file is None:
-            self._mark_file = ClusterMarkFile.create(
-                cluster_dir,
-                files=self.files,
-                component_type=ClusterComponentType.CONSENSUS_MODULE,
-                now_ms=epoch_ms(),
-                cluster_id=self.cluster_id,
-                member_id=self.member_id,
-            )
-        self._failures.check_room(self.files, f"{self.directory}/archive", settings.segment_length)
-        self.archive, self.recording_log, self.node_state = open_files(
-            self.files,
-            f"{self.directory}/archive",
-            cluster_dir,
-            file_sync_level=settings.file_sync_level,
-            segment_length=settings.segment_length,
-            checksum=settings.checksums[self.member_id],
-            is_after_failure=self._failures.leaves_files_behind,
-            is_alone=len(context.member_ids) == 1,
-            epoch_ms=epoch_ms,
-            tell=self.tell,
-        )
-        if not settings.is_mended:
-            self.archive.mender = lambda damage: None  # type: ignore[method-assign]
-        self._opened = [self.archive.abandon, self.recording_log.close, self.node_state.close]
-        for found in self.archive.recovered:
-            self.tell(f"recovered recording {found.recording_id} to {found.stop_position}: {found.witness}")
-        self.links = _ObservedLinks(
-            self,
-            member_id=self.member_id,
-            listen=Endpoint(Medium.TCP, self.host, LINK_PORT),
-            members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
-            secret=self.incarnation,
-            cluster_id=self.cluster_id,
-            poller=self.poller,
-            clock_ns=clock_ns,
-            on_error=self._on_error,
-        )
-        self._opened.append(self.links.close)
-        self.clients = ClientPort(
-            [Endpoint(Medium.TCP, self.host, CLIENT_PORT)],
-            poller=self.poller,  # type: ignore[arg-type]
-            member_id=self.member_id,
-            cluster_id=self.cluster_id,
-            incarnation=self.links.incarnation,
-            message_length_max=message_length_max(context.log_term_length),
-            clock_ns=clock_ns,
-            on_error=self._on_error,
-        )
-        self._opened.append(self.clients.shutdown)
-        channels = [ServiceChannel() for _ in range(context.service_count)]
-        counters = MemberCounters(CountersFile.in_memory(now_ms=epoch_ms()), context)
-        for service_id, channel in enumerate(channels):
-            kind = VectorisedChainService if self._random.random() < 0.5 else ChainService
-            self.services.append(kind(service_id, self._on_applied))
-            self.service_agents.append(
-                ClusteredServiceAgent(
-                    self.services[service_id],
-                    channel,
-                    counters.commit_position.get,
-                    service_id=service_id,
-                    cluster_id=self.cluster_id,
-                    log_read_bytes=64 * 1024,
-                    snapshots=SnapshotArchive(
-                        self.archive, term_length=context.log_term_length, mtu=context.log_mtu
-                    ),
-                )
-            )
-        self.agent = ConsensusModuleAgent(
-            context,
-            archive=self.archive,
-            recording_log=self.recording_log,
-            node_state=self.node_state,
-            links=self.links,
-            clients=self.clients,
-            service_channels=channels,
-            counters=counters,
-            random=self._random,
-            mark_file=self._mark_file,
-            on_event=self.tell,
-            on_error=self._on_error,
-            distrusts_log=self._failures.distrusts_all,
-        )
-        self._began_ns = clock_ns()
-        self.agent.on_start(self._began_ns, epoch_ms())
+        context = replace(self.settings.context, member_id=self.member_id, cluster_id=self.cluster_id)
+        if self._ports is None:
+            self._ports = SimulatedPorts(self, context, self._random)
+        self.services = []
+        self.life = MemberLife(self._life_settings(context), self._ports, self._failures)
+        for service_id, service in enumerate(self.life.services):
+            turn = partial(self._turn_service, service_id, service.agent.do_work)
+            service.agent.do_work = turn  # type: ignore[method-assign]
+        if not self.settings.is_mended:
+            self.life.archive.mender = lambda damage: None  # type: ignore[method-assign]
+        self._began_ns = self.clock_ns()
+        self.life.start(self._began_ns, self.epoch_ms())
         self.world.effects.add(Effect.BEGAN, self.member_id)
         self.observer.on_started(self)
 
-    def _epoch_ms(self) -> int:
+    def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
+        return LifeSettings(
+            context=context,
+            archive_directory=f"{self.directory}/archive",
+            cluster_directory=f"{self.directory}/cluster",
+            driver_directory=f"{self.directory}/driver",
+            file_sync_level=self.settings.file_sync_level,
+            archive_segment_file_length=self.settings.segment_length,
+            archive_record_checksum=self.settings.checksums[self.member_id],
+            services=["ChainService"] * context.service_count,
+            service_responder=True,
+            service_error_policy="continue",
+            service_cycle_threshold_ns=context.cycle_threshold_ns,
+            log_fragment_limit=4096,
+        )
+
+    def epoch_ms(self) -> int:
         return self.clock.epoch_ms(self.now_ns)
 
-    def _clock_ns(self) -> int:
+    def clock_ns(self) -> int:
         return self.clock.monotonic_ns(self.now_ns)
 
     # -- turning --
@@ -257,12 +164,14 @@ class Member(Process):
         self.spend(TURN_NS)
         try:
             if not self.is_up:
-                if (left_ns := self._failures.due_ns - self._clock_ns()) > 0:
+                if (left_ns := self._failures.due_ns - self.clock_ns()) > 0:
                     return left_ns
                 self._start()
                 self.is_up = self._has_lived = True
                 return 0
-            work_count = self._turn_agents()
+            assert self.life is not None
+            self.poller.wait(0)
+            work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
         except FATAL as error:
             is_alone = len(self.settings.context.member_ids) == 1
             if self._has_lived and self._failures.is_survived(error, is_alone=is_alone):
@@ -272,11 +181,9 @@ class Member(Process):
         except ServiceError:
             raise  # a fault of the simulation, which none of its members survives
         except ClusterError as error:
-            if not self.is_up:
-                self._exit(error)
-                return None
-            self._on_error(error)
-            work_count = 1
+            require(not self.is_up, "I17", f"{self.name} ends by {type(error).__name__}: {error}")
+            self._exit(error)
+            return None
         assert self.agent is not None
         self._show_state(self.agent)
         self.observer.on_turn(self)
@@ -285,22 +192,17 @@ class Member(Process):
             return None
         return 0 if work_count else self.settings.tick_ns
 
-    def _turn_agents(self) -> int:
-        agent = self.agent
-        assert agent is not None
-        self.poller.wait(0)
-        now_ns, cluster_time = self._clock_ns(), self._epoch_ms()
-        work_count = agent.do_work(now_ns, cluster_time)
-        for service_id, service_agent in enumerate(self.service_agents):
-            if self.world.now_ns >= self.services_stalled_until_ns.get(service_id, 0):
-                work_count += service_agent.do_work(now_ns, cluster_time)
-        return work_count
+    def _turn_service(self, service_id: int, do_work: Callable[[int, int], int], *now: int) -> int:
+        """One that is stalled takes no turn."""
+        if self.world.now_ns < self.services_stalled_until_ns.get(service_id, 0):
+            return 0
+        return do_work(*now)
 
     # -- ending --
 
     def _end_life(self, error: ClusterError) -> int:
         """As a ClusterNode: everything is closed, and begins again after a pause."""
-        now_ns = self._clock_ns()
+        now_ns = self.clock_ns()
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
         self.tell(f"ends a life: {type(error).__name__}: {error}")
         self._close_life()
@@ -311,21 +213,19 @@ class Member(Process):
 
     def _close_life(self) -> None:
         self.is_up = False
-        self.agent = None
-        self.service_agents, self.services = [], []
-        for close in reversed(self._opened):
-            close()
-        self._opened = []
+        life, self.life = self.life, None
+        self.services = []
+        if life is not None:
+            life.abandon()
 
     def _exit(self, error: BaseException | None) -> None:
         """The process ends by itself, in disorder if there was an error."""
         self.end = error
         if error is None:
             self.tell("ends in order")
-        if error is None and self.agent is not None:
+        if error is None and self.life is not None:
             try:
-                self.agent.close()
-                self.archive.close()
+                self.life.close(self.clock_ns(), self.epoch_ms())
             except ClusterError as failure:
                 self.tell(f"could not end in order: {failure}")
         elif error is not None:
@@ -364,7 +264,7 @@ class Member(Process):
         self.world.trace.tell(self.now_ns, self.name, text)
         self.observer.on_event(self, text)
 
-    def _on_error(self, error: Exception) -> None:
+    def on_error(self, error: Exception) -> None:
         self.tell(f"error: {type(error).__name__}: {error}")
         require(not isinstance(error, MembersApart), "I-6", str(error))
 
@@ -386,11 +286,35 @@ class Member(Process):
             self._state = state
             self.world.effects.add(Effect.STATE, self.member_id, *state)
 
-    def _on_applied(self, service_id: int, position: int, chain: int) -> None:
+    def on_applied(self, service_id: int, position: int, chain: int) -> None:
         self.world.effects.add(Effect.APPLIED, self.member_id, service_id, position, chain)
         self.observer.on_applied(self, service_id, position, chain)
 
     # -- asked by the run --
+
+    @property
+    def agent(self) -> ConsensusModuleAgent | None:
+        return None if self.life is None else self.life.consensus_module
+
+    @property
+    def links(self) -> ObservedLinks:
+        return self._of_life().links  # type: ignore[return-value]
+
+    @property
+    def archive(self) -> Archive:
+        return self._of_life().archive
+
+    @property
+    def recording_log(self) -> RecordingLog:
+        return self._of_life().recording_log
+
+    @property
+    def node_state(self) -> NodeStateFile:
+        return self._of_life().node_state
+
+    def _of_life(self) -> MemberLife:
+        assert self.life is not None, f"{self.name} has no life"
+        return self.life
 
     @property
     def commit_position(self) -> int:

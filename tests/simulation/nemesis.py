@@ -15,8 +15,9 @@ from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.failing_disks import FailingDisks
 from tests.simulation.impostors import Impostors
-from tests.simulation.member import Member, host_of
+from tests.simulation.member import Member
 from tests.simulation.network_faults import NetworkFaults
+from tests.simulation.ports import host_of
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.world import FOREVER_NS, MS, SECOND

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle
-from tests.simulation.member import host_of
+from tests.simulation.ports import host_of
 from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:

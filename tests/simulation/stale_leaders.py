@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ElectionState
-from tests.simulation.member import host_of
 from tests.simulation.network_faults import both_ways
+from tests.simulation.ports import host_of
 from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:

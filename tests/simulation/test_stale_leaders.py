@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.history import History, Result
-from tests.simulation.member import Member, host_of
+from tests.simulation.member import Member
+from tests.simulation.ports import host_of
 from tests.simulation.world import MS, SECOND
 
 

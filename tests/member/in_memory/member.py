@@ -1,4 +1,4 @@
-"""One simulated member: the production agents over a simulated disk and network."""
+"""One simulated member: the lives of production over a simulated disk and network."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from cluster.archive.archive import Archive
+from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import AgentTermination, ClusterError, MemberRestart, ServiceError
+from cluster.errors import ClusterError, MemberRestart, ServiceError
 from cluster.member.agent import ConsensusModuleAgent
-from cluster.member.counters import MemberCounters
-from cluster.member.repair import open_files
+from cluster.member.retention import NeededPosition
+from cluster.node.disk_failures import DiskFailures
+from cluster.node.life import MemberLife
+from cluster.node.ports import LifeSettings
+from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.channel import ServiceChannel
 from tests.member.in_memory.disk import SimulatedDisk
 from tests.member.in_memory.network import SimulatedClients, SimulatedLinks
 from tests.member.in_memory.world import EPOCH_NS, MS, US
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 TURN_NS = 30 * US  # what a turn with work takes
 DIRECTORY = "member"
+CLUSTER_DIRECTORY = f"{DIRECTORY}/cluster"
 
 
 class HashingEcho:
@@ -87,6 +90,63 @@ class HashingEcho:
         pass
 
 
+class SimulatedPorts:
+    """What a simulated process gives to a life of its member."""
+
+    def __init__(self, member: SimulatedMember, context: ConsensusModuleContext) -> None:
+        self._member = member
+        self._context = context
+        self.files = member.disk
+        self.random = Random(member.world.random.getrandbits(64))
+        self.mark_file = ClusterMarkFile.create(
+            CLUSTER_DIRECTORY,
+            files=self.files,
+            component_type=ClusterComponentType.CONSENSUS_MODULE,
+            now_ms=self.epoch_ms(),
+            cluster_id=context.cluster_id,
+            member_id=context.member_id,
+        )
+
+    def epoch_ms(self) -> int:
+        return (EPOCH_NS + self._member.world.now_ns) // MS
+
+    def open_counters(self) -> CountersFile:
+        return CountersFile.in_memory()
+
+    def open_links(self) -> SimulatedLinks:
+        member = self._member
+        return SimulatedLinks(
+            member.cluster.network,
+            member.world,
+            member.member_id,
+            self._context.member_ids,
+            member.incarnation,
+            member.wake,
+        )
+
+    def open_clients(self, incarnation: int) -> SimulatedClients:
+        member = self._member
+        return SimulatedClients(member.world, member.wake, member.cluster.network.delay_ns)
+
+    def load_service(self, service_id: int) -> HashingEcho:
+        self._member.service = HashingEcho(self._member)
+        return self._member.service
+
+    def needed_positions(self) -> list[NeededPosition]:
+        return [lambda: self._member.needed_position]
+
+    def on_event(self, text: str) -> None:
+        self._member.world.tell(self._member.name, text)
+
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        if isinstance(error.__cause__, AssertionError):
+            raise error.__cause__  # of the test: a promise is broken
+        self.on_event(f"error: {where}: {error}")
+
+    def on_service_error(self, error: ServiceError, count: int) -> None:
+        """``record`` has told it."""
+
+
 class SimulatedMember:
     """A process that can be started and killed again and again over the same disk."""
 
@@ -96,16 +156,12 @@ class SimulatedMember:
         self.world = cluster.world
         self.disk = SimulatedDisk(Random(self.world.random.getrandbits(64)), 1000 * (member_id + 1))
         self.incarnation = 0
-        self.agent: ConsensusModuleAgent | None = None
+        self.life: MemberLife | None = None
         self.service: HashingEcho | None = None
-        self.service_agent: ClusteredServiceAgent | None = None
-        self.links: SimulatedLinks | None = None
-        self.clients: SimulatedClients | None = None
         self.death = ""  # why the process ended by itself
         self.clock_offset_ns = 0
         self.needed_position: int | None = None  # by a reader, or by what exports the log
         self.is_paused = False
-        self._archive: Archive | None = None
         self._turn_at_ns: int | None = None
         self._generation = 0
 
@@ -119,66 +175,50 @@ class SimulatedMember:
 
     def start(self) -> None:
         """Start the process; it recovers from what is on its disk."""
-        assert self.agent is None
-        world, cluster = self.world, self.cluster
+        assert self.life is None
         self.incarnation += 1
         self._generation += 1
         self.death = ""
-        random = Random(world.random.getrandbits(64))
-        context: ConsensusModuleContext = cluster.context_of(self.member_id)
+        context = self.cluster.context_of(self.member_id)
+        settings = LifeSettings(
+            context=context,
+            archive_directory=f"{DIRECTORY}/archive",
+            cluster_directory=CLUSTER_DIRECTORY,
+            driver_directory=f"{DIRECTORY}/driver",
+            file_sync_level=self.cluster.file_sync_level,
+            archive_segment_file_length=self.cluster.term_length,
+            archive_record_checksum=None,
+            services=["HashingEcho"],
+            service_responder=True,
+            service_error_policy="continue",
+            service_cycle_threshold_ns=context.cycle_threshold_ns,
+            log_fragment_limit=4096,
+        )
         try:
-            self._archive, recording_log, node_state = open_files(
-                self.disk,
-                f"{DIRECTORY}/archive",
-                f"{DIRECTORY}/cluster",
-                file_sync_level=cluster.file_sync_level,
-                segment_length=cluster.term_length,
-                checksum=None,
-                is_after_failure=False,
-                is_alone=cluster.member_count == 1,
-                epoch_ms=lambda: (EPOCH_NS + world.now_ns) // MS,
-                tell=lambda what: world.tell(self.name, what),
-            )
+            self.life = MemberLife(settings, SimulatedPorts(self, context), DiskFailures())
+            self.world.tell(self.name, f"starts, incarnation {self.incarnation}")
+            self.life.start(self.world.now_ns, self.cluster_time)
         except ClusterError as error:
             self._die(error)
             return
-        self.links = SimulatedLinks(
-            cluster.network, world, self.member_id, context.member_ids, self.incarnation, self.wake
-        )
-        self.clients = SimulatedClients(world, self.wake, cluster.network.delay_ns)
-        channel = ServiceChannel()
-        counters = MemberCounters(CountersFile.in_memory(), context)
-        self.agent = ConsensusModuleAgent(
-            context,
-            archive=self._archive,
-            recording_log=recording_log,
-            node_state=node_state,
-            links=self.links,
-            clients=self.clients,
-            service_channels=[channel],
-            counters=counters,
-            random=random,
-            needed_positions=[lambda: self.needed_position],
-            on_event=lambda what: world.tell(self.name, what),
-            on_error=lambda error: world.tell(self.name, f"error: {error}"),
-        )
-        self.service = HashingEcho(self)
-        self.service_agent = ClusteredServiceAgent(
-            self.service,
-            channel,
-            counters.commit_position.get,
-            client_id=1,
-            max_message_length=cluster.term_length // 8,
-            snapshots=self.agent.snapshots.archive,
-        )
-        world.tell(self.name, f"starts, incarnation {self.incarnation}")
-        try:
-            self.agent.on_start(world.now_ns, self.cluster_time)
-        except ClusterError as error:
-            self._die(error)
-            return
-        cluster.network.attach(self.links)
+        self.cluster.network.attach(self.life.links)
         self.wake()
+
+    @property
+    def agent(self) -> ConsensusModuleAgent | None:
+        return None if self.life is None else self.life.consensus_module
+
+    @property
+    def service_agent(self) -> ClusteredServiceAgent | None:
+        return None if self.life is None else self.life.services[0].agent
+
+    @property
+    def links(self) -> SimulatedLinks | None:
+        return None if self.life is None else self.life.links
+
+    @property
+    def clients(self) -> SimulatedClients | None:
+        return None if self.life is None else self.life.clients
 
     @property
     def cluster_time(self) -> int:
@@ -198,40 +238,23 @@ class SimulatedMember:
         self.world.at(time_ns, lambda: self._turn(time_ns, generation))
 
     def _turn(self, time_ns: int, generation: int) -> None:
-        if generation != self._generation or time_ns != self._turn_at_ns or self.agent is None:
+        if generation != self._generation or time_ns != self._turn_at_ns or self.life is None:
             return
         self._turn_at_ns = None
         if self.is_paused:
             return
-        agent, service_agent = self.agent, self.service_agent
-        assert service_agent is not None
+        life, agent = self.life, self.life.consensus_module
         try:
-            work_count = agent.do_work(self.world.now_ns, self.cluster_time)
-            if not service_agent.is_closed:
-                work_count += self._turn_service(service_agent)
-        except ServiceError:
-            raise  # of the test: the member goes on after others
+            work_count = life.do_work(self.world.now_ns, self.cluster_time)
         except ClusterError as error:
             self._die(error)
             return
         self.cluster.after_turn(self)
         if agent.is_closed:
             self.stop()
-        elif self.agent is agent:
+        elif self.life is life:
             deadline_ns = self.world.now_ns + TURN_NS if work_count else agent.next_deadline_ns()
             self._turn_at(max(deadline_ns, self.world.now_ns + TURN_NS))
-
-    def _turn_service(self, service_agent: ClusteredServiceAgent) -> int:
-        """As the node does: what a callback raises is counted, and the log goes on behind it."""
-        try:
-            return service_agent.do_work(self.world.now_ns, self.cluster_time)
-        except AgentTermination:
-            raise
-        except ClusterError as error:
-            if isinstance(error.__cause__, AssertionError):
-                raise  # of the test: a promise is broken
-            self.world.tell(self.name, f"service: {error}")
-            return 1
 
     def _die(self, error: Exception) -> None:
         if isinstance(error, MemberRestart):
@@ -262,9 +285,7 @@ class SimulatedMember:
         """In order, as a process that got SIGTERM."""
         if self.agent is not None:
             self.world.tell(self.name, "stops")
-            self.agent.close()
-            assert self._archive is not None
-            self._archive.close()
+            self.life.close(self.world.now_ns, self.cluster_time)
             self._end()
 
     def pause(self) -> None:
@@ -280,13 +301,12 @@ class SimulatedMember:
     def _end(self) -> None:
         self._generation += 1
         self._turn_at_ns = None
-        self.agent = self.service_agent = None
+        if self.life is not None:
+            self.life.links.close()
+            self.life.clients.shutdown()
+        self.life = None
         self.is_paused = False
         self.disk.kill()
-        self.cluster.network.detach(self.member_id)
-        if self.clients is not None:
-            self.clients.shutdown()
-        self.links = self.clients = None
 
 
 def log_bytes(member: SimulatedMember, begin: int, end: int) -> bytes:

@@ -195,6 +195,9 @@ class SimulatedLinks:
         if not self.is_closed:
             self._wake()
 
+    def close(self) -> None:
+        self._network.detach(self.member_id)
+
     # ---- told by the network
 
     def on_connected(self, other_id: int, incarnation: int) -> None:

@@ -1,0 +1,208 @@
+"""One life of a member: from the recovery of its disk to its end. The only place that puts a member together.
+
+    archive, recording.log, node-state.dat ──┐
+    counters, mark files ────────────────────┼──▶ ConsensusModuleAgent ◀── ServiceChannel ──▶ services
+    links to members, clients' connections ──┘
+
+What a life reaches of the world comes from its process, as ``Ports``: a ``ClusterNode`` gives the machine's
+files, sockets and clock, a simulated process gives simulated ones. A process has one life after the other
+when its disk fails it (``disk_failures.py``).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from cluster.archive.mark_files import ClusterMarkFile, MarkFile
+from cluster.errors import AgentTermination, ClusterError
+from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.counters import MemberCounters
+from cluster.member.repair import open_files
+from cluster.node.disk_failures import SURVIVED, DiskFailures
+from cluster.node.hosted_service import HostedService
+from cluster.node.ports import LifeSettings, Ports
+from cluster.protocol.enums import ClusterComponentType
+from cluster.service.channel import ServiceChannel
+
+
+class MemberLife:
+    """All that one life has. ``consensus_module`` and the agents of ``services`` are to be turned."""
+
+    def __init__(self, settings: LifeSettings, ports: Ports, failures: DiskFailures) -> None:
+        """Open everything; what is opened is closed again when something fails.
+
+        Raises LogDamaged, DirectoryInUse, PortInUse, StorageError, ConfigurationError.
+        """
+        self.settings = settings
+        self.services: list[HostedService] = []
+        self._ports = ports
+        self._is_orderly = False
+        self.opened = ExitStack()  # closed with the life, last first
+        try:
+            self._open_files(failures)
+            self._open_media()
+            self._open_agents(distrusts_log=failures.distrusts_all)
+        except BaseException:
+            self._let_go()
+            raise
+
+    # -- opening --
+
+    def _open_files(self, failures: DiskFailures) -> None:
+        settings, ports = self.settings, self._ports
+        failures.check_room(ports.files, settings.archive_directory, settings.archive_segment_file_length)
+        self.counters_file = ports.open_counters()
+        self.opened.callback(lambda: self.counters_file.close(orderly=self._is_orderly))
+        self.archive, self.recording_log, self.node_state = open_files(
+            ports.files,
+            settings.archive_directory,
+            settings.cluster_directory,
+            file_sync_level=settings.file_sync_level,
+            segment_length=settings.archive_segment_file_length,
+            checksum=settings.archive_record_checksum,
+            is_after_failure=failures.leaves_files_behind,
+            is_alone=settings.is_alone,
+            epoch_ms=ports.epoch_ms,
+            tell=ports.on_event,
+        )
+        self.opened.callback(lambda: self.archive.close() if self._is_orderly else self.archive.abandon())
+        self.opened.callback(self.recording_log.close)
+        self.opened.callback(self.node_state.close)
+        for recovered in self.archive.recovered:
+            ports.on_event(f"recovered a recording that was not stopped: {recovered}")
+        self._archive_mark_file = self.archive.create_mark_file(aeron_directory=settings.driver_directory)
+        self.opened.callback(self._close_mark_file, self._archive_mark_file)
+
+    def _open_media(self) -> None:
+        self.links = self._ports.open_links()
+        self.opened.callback(self.links.close)
+        self.clients = self._ports.open_clients(self.links.incarnation)
+        self.opened.callback(self.clients.shutdown)
+
+    def _open_agents(self, *, distrusts_log: bool) -> None:
+        ports, context = self._ports, self.settings.context
+        self.counters = MemberCounters(self.counters_file, context)
+        channels = [ServiceChannel() for _ in range(context.service_count)]
+        self.consensus_module = ConsensusModuleAgent(
+            context,
+            archive=self.archive,
+            recording_log=self.recording_log,
+            node_state=self.node_state,
+            links=self.links,
+            clients=self.clients,
+            service_channels=channels,
+            counters=self.counters,
+            random=ports.random,
+            mark_file=ports.mark_file,
+            needed_positions=ports.needed_positions(),
+            on_event=ports.on_event,
+            on_error=lambda error: ports.record(ports.mark_file, "consensus module", error),
+            distrusts_log=distrusts_log,
+        )
+        for service_id, channel in enumerate(channels):
+            self.services.append(self._host(service_id, channel))
+
+    def _host(self, service_id: int, channel: ServiceChannel) -> HostedService:
+        settings = self.settings
+        mark_file = ClusterMarkFile.create(
+            settings.cluster_directory,
+            files=self._ports.files,
+            component_type=ClusterComponentType.CONTAINER,
+            now_ms=self._ports.epoch_ms(),
+            cluster_id=settings.context.cluster_id,
+            member_id=settings.context.member_id,
+            aeron_directory=settings.driver_directory,
+            service_id=service_id,
+            service_name=settings.services[service_id],
+        )
+        self.opened.callback(self._close_mark_file, mark_file)
+        return HostedService(
+            service_id,
+            self._ports.load_service(service_id),
+            channel,
+            settings=settings,
+            mark_file=mark_file,
+            counters_file=self.counters_file,
+            commit_position=self.counters.commit_position.get,
+            snapshots=self.consensus_module.snapshots.archive,
+            on_error=self._ports.on_service_error,
+        )
+
+    # -- living --
+
+    def start(self, now_ns: int, cluster_time: int) -> None:
+        """Recover what the disk has. Raises LogDamaged, DataLoss, StorageError."""
+        self.consensus_module.on_start(now_ns, cluster_time)
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int:
+        """Turn the consensus module, then the services; returns how much was done.
+
+        What the services answer goes out in the same turn. What one raises is counted and told, and it goes
+        on after that entry. Raises what the consensus module raises, SURVIVED when the disk fails a service,
+        and AgentTermination.
+        """
+        work_count = self.consensus_module.do_work(now_ns, cluster_time)
+        for service in self.services:
+            try:
+                work_count += service.agent.do_work(now_ns, cluster_time)
+            except (AgentTermination, *SURVIVED):
+                raise
+            except Exception as error:
+                self._on_service_failure(service, error)
+                service.check_policy(error)
+        return work_count + self.consensus_module.publish_egress()
+
+    def _on_service_failure(self, service: HostedService, error: Exception) -> None:
+        self._ports.record(service.mark_file, service.name, error)
+        service.on_error(error)
+
+    def update_activity(self) -> None:
+        """Give the signs of life that tools look for; the consensus module gives its own."""
+        now_ms = self._ports.epoch_ms()
+        self.counters_file.update_heartbeat(now_ms)
+        self._archive_mark_file.update_activity(now_ms)
+        for service in self.services:
+            service.mark_file.update_activity(now_ms)
+
+    # -- ending --
+
+    def close(self, now_ns: int, cluster_time: int) -> None:
+        """End in order: the agents, then what they used, last opened first.
+
+        Raises StorageError, OSError.
+        """
+        self._is_orderly = True
+        with self.opened:
+            self.consensus_module.close()
+            for service in self.services:
+                try:
+                    service.agent.do_work(now_ns, cluster_time)  # takes the termination position
+                except Exception as error:
+                    self._on_service_failure(service, error)
+            self._close_services()
+
+    def abandon(self) -> None:
+        """Let go of everything as the death of a process would, whatever the disk says to that."""
+        self.links.close()  # at once: what is closed after it may take its time, as the gateway does
+        self.clients.shutdown()
+        self._close_services()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            self.opened.close()
+        except (ClusterError, OSError) as error:
+            self._ports.record(self._ports.mark_file, "closing", error)
+
+    def _close_services(self) -> None:
+        for service in self.services:
+            try:
+                service.agent.close()
+            except Exception as error:
+                self._on_service_failure(service, error)
+
+    def _close_mark_file(self, mark_file: MarkFile) -> None:
+        if self._is_orderly:
+            mark_file.close()
+        else:
+            mark_file.abandon()

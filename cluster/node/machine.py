@@ -1,0 +1,177 @@
+"""The real world as the lives of a ClusterNode get it: this machine's files, sockets and clock."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from cluster.archive.export_watermark import ExportWatermark
+from cluster.archive.files import Files
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.counters import CountersFile
+from cluster.errors import ClusterError, ServiceError
+from cluster.log.frames import message_length_max
+from cluster.member.retention import NeededPosition
+from cluster.node.config import NodeConfig
+from cluster.node.log import NodeLog
+from cluster.node.service_loader import load_service
+from cluster.service.clustered_service import ClusteredService
+from cluster.transport.bounds import Bounds
+from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
+from cluster.transport.links import MemberLinks
+from cluster.transport.poller import Poller
+from cluster.transport.server import ClientPort
+
+if TYPE_CHECKING:
+    from cluster.reader.serving import ServedLog
+    from cluster.transport.grpc_gateway import GrpcGateway
+
+
+def epoch_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+class Machine:
+    """``Ports`` of a process of its own."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        files: Files,
+        mark_file: ClusterMarkFile,
+        poller: Poller,
+        bounds: Bounds,
+        log: NodeLog,
+        *,
+        on_service_error: Callable[[ServiceError, int], None],
+    ) -> None:
+        self.files = files
+        self.random = Random(secrets.randbits(64))
+        self.mark_file = mark_file
+        self.on_service_error = on_service_error
+        self._config = config
+        self._poller = poller
+        self._bounds = bounds
+        self._log = log
+        self._ipc = Endpoint(Medium.IPC, path=str(config.ipc_path))
+        self._message_length_max = message_length_max(config.log_term_length)
+        self._gateway: GrpcGateway | None = None
+
+    def on_event(self, text: str) -> None:
+        self._log.info(text)
+
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}
+        text = self._log.error(where, error, **fields)
+        try:
+            mark_file.record_error(text, epoch_ms())
+        except OSError as failure:
+            self._log.error("error log", failure)
+
+    def _on_peer_error(self, error: ClusterError) -> None:
+        """Called from the gateway's thread too."""
+        self._log.often("a peer was cut off", str(error), time.monotonic_ns())
+
+    def epoch_ms(self) -> int:
+        return epoch_ms()
+
+    def open_counters(self) -> CountersFile:
+        path = f"{self._config.driver_path}/cnc.dat"
+        return CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
+
+    def open_links(self) -> MemberLinks:
+        config = self._config
+        return MemberLinks(
+            config.member_id,
+            parse_endpoint(f"tcp:{config.member.consensus_endpoint}"),
+            {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in config.cluster_members},
+            secret=secrets.randbits(63),
+            cluster_id=config.cluster_id,
+            poller=self._poller,
+            on_error=self._on_peer_error,
+            bounds=self._bounds,
+        )
+
+    def open_clients(self, incarnation: int) -> ClientPort:
+        config = self._config
+        listen = [self._ipc] if config.ipc_ingress or config.grpc_gateway != "none" else []
+        if tcp_ingress := config.tcp_ingress_of(config.member):
+            listen.append(parse_endpoint(f"tcp:{tcp_ingress}"))
+        return ClientPort(
+            listen,
+            poller=self._poller,
+            member_id=config.member_id,
+            cluster_id=config.cluster_id,
+            incarnation=incarnation,
+            message_length_max=self._message_length_max,
+            on_error=self._on_peer_error,
+            bounds=self._bounds,
+            hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
+        )
+
+    def load_service(self, service_id: int) -> ClusteredService:
+        return load_service(self._config.services[service_id])
+
+    def needed_positions(self) -> Sequence[NeededPosition]:
+        needed: list[NeededPosition] = [self._reader_position]
+        if self._config.log_export_watermark:
+            directory = str(self._config.cluster_path)
+            exported = ExportWatermark(self.files, directory, self._on_watermark_error)
+            needed.append(exported.position)
+        return needed
+
+    def _on_watermark_error(self, error: ClusterError) -> None:
+        self.record(self.mark_file, "export watermark", error)
+
+    # -- the gateway --
+
+    def open_gateway(self) -> GrpcGateway:
+        """Serve gRPC, and the readers of every medium, from a thread beside the life; it is to be stopped."""
+        from cluster.transport.grpc_gateway import GrpcGateway
+
+        self._gateway = GrpcGateway(
+            parse_endpoint(self._config.member.ingress_endpoint),
+            self._ipc,
+            self._open_log,
+            self._message_length_max,
+            self._bounds,
+            self._on_peer_error,
+        )
+        self._gateway.start()
+        return self._gateway
+
+    def _open_log(self) -> ServedLog:
+        from cluster.reader.serving import ServedLog
+
+        config = self._config
+        return ServedLog(
+            cluster_dir=str(config.cluster_path),
+            archive_dir=str(config.archive_path),
+            aeron_dir=str(config.driver_path),
+            cluster_id=config.cluster_id,
+            member_id=config.member_id,
+            ingress_endpoints=config.ingress_endpoints,
+            tcp_endpoints=tcp_endpoints(config),
+            ipc_endpoints=f"{config.member_id}=ipc:{config.ipc_path}" if config.ipc_ingress else "",
+        )
+
+    def _reader_position(self) -> int | None:
+        """Where the slowest of the remote readers is."""
+        return None if self._gateway is None else self._gateway.least_reader_position
+
+    def _hand_over(self, sock: socket.socket, received: bytes) -> None:
+        """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
+        assert self._gateway is not None
+        self._gateway.adopt(sock, received)
+
+
+def tcp_endpoints(config: NodeConfig) -> str:
+    """Where the members take plain TCP clients, as ``--endpoints`` takes it."""
+    pairs = [(member.member_id, config.tcp_ingress_of(member)) for member in config.cluster_members]
+    return ",".join(f"{member_id}=tcp:{address}" for member_id, address in pairs if address)

@@ -1,0 +1,85 @@
+"""What a life of a member goes by, and what its process gives to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, Protocol
+
+from cluster.archive.files import Files
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import CountersFile
+from cluster.errors import ServiceError
+from cluster.member.ports import Clients, Links
+from cluster.member.retention import NeededPosition
+from cluster.service.clustered_service import ClusteredService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeSettings:
+    """What every life of a member goes by: its context, its directories, and keys of the configuration."""
+
+    context: ConsensusModuleContext
+    archive_directory: str
+    cluster_directory: str
+    driver_directory: str
+    file_sync_level: int
+    archive_segment_file_length: int  # bytes
+    archive_record_checksum: str | None
+    services: Sequence[str]  # their names, by service id
+    service_responder: bool
+    service_error_policy: Literal["continue", "stop"]
+    service_cycle_threshold_ns: int
+    log_fragment_limit: int
+
+    @property
+    def is_alone(self) -> bool:
+        """No other member has what this one loses."""
+        return len(self.context.member_ids) == 1
+
+
+class OpenLinks(Links, Protocol):
+    """Links of one life."""
+
+    incarnation: int
+
+    def close(self) -> None: ...
+
+
+class OpenClients(Clients, Protocol):
+    """Clients' connections of one life."""
+
+    def shutdown(self) -> None: ...
+
+
+class Ports(Protocol):
+    """What a process gives to each life of its member. What it makes anew for each is opened here."""
+
+    files: Files
+    random: Random
+    mark_file: ClusterMarkFile  # the consensus module's
+
+    def epoch_ms(self) -> int: ...
+
+    def open_counters(self) -> CountersFile: ...
+
+    def open_links(self) -> OpenLinks: ...
+
+    def open_clients(self, incarnation: int) -> OpenClients:
+        """``incarnation`` is that of the links."""
+
+    def load_service(self, service_id: int) -> ClusteredService: ...
+
+    def needed_positions(self) -> Sequence[NeededPosition]:
+        """From where on others than the member need the log."""
+
+    def on_event(self, text: str) -> None:
+        """Something rare happened; a line for people."""
+
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        """Write an error to the log of the process and to the mark file, where tools look for it."""
+
+    def on_service_error(self, error: ServiceError, count: int) -> None:
+        """A service failed so often in this way, of which the first and every doubling is told."""

@@ -1,0 +1,119 @@
+"""What a simulated process gives to each life of its member: a disk, a network and a clock that may fail."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from cluster.archive.files import Buffer
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import CountersFile
+from cluster.errors import ClusterError, ServiceError
+from cluster.log.frames import message_length_max
+from cluster.member.retention import NeededPosition
+from cluster.protocol.enums import ClusterComponentType
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.links import MemberLinks
+from cluster.transport.server import ClientPort
+from tests.simulation.service import ChainService, VectorisedChainService
+
+if TYPE_CHECKING:
+    from tests.simulation.member import Member
+
+LINK_PORT, CLIENT_PORT = 9002, 9001
+
+
+def host_of(member_id: int) -> str:
+    return f"10.0.0.{member_id + 1}"
+
+
+class ObservedLinks(MemberLinks):
+    """Production links; what they are to take is told before it is on its way."""
+
+    def __init__(self, member: Member, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._member = member
+
+    def send(self, member_id: int, *buffers: Buffer) -> int:
+        if self.is_up(member_id):
+            self._member.on_sent(member_id, buffers)
+            self._member.observer.on_sent(self._member, member_id, buffers)
+        return super().send(member_id, *buffers)
+
+    def send_again(self, member_id: int, frame: bytes) -> int:
+        """An old message comes once more."""
+        return super().send(member_id, frame)
+
+
+class SimulatedPorts:
+    """``Ports`` of one simulated process."""
+
+    def __init__(self, member: Member, context: ConsensusModuleContext, random: Random) -> None:
+        """Take the directory, as a ClusterNode does before its first life. Raises DirectoryInUse."""
+        self.files = member.files
+        self.random = random
+        self._member = member
+        self._context = context
+        self.mark_file = ClusterMarkFile.create(
+            f"{member.directory}/cluster",
+            files=self.files,
+            component_type=ClusterComponentType.CONSENSUS_MODULE,
+            now_ms=self.epoch_ms(),
+            cluster_id=context.cluster_id,
+            member_id=context.member_id,
+        )
+
+    def epoch_ms(self) -> int:
+        return self._member.epoch_ms()
+
+    def open_counters(self) -> CountersFile:
+        return CountersFile.in_memory(now_ms=self.epoch_ms())
+
+    def open_links(self) -> ObservedLinks:
+        member, context = self._member, self._context
+        return ObservedLinks(
+            member,
+            member_id=context.member_id,
+            listen=Endpoint(Medium.TCP, member.host, LINK_PORT),
+            members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
+            secret=member.incarnation,
+            cluster_id=context.cluster_id,
+            poller=member.poller,
+            clock_ns=member.clock_ns,
+            on_error=member.on_error,
+        )
+
+    def open_clients(self, incarnation: int) -> ClientPort:
+        member, context = self._member, self._context
+        return ClientPort(
+            [Endpoint(Medium.TCP, member.host, CLIENT_PORT)],
+            poller=member.poller,  # type: ignore[arg-type]
+            member_id=context.member_id,
+            cluster_id=context.cluster_id,
+            incarnation=incarnation,
+            message_length_max=message_length_max(context.log_term_length),
+            clock_ns=member.clock_ns,
+            on_error=member.on_error,
+        )
+
+    def load_service(self, service_id: int) -> ChainService:
+        kind = VectorisedChainService if self.random.random() < 0.5 else ChainService
+        service = kind(service_id, self._member.on_applied)
+        self._member.services.append(service)
+        return service
+
+    def needed_positions(self) -> list[NeededPosition]:
+        return []
+
+    def on_event(self, text: str) -> None:
+        self._member.tell(text)
+
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        """No service of the simulation raises, and what no error is for is a bug."""
+        if isinstance(error, ServiceError) or not isinstance(error, ClusterError):
+            raise error
+        self._member.on_error(error)
+
+    def on_service_error(self, error: ServiceError, count: int) -> None:
+        """Raised by ``record``, which hears of it before."""
