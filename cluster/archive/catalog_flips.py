@@ -9,10 +9,11 @@ Aeron does not renew an entry's checksum with every change, and a power cut may 
 wrong one that no single bit explains is no damage.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from cluster.archive.checksums import record_checksum
-from cluster.archive.flipped_bit import LENGTH_MAX, without_flip
+from cluster.archive.flipped_bit import LENGTH_MAX, flipped_bit
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
@@ -90,20 +91,39 @@ def _header_of(catalog: bytearray) -> bytes | None:
 def _entry_at(catalog: bytearray, offset: int) -> bytes | None:
     """The bytes from an entry on, as they were; None where its checksum is right, or 0, or does not tell."""
     data = bytes(catalog[offset : offset + HEADER_LENGTH + LENGTH_MAX])
-    length = _number(data, 0)
     if _number(data, CHECKSUM_OFFSET) == 0 or _is_right(data):
         return None
-    body = range(8 * HEADER_LENGTH, 8 * min(HEADER_LENGTH + max(length, 0), len(data)))
-    header = [8 * at + bit for at in (0, CHECKSUM_OFFSET) for bit in range(32)]
-    return without_flip(data, [*header, *body], _is_right)
+    turned = (_turned(data, bit) for bit in _suspects(data))
+    return next(filter(_is_right, turned), None)
+
+
+def _turned(data: bytes, bit: int) -> bytes:
+    turned = bytearray(data)
+    turned[bit // 8] ^= 1 << bit % 8
+    return bytes(turned)
+
+
+def _suspects(entry: bytes) -> Iterator[int]:
+    """If one bit of an entry has flipped, it is among these: of its length, its checksum or its body."""
+    yield from range(32)
+    body, checksum = _body(entry), _number(entry, CHECKSUM_OFFSET)
+    for kind in Checksum:
+        difference = (record_checksum(kind, body) ^ checksum) & 0xFFFF_FFFF
+        if difference.bit_count() == 1:
+            yield 8 * CHECKSUM_OFFSET + difference.bit_length() - 1
+        if (bit := flipped_bit(kind, body, checksum)) is not None:
+            yield 8 * HEADER_LENGTH + bit
+
+
+def _body(entry: bytes) -> bytes:
+    """What an entry's checksum covers; empty where the length cannot be."""
+    length = _number(entry, 0)
+    return entry[HEADER_LENGTH : HEADER_LENGTH + length] if 0 < length <= len(entry) - HEADER_LENGTH else b""
 
 
 def _is_right(entry: bytes) -> bool:
-    length, checksum = _number(entry, 0), _number(entry, CHECKSUM_OFFSET)
-    if not 0 < length <= len(entry) - HEADER_LENGTH:
-        return False
-    body = entry[HEADER_LENGTH : HEADER_LENGTH + length]
-    return any(record_checksum(kind, body) == checksum for kind in Checksum)
+    body, checksum = _body(entry), _number(entry, CHECKSUM_OFFSET)
+    return body != b"" and any(record_checksum(kind, body) == checksum for kind in Checksum)
 
 
 def _state_before(state: int) -> RecordingState | None:

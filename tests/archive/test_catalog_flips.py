@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles
+from cluster.archive import OsFiles, catalog_flips
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.catalog_flips import put_back_flips
 from cluster.archive.checksums import record_checksum
@@ -124,6 +124,25 @@ def test_a_checksum_that_aeron_did_not_renew_is_no_damage(tmp_path):
     [_, again, _] = catalog.entries
     assert again.header.checksum == record_checksum(Checksum.CRC_32C, catalog.descriptor_bytes(again))
     catalog.close()
+
+
+def test_a_reader_does_not_search_entries_whose_checksum_is_stale(tmp_path, monkeypatch):
+    CatalogFile.create(FILES, str(tmp_path))
+    catalog = CatalogFile.open(FILES, str(tmp_path), write=True)
+    for number in range(100):
+        catalog.add(a_descriptor(0, stop_position=32 * number), Checksum.CRC_32C)
+        catalog.set_checksum(number, 0x1234_5678 + number)
+    catalog.close()
+    taken = []
+    monkeypatch.setattr(
+        catalog_flips, "record_checksum", lambda *of: taken.append(of) or record_checksum(*of)
+    )
+
+    reader = CatalogFile.open(FILES, str(tmp_path))
+    reader.close()
+
+    assert (len(reader.entries), reader.put_back) == (100, [])
+    assert 100 <= len(taken) < 100 * 50, "one bit after the other would be 4,000 an entry"
 
 
 @pytest.mark.parametrize("field", ["initial_term_id", "stream_id"])
