@@ -229,15 +229,8 @@ class Connection:
         else:
             buffer, view = self._receive_buffer.array, self._receive_buffer.view
             buffer[:kept] = carry
-        try:
-            received = self._sock.recv_into(view[kept : kept + bytes_max])
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            self._fail(error)
-            return False
+        received = self._receive_into(view[kept : kept + bytes_max])
         if received == 0:
-            self.close(self._explain() or "the peer closed the connection")
             return False
         limit = kept + received
         end, follows = whole_frames(buffer, 0, limit, self.frame_length_max, self._is_log_allowed)
@@ -279,18 +272,20 @@ class Connection:
 
         End-of-file and resets close the connection, as with ``receive``.
         """
-        if self.is_closed:
-            return False
+        return not self.is_closed and self._receive_into(_DISCARDED) > 0
+
+    def _receive_into(self, view: memoryview) -> int:
+        """How many bytes came; 0 when there are none now, and when there will be none: then it is closed."""
         try:
-            received = self._sock.recv_into(_DISCARDED)
+            received = self._sock.recv_into(view)
         except (BlockingIOError, InterruptedError):
-            return False
+            return 0
         except OSError as error:
             self._fail(error)
-            return False
+            return 0
         if received == 0:
             self.close(self._explain() or "the peer closed the connection")
-        return received > 0
+        return received
 
     def _keep(self, offset: int, follows: int) -> None:
         """Copy ``buffer[offset:limit]`` aside, with room for the frame of ``follows`` bytes there."""
