@@ -22,8 +22,6 @@ from cluster.protocol.mark_file import (
     MARK_FILE_HEADER_LENGTH,
     OWNER_SEAL_OFFSET,
     TERMINATED,
-    VERSION_FAILED,
-    VERSION_OFFSET,
     ArchiveMarkFileHeader,
     ClusterMarkFileHeader,
     MarkFileHeader,
@@ -90,10 +88,6 @@ class MarkFile:
     def errors(self) -> list[ErrorLogEntry]:
         """The distinct errors of this run."""
         return list(decode_error_log(self._file.pread(ERROR_BUFFER_LENGTH, MARK_FILE_HEADER_LENGTH)))
-
-    def mark_failed_start(self) -> None:
-        """Say that the start failed, as real components do."""
-        self._file.pwrite(_I32.pack(VERSION_FAILED), VERSION_OFFSET)
 
     def close(self) -> None:
         """Orderly end: terminated, lock given back."""

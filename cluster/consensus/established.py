@@ -105,11 +105,6 @@ class Leader:
         self._time_of_last_update_ns = now_ns
         return True
 
-    @property
-    def next_update_ns(self) -> int:
-        """When CommitPosition is due although nothing happens."""
-        return self._time_of_last_update_ns + self._context.leader_heartbeat_interval_ns
-
     def has_active_quorum(self, now_ns: int) -> bool:
         """Whether a majority was heard within the heartbeat timeout; always for a single member (C-20).
 

@@ -21,9 +21,7 @@ SESSION_COUNTERS_MAX = COUNTERS_MAX * 3 // 4
 class MemberCounters:
     """One attribute a counter; each value is one aligned store that other processes see."""
 
-    def __init__(
-        self, file: CountersFile, context: ConsensusModuleContext, version: str = "", commit: str = ""
-    ) -> None:
+    def __init__(self, file: CountersFile, context: ConsensusModuleContext) -> None:
         cluster_id = context.cluster_id
         types = CounterTypeId
 
@@ -37,9 +35,7 @@ class MemberCounters:
         self.commit_position = allocate(types.COMMIT_POSITION)
         self.snapshot_count = allocate(types.SNAPSHOT_COUNT)
         self.election_state = allocate(types.ELECTION_STATE, ElectionState.INIT)
-        self.errors = file.allocate_cluster_counter(
-            types.CONSENSUS_MODULE_ERRORS, cluster_id, version=version, commit=commit
-        )
+        self.errors = allocate(types.CONSENSUS_MODULE_ERRORS)
         self.timed_out_clients = allocate(types.CLIENT_TIMEOUTS)
         self.max_cycle_time_ns = allocate(types.MAX_CYCLE_TIME)
         self.cycle_time_exceeded = file.allocate_cluster_counter(

@@ -104,7 +104,6 @@ def field_offset(header: type[MarkFileHeader], name: str) -> int:
     return sbe.HEADER_LENGTH + header.offset_of(name)
 
 
-VERSION_OFFSET: Final = field_offset(ClusterMarkFileHeader, "version")
 ACTIVITY_TIMESTAMP_OFFSET: Final = field_offset(ClusterMarkFileHeader, "activity_timestamp")
 assert ACTIVITY_TIMESTAMP_OFFSET == field_offset(ArchiveMarkFileHeader, "activity_timestamp") == 16
 

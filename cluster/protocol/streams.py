@@ -14,7 +14,6 @@ SERVICE: Final = 104  # consensus module to services and tools
 CONSENSUS_MODULE: Final = 105  # services and tools to consensus module
 SERVICE_SNAPSHOT: Final = 106  # of services only: the consensus module's snapshot has its own
 CONSENSUS_MODULE_SNAPSHOT: Final = 107
-CM_SNAPSHOT: Final = CONSENSUS_MODULE_SNAPSHOT
 CONSENSUS: Final = 108  # member to member
 
 ENVELOPE: Final = 1001  # around all that members send each other: cluster/transport/envelopes.py

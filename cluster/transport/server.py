@@ -399,22 +399,6 @@ class ClientPort:
             return False
         return not client.connection.is_closed and not client.connection.is_finishing
 
-    def pause(self, connection_id: int) -> None:
-        """Take nothing from the client until ``resume``: its own window fills, and nobody else's."""
-        client = self._clients.get(connection_id)
-        if client is not None:
-            client.connection.pause()
-
-    def resume(self, connection_id: int) -> None:
-        """Undo ``pause``."""
-        client = self._clients.get(connection_id)
-        if client is not None:
-            connection = client.connection
-            connection.resume()
-            if connection.has_frames and not connection.is_readable:
-                connection.is_readable = True
-                self._ready.append(connection)
-
     def close(self, connection_id: int, why: str = "") -> None:
         """Close one connection once what is queued for it is out; told by ``on_disconnect``.
 

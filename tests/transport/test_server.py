@@ -333,18 +333,6 @@ def test_a_handler_takes_as_much_as_it_likes_and_the_rest_comes_again(server, cl
     assert client.received == message * 20
 
 
-def test_a_paused_client_waits_and_others_do_not(server, client):
-    with bare(server) as other:
-        other.sendall(HELLO)
-        server.turn_until(lambda: ("connect", 2) in server.told)
-        server.port.pause(2)
-        other.sendall(frame(b"x", session_id=0, stream_id=101))
-        client.assert_is_served()
-        assert server.frames[2] == b""
-        server.port.resume(2)
-        server.turn_until(lambda: server.frames[2])
-
-
 def test_too_many_connections_are_turned_away(serve):
     server = serve(bounds=Bounds(connections_max=2))
     with bare(server) as one, bare(server) as two, bare(server) as three:
