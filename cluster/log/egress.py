@@ -15,7 +15,9 @@ from cluster.errors import LocalProtocolError
 from cluster.log.frames import (
     DATA_UNFRAGMENTED,
     DONE,
+    EGRESS_STREAM,
     HEADER_LENGTH,
+    INGRESS_STREAM,
     MALFORMED,
     OTHER_MESSAGE,
     OUT_FULL,
@@ -54,8 +56,6 @@ from cluster.log.session_table import (
 
 FRAME_OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
 PAYLOAD_LENGTH_MAX = 0x4000_0000
-INGRESS_STREAM = 101
-EGRESS_STREAM = 102
 
 
 @routine

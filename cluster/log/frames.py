@@ -27,6 +27,10 @@ TYPE_DATA = 1
 DATA_UNFRAGMENTED = 0x0001_C000  # version, flags and type as one i32: what most frames have at offset 4
 FLAGS_MASK = FLAG_BEGIN | FLAG_END
 
+LOG_STREAM = 100
+INGRESS_STREAM = 101
+EGRESS_STREAM = 102
+
 SCHEMA_ID = 111
 SCHEMA_VERSION = 17
 SBE_HEADER_LENGTH = 8
@@ -43,13 +47,15 @@ DONE = 0  # all that is whole was taken
 OUT_FULL = 1  # the next message does not fit the output: empty it and call again
 OTHER_MESSAGE = 2  # something for Python: another template, stream or schema
 MALFORMED = 3  # bytes that nobody obeying the protocol sends or writes
+TOO_LONG = 4  # of ingress, longer than the log takes: close its session with an error, skip it
+UNLINKED = 5  # of ingress, an open session of this term without a connection (a new leader)
 
-# What next_message found.
-WHOLE = 0  # an unfragmented message
-FRAGMENTED = 1  # a whole message in several frames
-SKIP = 2  # padding, or fragments that belong to nothing
-INCOMPLETE = 3  # a message whose end lies beyond the limit, or nothing at all
-DAMAGED = 4  # a length that no frame below the limit has
+# What next_message found. No number is also one of those above.
+WHOLE = 8  # an unfragmented message
+FRAGMENTED = 9  # a whole message in several frames
+SKIP = 10  # padding, or fragments that belong to nothing
+INCOMPLETE = 11  # a message whose end lies beyond the limit, or nothing at all
+DAMAGED = 12  # a length that no frame below the limit has
 
 # Words of LogParams.words.
 TERM_LENGTH, MTU, INITIAL_TERM_ID, SESSION_ID, STREAM_ID, POSITION_BITS, MESSAGE_LENGTH_MAX = range(7)

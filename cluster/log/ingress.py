@@ -17,6 +17,7 @@ from cluster.log.frames import (
     DONE,
     FRAME_ALIGNMENT,
     HEADER_LENGTH,
+    INGRESS_STREAM,
     MALFORMED,
     MESSAGE_LENGTH_MAX,
     MTU,
@@ -28,6 +29,8 @@ from cluster.log.frames import (
     SESSION_MESSAGE_BLOCK,
     SESSION_MESSAGE_HEADER,
     TERM_LENGTH,
+    TOO_LONG,
+    UNLINKED,
     LogParams,
     align,
     framed_length,
@@ -52,13 +55,8 @@ from cluster.log.session_table import (
     find_slot,
 )
 
-INGRESS_STREAM = 101
 SESSION_KEEP_ALIVE = 5  # template id
 SESSION_KEEP_ALIVE_BLOCK = 16
-
-# Why append_ingress stopped, besides those of frames.py. The message is not consumed.
-TOO_LONG = 4  # longer than the log takes: close its session with an error, skip it
-UNLINKED = 5  # an open session of this term without a connection (a new leader): link it, call again
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64))

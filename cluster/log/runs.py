@@ -9,17 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 from numba import types
 
+from cluster.log.frames import FLAGS_MASK, HEADER_LENGTH, TYPE_DATA, align
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
 from cluster.protocol.frame import DataFrameHeader, header_at
 from cluster.protocol.sbe import Buffer
 
-FRAME_ALIGNMENT = 32
-HEADER_LENGTH = 32
-FLAGS_UNFRAGMENTED = 0xC0
-TYPE_DATA = 1
-
-MALFORMED = -1
+NOT_A_FRAME = -1
 
 
 @kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, types.boolean))
@@ -28,18 +24,15 @@ def _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  # ty
     while offset + HEADER_LENGTH <= limit:
         frame_length = get_i32(buffer, offset)
         if frame_length < HEADER_LENGTH or frame_length > frame_length_max:
-            return offset, MALFORMED
+            return offset, NOT_A_FRAME
         frame_type = get_u16(buffer, offset + 6)
         if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA:
-            return offset, MALFORMED
-        if not is_log_allowed and (
-            frame_type != TYPE_DATA or get_u8(buffer, offset + 5) != FLAGS_UNFRAGMENTED
-        ):
-            return offset, MALFORMED
-        aligned_length = (frame_length + FRAME_ALIGNMENT - 1) & -FRAME_ALIGNMENT
-        if offset + aligned_length > limit:
-            return offset, aligned_length
-        offset += aligned_length
+            return offset, NOT_A_FRAME
+        if not is_log_allowed and (frame_type != TYPE_DATA or get_u8(buffer, offset + 5) != FLAGS_MASK):
+            return offset, NOT_A_FRAME
+        if offset + align(frame_length) > limit:
+            return offset, align(frame_length)
+        offset += align(frame_length)
     return offset, 0
 
 
@@ -49,7 +42,7 @@ def whole_frames(
     """Return where the whole frames of ``buffer[start:limit]`` end, and what follows them.
 
     What follows is 0 for less than a header, the aligned length of a frame that is not whole yet, or
-    ``MALFORMED``: a length below 32 or above ``frame_length_max``, a version other than 0, an unknown
+    ``NOT_A_FRAME``: a length below 32 or above ``frame_length_max``, a version other than 0, an unknown
     type, or, unless ``is_log_allowed``, padding or a fragment.
     """
     assert 0 <= start <= limit <= len(buffer)

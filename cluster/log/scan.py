@@ -17,6 +17,7 @@ from cluster.log.frames import (
     FRAME_ALIGNMENT,
     HEADER_LENGTH,
     INITIAL_TERM_ID,
+    LOG_STREAM,
     MTU,
     POSITION_BITS,
     SBE_HEADER_LENGTH,
@@ -120,7 +121,6 @@ FAULTS = {
 
 NEW_LEADERSHIP_TERM_EVENT = 24
 TERM_EVENT_LENGTH = 56
-LOG_STREAM = 100
 # Of the message that the frame before belongs to.
 UNKNOWN, ENDED, OPEN = range(3)
 

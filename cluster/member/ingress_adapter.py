@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from cluster.archive.files import Buffer
 from cluster.errors import RemoteProtocolError
-from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
-from cluster.log.ingress import TOO_LONG, UNLINKED
+from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, TOO_LONG, UNLINKED
 from cluster.member.frames import BLOCK, consensus_frame
 from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
-from cluster.log.runs import MALFORMED, whole_frames
+from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol import Message, decode, streams
 from cluster.protocol.frame import DATA_FRAME_HEADER, HEADER_LENGTH, frame_header
 from cluster.transport.frames import Received
@@ -73,7 +73,7 @@ def _pieces(buffer: Buffer) -> list[np.ndarray]:
     while start < len(data):
         limit = min(start + ENVELOPE_BYTES, len(data))
         end, follows = whole_frames(data, start, limit, _CONTENT_MAX, True)
-        assert follows != MALFORMED, "only frames are sent"
+        assert follows != NOT_A_FRAME, "only frames are sent"
         if end == start:
             end = start + follows
         pieces.append(data[start:end])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
-from cluster.log.runs import MALFORMED, whole_frames
+from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.transport.sockets import FRAME_LENGTH_MAX
 
@@ -28,7 +28,7 @@ class FrameSplitter:
                 return b""  # a large frame comes in pieces: not looked at again for each
             data = bytes(rest)
         end, follows = whole_frames(np.frombuffer(data, np.uint8), 0, len(data), self._frame_length_max, True)
-        if follows == MALFORMED:
+        if follows == NOT_A_FRAME:
             raise RemoteProtocolError(f"not a frame: {data[end : end + 32].hex()}")
         self._rest = bytearray(data[end:])
         return data[:end]
@@ -37,7 +37,7 @@ class FrameSplitter:
 def check_whole(data: bytes, frame_length_max: int) -> None:
     """``RemoteProtocolError`` unless ``data`` is a run of whole unfragmented frames."""
     end, follows = whole_frames(np.frombuffer(data, np.uint8), 0, len(data), frame_length_max, False)
-    if follows == MALFORMED:
+    if follows == NOT_A_FRAME:
         raise RemoteProtocolError(
             f"byte {end} of {len(data)}: not a frame of at most {frame_length_max} bytes: "
             f"{data[end : end + 32].hex()}"

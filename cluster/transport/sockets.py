@@ -23,7 +23,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
-from cluster.log.runs import MALFORMED, whole_frames
+from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.enums import Offer
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import READABLE, WRITABLE, Poller
@@ -234,7 +234,7 @@ class Connection:
             return False
         limit = kept + received
         end, follows = whole_frames(buffer, 0, limit, self.frame_length_max, self._is_log_allowed)
-        if follows == MALFORMED:
+        if follows == NOT_A_FRAME:
             header = bytes(buffer[end : end + 32]).hex()
             self.close(f"not a frame of at most {self.frame_length_max} bytes: {header}")
             raise RemoteProtocolError(f"connection {self.connection_id}: {self.why_closed}")

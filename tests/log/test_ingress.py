@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
-from cluster.log.ingress import TOO_LONG, UNLINKED, append_ingress
+from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL, TOO_LONG, UNLINKED
+from cluster.log.ingress import append_ingress
 from cluster.log.session_table import CLOSING, SessionTable
 from cluster.protocol.session import SessionCloseRequest
 from tests.log import logs, naive

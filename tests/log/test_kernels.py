@@ -11,7 +11,7 @@ import pytest
 from numba import config
 
 import cluster.log
-from cluster.log import column_kernels, egress, follow, frames, ingress, runs, session_table
+from cluster.log import column_kernels, follow, frames, ingress, session_table
 from cluster.log.kernel import SHARED_MODULES
 from cluster.log.scan import scan
 from cluster.log.warm import KERNEL_MODULES, compile_all
@@ -29,13 +29,12 @@ FOLDER = Path(cluster.log.__file__).parent
 
 
 def test_constants_beside_the_kernels_are_those_of_the_protocol():
-    assert frames.FRAME_ALIGNMENT == runs.FRAME_ALIGNMENT == frame.FRAME_ALIGNMENT
-    assert frames.HEADER_LENGTH == runs.HEADER_LENGTH == frame.HEADER_LENGTH
+    assert (frames.FRAME_ALIGNMENT, frames.HEADER_LENGTH) == (frame.FRAME_ALIGNMENT, frame.HEADER_LENGTH)
     assert (frames.FLAG_BEGIN, frames.FLAG_END) == (frame.FLAG_BEGIN, frame.FLAG_END)
     assert (frames.TYPE_PAD, frames.TYPE_DATA) == (frame.TYPE_PAD, frame.TYPE_DATA)
     assert frames.DATA_UNFRAGMENTED == frame.FLAGS_UNFRAGMENTED << 8 | frame.TYPE_DATA << 16
-    assert (ingress.INGRESS_STREAM, egress.INGRESS_STREAM) == (streams.INGRESS, streams.INGRESS)
-    assert egress.EGRESS_STREAM == streams.EGRESS
+    assert (frames.LOG_STREAM, frames.INGRESS_STREAM) == (streams.LOG, streams.INGRESS)
+    assert frames.EGRESS_STREAM == streams.EGRESS
     header = SessionMessageHeader(1, 2, 3).encode()
     assert int.from_bytes(header[:8], "little") == frames.SESSION_MESSAGE_SBE_HEADER
     assert len(header) == frames.SESSION_HEADER_LENGTH

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from cluster.log.runs import MALFORMED, headers, last_frame, whole_frames
+from cluster.log.runs import NOT_A_FRAME, headers, last_frame, whole_frames
 from cluster.protocol.frame import frame
 
 LENGTH_MAX = 1000
@@ -17,9 +17,9 @@ def naive(data: bytes, is_log_allowed: bool) -> tuple[int, int]:
         length = int.from_bytes(data[end : end + 4], "little", signed=True)
         version, flags, kind = data[end + 4], data[end + 5], int.from_bytes(data[end + 6 : end + 8], "little")
         if not 32 <= length <= LENGTH_MAX or version != 0 or kind not in (0, 1):
-            return end, MALFORMED
+            return end, NOT_A_FRAME
         if not is_log_allowed and (kind, flags) != (1, 0xC0):
-            return end, MALFORMED
+            return end, NOT_A_FRAME
         aligned = (length + 31) // 32 * 32
         if end + aligned > len(data):
             return end, aligned
