@@ -22,7 +22,6 @@ from cluster.archive.damage import (
     damage_behind,
     drop_set_aside,
     first_damage,
-    open_segments,
     set_aside_segments,
 )
 from cluster.archive.directory_lock import DirectoryLock
@@ -33,7 +32,7 @@ from cluster.archive.mending import Mender
 from cluster.archive.proof import proof_exists, read_proof, remove_proof
 from cluster.archive.recording import Recording
 from cluster.archive.recovery import Recovered, find_stop, held_position
-from cluster.archive.segments import PAGE, list_segments, segment_bases
+from cluster.archive.segments import PAGE, Segments, list_segments, segment_bases
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
@@ -165,7 +164,7 @@ class Archive:
     ) -> None:
         """Give a recording that never stopped its end, or take note of the damage that hides it."""
         recording_id = descriptor.recording_id
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         checksum = self._held_checksum(descriptor)
         proof = None
         try:
@@ -221,7 +220,7 @@ class Archive:
         if start % descriptor.term_buffer_length:
             what = f"no frame begins at its start position {start}"
             raise self._catalog.damage_of(recording_id, "start_position", what)
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         try:
             is_one_there = next_frame_after(segments, log_params(descriptor), start, stop) is not None
             if segments.bases() and not is_one_there:
@@ -252,7 +251,7 @@ class Archive:
 
     def _first_damage(self, descriptor: RecordingDescriptor, begin: int) -> Damage | None:
         checksum = self.recording(descriptor.recording_id).checksum
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         try:
             damage = first_damage(segments, descriptor, begin, descriptor.stop_position, checksum)
             return None if damage is None else replace(damage, held_position=descriptor.stop_position)
@@ -261,7 +260,7 @@ class Archive:
 
     def _reads_at_end(self, descriptor: RecordingDescriptor) -> bool:
         """Whether the page can be read in which the next frame goes behind the last one."""
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         end = descriptor.stop_position
         base = segments.base_of(end)
         try:
@@ -295,7 +294,7 @@ class Archive:
         if damage.held_position is None or damage.recording_id in self._damage:
             return None
         descriptor = self._catalog.descriptor(damage.recording_id)
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         return Mender(segments, descriptor, self.recording(damage.recording_id).checksum, damage.position)
 
     def forget_files(self, recording_id: int) -> None:
@@ -308,7 +307,7 @@ class Archive:
         """Frames from ``position`` on, with session ids, at least one if it is whole; empty if not."""
         recording = self.recording(recording_id)
         descriptor = recording.descriptor
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         end = min(end, segments.base_of(position) + segments.segment_length)
         found = np.zeros(0, np.uint8)
         for length in (max_length, PAGE):  # the second time for what is before a bad sector
@@ -385,7 +384,7 @@ class Archive:
     def _held_checksum(self, descriptor: RecordingDescriptor) -> Checksum | None:
         entry = self._catalog.entry(descriptor.recording_id)
         assert entry is not None
-        segments = open_segments(self.files, self.directory, descriptor)
+        segments = Segments(self.files, self.directory, descriptor)
         try:
             return held_checksum(segments, self._catalog, entry)
         finally:

@@ -39,18 +39,6 @@ class Damage:
     held_position: int | None = None
 
 
-def open_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> Segments:
-    """The segment files of a recording, to be closed by the caller."""
-    return Segments(
-        files,
-        directory,
-        descriptor.recording_id,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_buffer_length,
-        segment_length=descriptor.segment_file_length,
-    )
-
-
 def first_damage(
     segments: Segments, descriptor: RecordingDescriptor, begin: int, end: int, checksum: Checksum | None
 ) -> Damage | None:
@@ -158,7 +146,7 @@ def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescri
 
     The catalog has the end already. A crash in between leaves less of the recording, never more.
     """
-    segments = open_segments(files, directory, descriptor)
+    segments = Segments(files, directory, descriptor)
     folder = f"{directory}/{SET_ASIDE_FOLDER}"
     try:
         files.make_directory(folder)

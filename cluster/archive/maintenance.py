@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from cluster.archive.archive import Archive
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
-from cluster.archive.damage import open_segments
 from cluster.archive.files import Files, replace
 from cluster.archive.recording_log import RecordingLog
+from cluster.archive.segments import Segments
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, store_checksums
@@ -130,7 +130,7 @@ def add_checksums(
     Session ids of the frames are lost. Return the bytes of log that were covered. Raises LogDamaged.
     """
     descriptor = entry.descriptor
-    segments = open_segments(files, directory, descriptor)
+    segments = Segments(files, directory, descriptor)
     covered = 0
     try:
         bases = segments.bases()

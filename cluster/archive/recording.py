@@ -71,14 +71,7 @@ class Recording:
         self._params = log_params(descriptor)
         self._sync_level = file_sync_level
         self.checksum = checksum
-        self._segments = Segments(
-            files,
-            directory,
-            descriptor.recording_id,
-            start_position=descriptor.start_position,
-            term_length=descriptor.term_buffer_length,
-            segment_length=descriptor.segment_file_length,
-        )
+        self._segments = Segments(files, directory, descriptor)
         assert descriptor.stop_position >= descriptor.start_position, "recover before use"
         self.append_position = descriptor.stop_position
         self.synced_position = descriptor.stop_position

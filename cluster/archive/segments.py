@@ -14,7 +14,7 @@ import numpy as np
 
 from cluster.archive.files import File, Files
 from cluster.errors import LogDamaged
-from cluster.protocol.catalog import parse_segment_file_name, segment_file_name
+from cluster.protocol.catalog import RecordingDescriptor, parse_segment_file_name, segment_file_name
 
 ZERO_CHUNK = 1024 * 1024  # bytes of zeros written in one go: 0.2 ms, and one journal commit at the next sync
 _ZEROS = memoryview(bytes(ZERO_CHUNK))
@@ -43,23 +43,15 @@ class Segments:
     arithmetic. Raises ``LogDamaged`` where a file is missing or ends too early, ``OSError`` for the disk.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        recording_id: int,
-        *,
-        start_position: int,
-        term_length: int,
-        segment_length: int,
-    ) -> None:
-        assert segment_length % term_length == 0
+    def __init__(self, files: Files, directory: str, descriptor: RecordingDescriptor) -> None:
+        term_length = descriptor.term_buffer_length
         self.files = files
         self.directory = directory
-        self.recording_id = recording_id
-        self.segment_length = segment_length
-        self.start_position = start_position
-        self.first_base = start_position - (start_position & (term_length - 1))
+        self.recording_id = descriptor.recording_id
+        self.segment_length = descriptor.segment_file_length
+        assert self.segment_length % term_length == 0
+        self.start_position = descriptor.start_position
+        self.first_base = self.start_position - (self.start_position & (term_length - 1))
         self._open: dict[int, File] = {}
 
     def base_of(self, position: int) -> int:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from cluster.archive.archive import Archive
-from cluster.archive.damage import open_segments
 from cluster.archive.files import Buffer
 from cluster.archive.recording import Recording
+from cluster.archive.segments import Segments
 from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import LocalProtocolError, LogDamaged
 from cluster.log.append import BACK_PRESSURED, append_message
@@ -192,7 +192,7 @@ class SnapshotArchive:
         recording = self._archive.recording(recording_id)
         descriptor = recording.descriptor
         end = recording.append_position if end is None else end
-        segments = open_segments(self._archive.files, self._archive.directory, descriptor)
+        segments = Segments(self._archive.files, self._archive.directory, descriptor)
         crc = 0
         try:
             walk = FrameWalk(segments, log_params(descriptor), descriptor.start_position, end)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
-from cluster.archive.damage import first_damage, open_segments
+from cluster.archive.damage import first_damage
 from cluster.archive.files import Files
 from cluster.archive.held_checksum import held_checksum
 from cluster.archive.proof import read_proof
@@ -57,7 +57,7 @@ def verify_recording(
         catalog.check_entry(entry, segment_bases(files, directory, descriptor.recording_id))
     except LogDamaged as found:
         return Verified(descriptor.recording_id, entry.header.state, stop, found)
-    segments = open_segments(files, directory, descriptor)
+    segments = Segments(files, directory, descriptor)
     try:
         held = checksum or held_checksum(segments, catalog, entry)
         if checksum is not None:

@@ -72,8 +72,9 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Show recordings with their frames: header fields and bytes."""
-    from cluster.archive.damage import checksum_mismatch, open_segments
+    from cluster.archive.damage import checksum_mismatch
     from cluster.archive.files import OsFiles
+    from cluster.archive.segments import Segments
     from cluster.archive.walk import FrameWalk, log_params
     from cluster.log.checksum import verify_checksums
 
@@ -83,7 +84,7 @@ def dump(
     for entry in _chosen(catalog, recording_id):
         _show_descriptor(archive, catalog, entry, as_json, with_state=True)
         held = _frame_checksum(archive, catalog, entry)
-        segments = open_segments(OsFiles(), archive, entry.descriptor)
+        segments = Segments(OsFiles(), archive, entry.descriptor)
         end, is_open = _end(archive, entry)
         shown = 0
         walk = FrameWalk(
@@ -446,17 +447,16 @@ def _entry_fields(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> di
 
 def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> Checksum | None:
     """What the frames of a recording hold in place of session ids."""
-    from cluster.archive.damage import open_segments
     from cluster.archive.files import OsFiles
     from cluster.archive.held_checksum import held_checksum
-    from cluster.archive.segments import segment_bases
+    from cluster.archive.segments import Segments, segment_bases
 
     files = OsFiles()
     try:
         catalog.check_entry(entry, segment_bases(files, archive, entry.descriptor.recording_id))
     except LogDamaged:
         return None  # nothing tells where they are
-    segments = open_segments(files, archive, entry.descriptor)
+    segments = Segments(files, archive, entry.descriptor)
     try:
         return held_checksum(segments, catalog, entry)
     finally:
@@ -500,8 +500,8 @@ def _live_end(archive: str, entry: CatalogEntry) -> int | None:
 
 def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
     """Where a recording's frames end, or the end of its last segment when nothing tells (True)."""
-    from cluster.archive.damage import open_segments
     from cluster.archive.files import OsFiles
+    from cluster.archive.segments import Segments
     from cluster.protocol.catalog import NULL_POSITION
 
     if entry.descriptor.stop_position != NULL_POSITION:
@@ -509,7 +509,7 @@ def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
     live = _live_end(archive, entry)
     if live is not None:
         return live, False
-    bases = open_segments(OsFiles(), archive, entry.descriptor).bases()
+    bases = Segments(OsFiles(), archive, entry.descriptor).bases()
     if not bases:
         return entry.descriptor.start_position, False
     return bases[-1] + entry.descriptor.segment_file_length, True

@@ -72,14 +72,7 @@ class MemberState:
 
     def segments(self) -> Segments:
         """Of the log's recording, to be closed by the caller."""
-        return Segments(
-            self.files,
-            self.member.archive,
-            self.descriptor.recording_id,
-            start_position=self.descriptor.start_position,
-            term_length=self.descriptor.term_buffer_length,
-            segment_length=self.descriptor.segment_file_length,
-        )
+        return Segments(self.files, self.member.archive, self.descriptor)
 
     def refresh(self) -> None:
         """Read the catalog again: the recording may have been stopped, extended, cut or purged.

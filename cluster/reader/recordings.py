@@ -22,18 +22,6 @@ def find_recording(files: Files, archive_dir: str, recording_id: int) -> Recordi
     raise NotAClusterDirectory(f"{archive_dir}: recording {recording_id} is not in the catalog")
 
 
-def recording_segments(files: Files, archive_dir: str, descriptor: RecordingDescriptor) -> Segments:
-    """The segment files of a recording, to be closed by the caller."""
-    return Segments(
-        files,
-        archive_dir,
-        descriptor.recording_id,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_buffer_length,
-        segment_length=descriptor.segment_file_length,
-    )
-
-
 def recorded_messages(
     files: Files, archive_dir: str, descriptor: RecordingDescriptor
 ) -> Iterator[tuple[int, bytes]]:
@@ -42,7 +30,7 @@ def recorded_messages(
     Meant for snapshots: messages that span more than the frames read at once (16 MiB) do not occur.
     Raises LogDamaged where the recording is damaged.
     """
-    segments = recording_segments(files, archive_dir, descriptor)
+    segments = Segments(files, archive_dir, descriptor)
     try:
         end = descriptor.stop_position
         if end == NULL_POSITION:
