@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,23 @@ def terms_of(log: RecordingLog) -> list[tuple[int, int, int]]:
 
 def opened(path, stop: int) -> RecordingLog:  # type: ignore[no-untyped-def]
     return RecordingLog.open(str(path), files=OsFiles(), find_recording=find_recording(stop))
+
+
+def opened_with_flips(path: Path, bits: Iterable[int]) -> Iterator[tuple[int, RecordingLog | None]]:
+    """Each of these bits and the log with that one turned; None where it is found to be damaged."""
+    file = path / "recording.log"
+    whole = file.read_bytes()
+    for bit in bits:
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        try:
+            log = opened(path, stop=4096)
+        except LogDamaged:
+            yield bit, None
+        else:
+            yield bit, log
+            log.close()
 
 
 @pytest.mark.parametrize("first", [0, 5, 6, 7, 8])
@@ -131,19 +150,12 @@ def test_no_flipped_bit_is_believed(tmp_path):
     entries = opened(tmp_path, stop=4096).entries
     assert path.read_bytes() == whole
     damaged = 0
-    for bit in range(8 * len(whole)):
-        flipped = bytearray(whole)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        try:
-            log = opened(tmp_path, stop=4096)
-        except LogDamaged:
+    for bit, log in opened_with_flips(tmp_path, range(8 * len(whole))):
+        if log is None:
             damaged += 1
             continue
-        found = log.entries
-        log.close()
-        unused = [entry for entry, old in zip(found, entries, strict=True) if entry != old]
-        assert all(not entry.is_valid for entry in unused), (bit // 8, bit % 8, found)
+        unused = [entry for entry, old in zip(log.entries, entries, strict=True) if entry != old]
+        assert all(not entry.is_valid for entry in unused), (bit // 8, bit % 8, log.entries)
         assert all(entry.entry_type.name == "SNAPSHOT" for entry in unused)
     assert damaged > 0.8 * 8 * 48 * len(entries)
 
@@ -157,18 +169,11 @@ def test_no_flipped_bit_of_a_standby_snapshot_is_believed(tmp_path):
     whole = path.read_bytes()
     entries = opened(tmp_path, stop=4096).entries
     assert path.read_bytes() == whole
-    for bit in range(8 * ENTRY, 8 * len(whole), 5):
-        flipped = bytearray(whole)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        try:
-            found = opened(tmp_path, stop=4096)
-        except LogDamaged:
-            continue
-        [term, standby] = found.entries
-        assert term == entries[0]
-        assert standby == entries[1] or not standby.is_valid, bit - 8 * ENTRY
-        found.close()
+    for bit, found in opened_with_flips(tmp_path, range(8 * ENTRY, 8 * len(whole), 5)):
+        if found is not None:
+            [term, standby] = found.entries
+            assert term == entries[0]
+            assert standby == entries[1] or not standby.is_valid, bit - 8 * ENTRY
 
 
 def test_a_standby_snapshot_whose_endpoint_fills_its_entry_has_no_checksum(tmp_path):

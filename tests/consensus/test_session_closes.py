@@ -13,9 +13,7 @@ from tests.consensus.test_sessions import LEADER, TERM, Sessions
 def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_leads_again():
     sessions = Sessions()
     session_id = sessions.opens(1)
-    commit_position = sessions.outside.position
-    sessions.is_committing = False
-    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    commit_position = sessions.closes_uncommitted(session_id, CloseReason.CLIENT_ACTION)
     sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
     assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
 

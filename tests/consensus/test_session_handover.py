@@ -108,10 +108,7 @@ def test_the_connection_of_a_session_that_was_opened_and_closed_in_vain_ends():
 def test_a_session_that_was_being_closed_is_not_sent_to_the_new_leader():
     sessions = Sessions()
     session_id = sessions.opens(1)
-    commit_position = sessions.outside.position
-    sessions.is_committing = False
-    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, TERM, LEADER)
-    manager = deposed(sessions, commit_position)
+    manager = deposed(sessions, sessions.closes_uncommitted(session_id, CloseReason.SERVICE_ACTION))
     manager.let_go_of_clients(TERM + 1, 2)
 
     assert new_leader_events(sessions) == []

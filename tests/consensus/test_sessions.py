@@ -103,6 +103,13 @@ class Sessions:
         self.tick()
         return max(self.manager.sessions)
 
+    def closes_uncommitted(self, session_id, reason):
+        """A close that is appended and stays uncommitted; returns the commit position."""
+        commit_position = self.outside.position
+        self.is_committing = False
+        self.manager.close(session_id, reason, TERM, LEADER)
+        return commit_position
+
     def finds(self, session_id, token=TOKEN, credentials=b""):
         request = SessionResume(1, session_id, TERM, credentials, token)
         return self.manager.find_resumed(request, self.cluster_time)
