@@ -241,10 +241,7 @@ def check_run(
     padding is not looked at (Aeron writes only the header of a padding frame, and leaves stale bytes behind
     a payload).
     """
-    assert position % FRAME_ALIGNMENT == 0
-    assert 0 <= start <= end <= buffer.size
-    valid_end, _ = _check_run(buffer, start, end, position, params.words, is_recording)
-    return valid_end
+    return find_fault(buffer, start, end, position, params, is_recording=is_recording)[0]
 
 
 def fault_at(
@@ -257,7 +254,7 @@ def fault_at(
     is_recording: bool = False,
 ) -> str:
     """What is wrong where check_run ended, for an error message; "" when nothing is."""
-    offset, fault = _check_run(buffer, start, end, position, params.words, is_recording)
+    offset, fault = find_fault(buffer, start, end, position, params, is_recording=is_recording)
     if fault == FINE:
         return ""
     header = header_at(buffer, offset)
