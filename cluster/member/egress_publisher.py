@@ -7,13 +7,20 @@ service's batches ── frame_egress ── ranges ───────┴─�
 import numpy as np
 
 from cluster.log.egress import frame_egress
-from cluster.log.session_table import TOUCHED_COUNT, SessionTable
+from cluster.log.session_table import (
+    CLUSTER_SESSION_ID,
+    COMMITTED,
+    COMMITTED_POSITION,
+    CONNECTION_ID,
+    NULL_VALUE,
+    TOUCHED_COUNT,
+    SessionTable,
+)
 from cluster.member.frames import CommitAckFrame
 from cluster.member.ports import Clients
 from cluster.service.channel import EgressBatch, ServiceChannel
 
 BUFFER_BYTES = 1024 * 1024
-NULL_VALUE = -1
 
 
 class EgressPublisher:
@@ -48,8 +55,14 @@ class EgressPublisher:
     def acknowledge(self, session_id: int, leadership_term_id: int) -> None:
         """Tell a session now what of it is committed: its client has just come back."""
         row = self._table.slots[self._table.slot_of(session_id)].item()
-        if row[2] != NULL_VALUE:
-            self._clients.send(row[2], self._ack.of(row[0], leadership_term_id, row[5], row[6]))
+        if row[CONNECTION_ID] != NULL_VALUE:
+            self._clients.send(row[CONNECTION_ID], self._ack_of(row, leadership_term_id))
+
+    def _ack_of(self, row: tuple[int, ...], leadership_term_id: int) -> bytearray:
+        """The acknowledgement of one slot of the session table."""
+        return self._ack.of(
+            row[CLUSTER_SESSION_ID], leadership_term_id, row[COMMITTED], row[COMMITTED_POSITION]
+        )
 
     def _take_acks(self, leadership_term_id: int) -> dict[int, bytearray]:
         """One run of ack frames a connection, in the order of the sessions' first messages."""
@@ -57,9 +70,9 @@ class EgressPublisher:
         slots = self._table.slots
         for slot in self._table.take_touched().tolist():
             row = slots[slot].item()
-            connection_id = row[2]
+            connection_id = row[CONNECTION_ID]
             if connection_id != NULL_VALUE:
-                frame = self._ack.of(row[0], leadership_term_id, row[5], row[6])
+                frame = self._ack_of(row, leadership_term_id)
                 known = acks.get(connection_id)
                 if known is None:
                     acks[connection_id] = frame
