@@ -24,7 +24,7 @@ import numpy as np
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol import Message, decode, streams
-from cluster.protocol.frame import DATA_FRAME_HEADER, HEADER_LENGTH, frame_header
+from cluster.protocol.frame import HEADER_LENGTH, frame_header, header_at
 from cluster.transport.frames import Received
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
 
@@ -114,9 +114,9 @@ def decode_first(connection: Received) -> tuple[Message | None, int]:
     """
     buffer = connection.buffer
     opened = unseal(buffer, connection.start, 0)
-    header = buffer[opened.start : opened.start + HEADER_LENGTH].view(DATA_FRAME_HEADER)[0]
-    if header["stream_id"] != streams.LINK:
-        raise RemoteProtocolError(f"the first frame is of stream {header['stream_id']}")
-    message = decode(buffer, opened.start + HEADER_LENGTH, int(header["frame_length"]) - HEADER_LENGTH)
+    header = header_at(buffer, opened.start)
+    if header.stream_id != streams.LINK:
+        raise RemoteProtocolError(f"the first frame is of stream {header.stream_id}")
+    message = decode(buffer, opened.start + HEADER_LENGTH, header.frame_length - HEADER_LENGTH)
     connection.release(opened.end)
     return message, opened.crc

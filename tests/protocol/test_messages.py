@@ -18,7 +18,7 @@ from cluster.protocol.log import (
     SessionOpenEvent,
     TimerEvent,
 )
-from cluster.protocol.sbe import Composite, Message
+from cluster.protocol.sbe import Composite, Message, kind_at
 from cluster.protocol.service import ClusterMembersExtendedResponse, ExtendedMember
 from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader, application_payload
 from cluster.protocol.snapshot import ClusterSession
@@ -78,6 +78,14 @@ def test_an_empty_message_is_as_long_as_the_table_says(message):
     values = [getattr(sample(message), name) for name in names]
 
     assert len(message(*values).encode()) == empty_length(message)
+
+
+@by_name
+def test_a_message_is_told_by_its_kind(message):
+    encoded = sample(message).encode()
+
+    assert kind_at(encoded) == kind_at(b"x" + encoded, 1) == message.KIND
+    assert [other for other in MESSAGES if other.KIND == message.KIND] == [message]
 
 
 @by_name
