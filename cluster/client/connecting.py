@@ -25,9 +25,9 @@ from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.transport.endpoint import format_endpoints
 
-PROTOCOL_VERSION = 0 << 16 | 3 << 8 | 0  # of the client protocol; only the major has to match
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
 ASK_AGAIN_NS = 50_000_000  # after a redirect to nobody, or to whom we asked
 
@@ -123,7 +123,7 @@ class AsyncConnect:
         return SessionConnectRequest(
             correlation_id=self._correlation_id,
             response_stream_id=streams.EGRESS,
-            version=PROTOCOL_VERSION,
+            version=CLIENT_PROTOCOL_VERSION,
             response_channel=with_resume_hash(channel, self.resume_token),
             encoded_credentials=context.credentials_supplier.encoded_credentials(),
             client_info=f"name={context.client_name} version=0.1.0 commit=",

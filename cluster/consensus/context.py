@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.versions import DEFAULT_APP_VERSION
 
 NULL_VALUE = -1
 NULL_POSITION = -1
 
 MS = 1_000_000
 SECOND = 1_000_000_000
-
-PROTOCOL_VERSION = 1 << 16  # 1.0.0, between consensus modules
-SESSION_PROTOCOL_VERSION = 3 << 8  # 0.3.0, between clients and the consensus module
-APP_VERSION = 1  # 0.0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class ConsensusModuleContext:
     request_length_max: int = 16 * 1024
     connection_sessions_max: int = 8
     max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
-    app_version: int = APP_VERSION
+    app_version: int = DEFAULT_APP_VERSION
     time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS
 
     session_timeout_ns: int = 10 * SECOND

@@ -68,7 +68,6 @@ from cluster.consensus.cluster_member import (
 from cluster.consensus.context import (
     NULL_POSITION,
     NULL_VALUE,
-    PROTOCOL_VERSION,
     ConsensusModuleContext,
 )
 from cluster.consensus.leadership_terms import LeadershipTerms
@@ -88,6 +87,7 @@ from cluster.protocol.consensus import (
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
 from cluster.protocol.link import CatchupProgress
 from cluster.protocol.sbe import Message
+from cluster.protocol.versions import CONSENSUS_PROTOCOL_VERSION
 
 
 def _states(first: ElectionState, last: ElectionState) -> frozenset[ElectionState]:
@@ -510,7 +510,7 @@ class Election:
                             log_position=self.append_position,
                             candidate_term_id=term_id,
                             candidate_member_id=self._this.id,
-                            protocol_version=PROTOCOL_VERSION,
+                            protocol_version=CONSENSUS_PROTOCOL_VERSION,
                         ),
                     )
 
@@ -1127,7 +1127,7 @@ class Election:
                 log_position=self.append_position,
                 leadership_term_id=self.leadership_term_id,
                 follower_member_id=self._this.id,
-                protocol_version=PROTOCOL_VERSION,
+                protocol_version=CONSENSUS_PROTOCOL_VERSION,
             ),
         )
 

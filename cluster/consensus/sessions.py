@@ -27,7 +27,7 @@ from typing import Protocol
 
 from cluster.consensus.authentication import Authenticator, DefaultAuthenticator
 from cluster.consensus.cluster_session import ClusterSession, SessionState
-from cluster.consensus.context import NULL_VALUE, SESSION_PROTOCOL_VERSION, ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import UncommittedEntries
 from cluster.log import session_table
 from cluster.log.session_table import SessionTable
@@ -38,6 +38,7 @@ from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.resume import is_token_of
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, version_text
 
 
 class SessionPort(Protocol):
@@ -151,11 +152,11 @@ class SessionManager:
         if not is_leader:
             session.reject(EventCode.REDIRECT, self._context.ingress_endpoints)
             self._redirects.append(session)
-        elif request.version >> 16 != SESSION_PROTOCOL_VERSION >> 16:
+        elif request.version >> 16 != CLIENT_PROTOCOL_VERSION >> 16:
             session.reject(
                 EventCode.ERROR,
-                f"invalid client version {_version(request.version)}, "
-                f"cluster is {_version(SESSION_PROTOCOL_VERSION)}",
+                f"invalid client version {version_text(request.version)}, "
+                f"cluster is {version_text(CLIENT_PROTOCOL_VERSION)}",
             )
             self._rejected.append(session)
         elif len(request.response_channel) > self._context.response_channel_length_max:
@@ -401,7 +402,7 @@ class SessionManager:
             leadership_term_id=leadership_term_id,
             leader_member_id=leader_member_id,
             code=code,
-            version=SESSION_PROTOCOL_VERSION,
+            version=CLIENT_PROTOCOL_VERSION,
             leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
             detail=detail,
         )
@@ -579,7 +580,3 @@ class SessionManager:
             session.connection_id = NULL_VALUE
             session.has_open_event_pending = True
         return len(served)
-
-
-def _version(version: int) -> str:
-    return f"{version >> 16}.{version >> 8 & 0xFF}.{version & 0xFF}"

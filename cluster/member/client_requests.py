@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cluster.consensus.authentication import ADMIN_REQUEST
 from cluster.consensus.cluster_session import ClusterSession
-from cluster.consensus.context import NULL_VALUE, SESSION_PROTOCOL_VERSION
+from cluster.consensus.context import NULL_VALUE
 from cluster.member.frames import egress_frame
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
@@ -18,6 +18,7 @@ from cluster.protocol.session import (
     SessionConnectRequest,
     SessionEvent,
 )
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.transport.frames import link_frame
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class ClientRequests:
             leadership_term_id=agent.replica.leadership_term_id,
             leader_member_id=agent.leader_member_id,
             code=code,
-            version=SESSION_PROTOCOL_VERSION,
+            version=CLIENT_PROTOCOL_VERSION,
             leader_heartbeat_timeout_ns=agent.context.leader_heartbeat_timeout_ns,
             detail=detail,
         )

@@ -16,13 +16,24 @@ from pydantic_core import PydanticCustomError
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
-from cluster.node.config_types import Duration, Members, Names, Size, Version
+from cluster.node.config_types import (
+    Duration,
+    Members,
+    Names,
+    Size,
+    Version,
+    duration_text,
+    size_text,
+)
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
+from cluster.protocol.versions import version_text
+from cluster.transport.bounds import DEFAULT_BOUNDS as BOUNDS
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import parse_endpoint
 
 KIB, MIB = 1 << 10, 1 << 20
+MODULE = ConsensusModuleContext()
 TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 
 
@@ -55,7 +66,7 @@ class NodeConfig(BaseModel):
 
     # -- who --
     cluster_id: int = _key(
-        0,
+        MODULE.cluster_id,
         """Tells clusters apart that share a host: members of another id are refused, and the counters
         carry it.""",
         aeron="aeron.cluster.id",
@@ -64,7 +75,7 @@ class NodeConfig(BaseModel):
         le=2**31 - 1,
     )
     member_id: int = _key(
-        0,
+        MODULE.member_id,
         "This member, as in `members`. Overridden by --member-id.",
         aeron="aeron.cluster.member.id",
         ge=0,
@@ -126,7 +137,7 @@ class NodeConfig(BaseModel):
         max_length=10,
     )
     app_version: Version = _key(
-        "0.0.1",
+        version_text(MODULE.app_version),
         "Version of the services. A log of another major version is not replayed.",
         unit="major.minor.patch",
     )
@@ -161,7 +172,7 @@ class NodeConfig(BaseModel):
 
     # -- sessions --
     max_sessions: int = _key(
-        1024,
+        MODULE.max_sessions,
         "Most client sessions, pending ones included; Aeron has 10. A further connect is refused.",
         aeron="aeron.cluster.max.sessions",
         section="Client sessions",
@@ -169,7 +180,7 @@ class NodeConfig(BaseModel):
         le=1_000_000,
     )
     session_timeout_ns: Duration = _key(
-        "10s",
+        duration_text(MODULE.session_timeout_ns),
         "A session without a message or keep-alive for this long is closed.",
         unit=DURATION,
         aeron="aeron.cluster.session.timeout",
@@ -177,7 +188,7 @@ class NodeConfig(BaseModel):
     )
     # -- strangers: whoever has no session yet, or only reads --
     connections_max: int = _key(
-        1024,
+        BOUNDS.connections_max,
         """Most connections of clients, over all media. At this bound a new one takes the place of the oldest
         over which no session is served, and is refused where there is none.""",
         section="What strangers may take",
@@ -186,16 +197,26 @@ class NodeConfig(BaseModel):
         le=1 << 20,
     )
     address_connections_max: int = _key(
-        512, "As connections_max, of one host over TCP or gRPC.", unit="connections", ge=1, le=1 << 20
+        BOUNDS.address_connections_max,
+        "As connections_max, of one host over TCP or gRPC.",
+        unit="connections",
+        ge=1,
+        le=1 << 20,
     )
     session_open_timeout_ns: Duration = _key(
-        "10s", "A connection over which no session is open after this long is closed.", unit=DURATION, gt=0
+        duration_text(BOUNDS.session_open_timeout_ns),
+        "A connection over which no session is open after this long is closed.",
+        unit=DURATION,
+        gt=0,
     )
     connection_sessions_max: int = _key(
-        8, "Most sessions of one connection; Aeron's clients, and ours, have one each.", unit="sessions", ge=1
+        MODULE.connection_sessions_max,
+        "Most sessions of one connection; Aeron's clients, and ours, have one each.",
+        unit="sessions",
+        ge=1,
     )
     response_channel_length_max: int = _key(
-        1024,
+        MODULE.response_channel_length_max,
         """Longest responseChannel of a connect request. It stands in the log, in every member's memory and in
         every snapshot.""",
         unit="characters",
@@ -203,7 +224,7 @@ class NodeConfig(BaseModel):
         le=64 * KIB,
     )
     request_length_max: Size = _key(
-        "16k",
+        size_text(MODULE.request_length_max),
         """Longest message of a client other than those for the services: a connect request with its
         credentials, an answer to a challenge.""",
         unit=SIZE,
@@ -211,46 +232,52 @@ class NodeConfig(BaseModel):
         le=MIB,
     )
     frame_timeout_ns: Duration = _key(
-        "10s", "Whoever has sent half a frame has this long for the rest.", unit=DURATION, gt=0
+        duration_text(BOUNDS.frame_timeout_ns),
+        "Whoever has sent half a frame has this long for the rest.",
+        unit=DURATION,
+        gt=0,
     )
     received_bytes_max: Size = _key(
-        "64m",
+        size_text(BOUNDS.received_bytes_max),
         """Most bytes that are held of frames that have not come whole, of all clients together. Beyond it
         whoever holds most is cut off, one without a session first.""",
         unit=SIZE,
         ge=MIB,
     )
     egress_bytes_max: Size = _key(
-        "16m", "Most bytes of egress that wait for one client, which is cut off then.", unit=SIZE, ge=MIB
+        size_text(BOUNDS.egress_bytes_max),
+        "Most bytes of egress that wait for one client, which is cut off then.",
+        unit=SIZE,
+        ge=MIB,
     )
     egress_bytes_total_max: Size = _key(
-        "64m",
+        size_text(BOUNDS.egress_bytes_total_max),
         "As egress_bytes_max, of all clients together; whoever is furthest behind is cut off.",
         unit=SIZE,
         ge=MIB,
     )
     readers_max: int = _key(
-        64,
+        BOUNDS.readers_max,
         "Most connections of readers, of which one over tcp has up to two; a further one is refused.",
         unit="connections",
         ge=2,
         le=1 << 16,
     )
     reader_bytes_max: Size = _key(
-        "64m",
+        size_text(BOUNDS.reader_bytes_max),
         """Most bytes in memory that all readers together have not taken yet: each gets blocks of at most its
         share.""",
         unit=SIZE,
         ge=MIB,
     )
     reader_timeout_ns: Duration = _key(
-        "30s",
+        duration_text(BOUNDS.reader_timeout_ns),
         "A reader that takes nothing of what it is sent, or asks nothing, for this long is cut off.",
         unit=DURATION,
         gt=0,
     )
     greetings_max: int = _key(
-        64,
+        BOUNDS.greetings_max,
         """Most connections on the members' port that have not said Hello; at this bound the oldest of them
         makes room.""",
         unit="connections",
@@ -258,14 +285,21 @@ class NodeConfig(BaseModel):
         le=1 << 16,
     )
     greeting_timeout_ns: Duration = _key(
-        "10s", "A connection there that says no Hello for this long is closed.", unit=DURATION, gt=0
+        duration_text(BOUNDS.greeting_timeout_ns),
+        "A connection there that says no Hello for this long is closed.",
+        unit=DURATION,
+        gt=0,
     )
     greeting_length_max: Size = _key(
-        "4k", "Longest frame there before the Hello, which has some 100 bytes.", unit=SIZE, ge=KIB, le=MIB
+        size_text(BOUNDS.greeting_length_max),
+        "Longest frame there before the Hello, which has some 100 bytes.",
+        unit=SIZE,
+        ge=KIB,
+        le=MIB,
     )
     # -- elections --
     leader_heartbeat_timeout_ns: Duration = _key(
-        "10s",
+        duration_text(MODULE.leader_heartbeat_timeout_ns),
         """A leader that is silent for this long is given up, as is a follower. A leader whose process is gone
         is noticed by its broken links, long before.""",
         unit=DURATION,
@@ -274,14 +308,14 @@ class NodeConfig(BaseModel):
         gt=0,
     )
     leader_heartbeat_interval_ns: Duration = _key(
-        "200ms",
+        duration_text(MODULE.leader_heartbeat_interval_ns),
         "How often the leader tells the commit position, and a follower its append position, when idle.",
         unit=DURATION,
         aeron="aeron.cluster.leader.heartbeat.interval",
         gt=0,
     )
     startup_canvass_timeout_ns: Duration = _key(
-        "60s",
+        duration_text(MODULE.startup_canvass_timeout_ns),
         "How long starting members wait for one whose host is silent before a majority is enough; at least "
         "twice leader_heartbeat_timeout. One whose host refuses the connection is waited for as long as "
         "leader_heartbeat_timeout, one whose process has ended since not at all. A new cluster, all of whose "
@@ -291,28 +325,28 @@ class NodeConfig(BaseModel):
         gt=0,
     )
     election_timeout_ns: Duration = _key(
-        "1s",
+        duration_text(MODULE.election_timeout_ns),
         "How long a candidate waits for votes; half of it bounds the random delay before it stands.",
         unit=DURATION,
         aeron="aeron.cluster.election.timeout",
         gt=0,
     )
     election_status_interval_ns: Duration = _key(
-        "100ms",
+        duration_text(MODULE.election_status_interval_ns),
         "How often positions are told again during an election.",
         unit=DURATION,
         aeron="aeron.cluster.election.status.interval",
         gt=0,
     )
     termination_timeout_ns: Duration = _key(
-        "10s",
+        duration_text(MODULE.termination_timeout_ns),
         "How long an orderly stop of the leader waits for the followers to reach its end.",
         unit=DURATION,
         aeron="aeron.cluster.termination.timeout",
         gt=0,
     )
     appointed_leader_id: int = _key(
-        -1,
+        MODULE.appointed_leader_id,
         "Only this member may stand for election; -1: any. For tests: a cluster without it has no leader.",
         aeron="aeron.cluster.appointed.leader.id",
         ge=-1,
@@ -327,7 +361,7 @@ class NodeConfig(BaseModel):
         section="Time",
     )
     cycle_threshold_ns: Duration = _key(
-        "100ms",
+        duration_text(MODULE.cycle_threshold_ns),
         "Turns of the consensus module that are longer than this are counted (counter 217).",
         unit=DURATION,
         aeron="aeron.cluster.cycle.threshold",
@@ -345,7 +379,7 @@ class NodeConfig(BaseModel):
         le=2,
     )
     log_term_length: Size = _key(
-        "64m",
+        size_text(MODULE.log_term_length),
         "Length of a term of the log, a power of two; an eighth of it is the longest message. Fixed by the "
         "first start of a cluster.",
         unit=SIZE,
@@ -354,7 +388,7 @@ class NodeConfig(BaseModel):
         le=1 << 30,
     )
     log_mtu: Size = _key(
-        1408,
+        MODULE.log_mtu,
         "Longest frame in the log, a multiple of 32; longer messages are fragmented. Fixed by the first "
         "start of a cluster.",
         unit=SIZE,
@@ -378,7 +412,7 @@ class NodeConfig(BaseModel):
         aeron="aeron.archive.record.checksum",
     )
     log_retained_snapshots: int = _key(
-        0,
+        MODULE.log_retained_snapshots,
         """Segments of the log that are older than the n-th last snapshot are dropped, and older snapshots
         with them; 0 keeps everything. With 1 a damaged snapshot costs a copy from another member, with 2 a
         replay. Readers that ask for what was dropped are told so. In Aeron this is the operator's work.""",

@@ -52,6 +52,18 @@ def _parse_names(value: object) -> object:
     return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
 
+def duration_text(duration_ns: int) -> str:
+    """The text of a duration, in the largest unit that it is a multiple of."""
+    unit = max((u for u, ns in NS_OF_UNIT.items() if duration_ns % ns == 0), key=NS_OF_UNIT.__getitem__)
+    return f"{duration_ns // NS_OF_UNIT[unit]}{unit}"
+
+
+def size_text(length: int) -> str:
+    """The text of a number of bytes, in the largest unit that it is a multiple of."""
+    unit = max((u for u, size in BYTES_OF_UNIT.items() if length % size == 0), key=BYTES_OF_UNIT.__getitem__)
+    return f"{length // BYTES_OF_UNIT[unit]}{unit}"
+
+
 Duration = Annotated[int, BeforeValidator(_parse_duration)]
 Size = Annotated[int, BeforeValidator(_parse_size)]
 Version = Annotated[int, BeforeValidator(_parse_version)]

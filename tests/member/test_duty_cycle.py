@@ -3,7 +3,6 @@
 import pytest
 
 from cluster.consensus.authentication import AllowAll
-from cluster.consensus.context import SESSION_PROTOCOL_VERSION
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member import log_publication
@@ -26,6 +25,7 @@ from cluster.protocol.session import (
     SessionKeepAlive,
     SessionMessageHeader,
 )
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 
@@ -122,7 +122,7 @@ def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
     agent = member.agent
     answers = []
     connection = member.clients.connect(answers.append, lambda: None)
-    connection.send(connect_request(9, version=SESSION_PROTOCOL_VERSION))
+    connection.send(connect_request(9, version=CLIENT_PROTOCOL_VERSION))
     while not agent.replica.sessions.has_pending_work:
         cluster.step()
     agent.enter_election("test")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cluster.consensus.authentication import AllowAll, DefaultAuthenticator
-from cluster.consensus.context import SESSION_PROTOCOL_VERSION
 from cluster.errors import LogDamaged
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
@@ -26,6 +25,7 @@ from cluster.protocol.session import (
     SessionEvent,
     SessionMessageHeader,
 )
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 from tests.member.test_duty_cycle import entries
 
@@ -42,7 +42,7 @@ def a_cluster(seed=1, members=3):
 def test_a_connection_gets_a_few_of_its_requests_served_in_a_turn():
     cluster, _ = a_cluster()
     adapter = cluster.leader.agent.ingress_adapter
-    request = SessionConnectRequest(7, 102, SESSION_PROTOCOL_VERSION, "test").encode()
+    request = SessionConnectRequest(7, 102, CLIENT_PROTOCOL_VERSION, "test").encode()
     one = frame(request, session_id=0, stream_id=streams.INGRESS)
     buffer = np.frombuffer(one * 10, np.uint8)
     before = cluster.leader.agent.replica.sessions.next_session_id
@@ -147,7 +147,7 @@ def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
     def take(data):
         answers.append(decode(data, HEADER_LENGTH, int.from_bytes(data[:4], "little") - HEADER_LENGTH))
 
-    request = SessionConnectRequest(7, 102, SESSION_PROTOCOL_VERSION, "test").encode()
+    request = SessionConnectRequest(7, 102, CLIENT_PROTOCOL_VERSION, "test").encode()
     to_leader = leader.clients.connect(take, lambda: None)
     to_leader.send(frame(request, session_id=0, stream_id=streams.INGRESS))
     cluster.run_until(lambda: any(isinstance(answer, Challenge) for answer in answers))

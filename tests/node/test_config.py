@@ -13,6 +13,7 @@ import pytest
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node import config, config_text
+from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport.bounds import Bounds
 
@@ -197,7 +198,8 @@ def test_a_file_that_is_missing_is_named(tmp_path):
         config_text.load(tmp_path / "nowhere.toml", environment={})
 
 
-# The keys that are in neither dataclass, by the module that reads them.
+# The keys that none of these takes by name, by the module that reads them.
+TAKEN_BY_NAME = (ConsensusModuleContext, Bounds, LifeSettings)
 USED_ELSEWHERE = {
     "cluster.node.config": {
         "archive_dir",
@@ -206,25 +208,10 @@ USED_ELSEWHERE = {
         "dir",
         "driver_dir",
         "members",
-        "services",
         "tcp_ingress",
     },
-    "cluster.node.hosted_service": {
-        "log_fragment_limit",
-        "service_cycle_threshold_ns",
-        "service_error_policy",
-        "service_responder",
-    },
-    "cluster.node.node": {
-        "archive_record_checksum",
-        "archive_segment_file_length",
-        "file_sync_level",
-        "grpc_gateway",
-        "idle_spin_ns",
-        "ipc_ingress",
-        "log_export_watermark",
-        "log_level",
-    },
+    "cluster.node.machine": {"grpc_gateway", "ipc_ingress", "log_export_watermark"},
+    "cluster.node.node": {"idle_spin_ns", "log_level"},
 }
 
 
@@ -234,8 +221,8 @@ def attributes_read_in(module: str) -> set[str]:
 
 
 def test_no_key_is_lost():
-    """Each reaches the consensus module or the ports by its name, or is read where the table says."""
-    taken = {field.name for part in (ConsensusModuleContext, Bounds) for field in fields(part)}
+    """Each reaches the consensus module, the ports or a life by its name, or is read where the table says."""
+    taken = {field.name for part in TAKEN_BY_NAME for field in fields(part)}
     elsewhere = set().union(*USED_ELSEWHERE.values())
     assert set(config.NodeConfig.model_fields) - taken == elsewhere
     for module, keys in USED_ELSEWHERE.items():
@@ -258,3 +245,9 @@ def test_the_consensus_module_is_given_what_the_file_says(tmp_path):
     assert context.time_unit is ClusterTimeUnit.MICROS
     assert context.election_timeout_ns == 3_000_000_000
     assert context.log_mtu == 4096
+
+
+def test_the_defaults_of_keys_are_those_of_what_they_configure():
+    loaded = config_text.load(environment={})
+    assert loaded.bounds == Bounds()
+    assert loaded.module_context == ConsensusModuleContext(ingress_endpoints="0=127.0.0.1:9000")
