@@ -2,6 +2,7 @@
 
 Read ``agent.py`` first: the duty cycle in the order of the seed. The rest by what is moved:
 
+    member_log.py          the log of this member: recording, commit position, what is processed
     log_publication.py     a leader's log: staging, file, followers, sync
     log_streams.py         the leader's recorded bytes to each follower that is behind, then the live log
     log_subscription.py    a follower's log: checked, written

@@ -139,7 +139,7 @@ def fault_of_report(agent: "ConsensusModuleAgent", leadership_term_id: int, log_
         return "no position of a log"
     term_id, leader_id = present_leader(agent)
     if leader_id == agent.context.member_id and leadership_term_id == term_id:
-        recording = agent.recording
+        recording = agent.log.recording
         if recording is None or log_position > recording.append_position:
             return f"beyond the log of term {term_id}"
     return None
@@ -182,9 +182,9 @@ def _fault_of_end(agent: "ConsensusModuleAgent", message: TerminationPosition) -
     if (
         following is not None
         and message.leadership_term_id == following.follower.leadership_term_id
-        and message.log_position < agent.commit_position
+        and message.log_position < agent.log.commit_position
     ):
-        return f"the log is processed to {agent.commit_position}"
+        return f"the log is processed to {agent.log.commit_position}"
     return None
 
 

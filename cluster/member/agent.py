@@ -29,7 +29,6 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
-from cluster.log.frames import LogParams
 from cluster.member.client_requests import ClientRequests
 from cluster.member.consensus_adapter import ConsensusAdapter
 from cluster.member.counters import DutyCycleStallTracker, MemberCounters
@@ -39,11 +38,11 @@ from cluster.member.fetching import FetchedLogSync
 from cluster.member.following import Following
 from cluster.member.ingress_adapter import IngressAdapter
 from cluster.member.leading import Leading
-from cluster.member.log_adapter import LogAdapter
 from cluster.member.log_entries import LogEntries
 from cluster.member.log_publication import LogPublication
 from cluster.member.log_streams import LogStreams
 from cluster.member.log_subscription import LogSubscription
+from cluster.member.member_log import MemberLog
 from cluster.member.member_messages import MemberMessages
 from cluster.member.ports import Clients, Links
 from cluster.member.presence import Presence
@@ -58,7 +57,6 @@ from cluster.member.snapshot_replication import SnapshotReplications
 from cluster.member.snapshots import SnapshotTaker
 from cluster.member.termination import Termination
 from cluster.member.waking import Waking
-from cluster.protocol import streams
 from cluster.protocol.enums import (
     ClusterControlToggle,
     ConsensusModuleState,
@@ -114,7 +112,6 @@ class ConsensusModuleAgent:
         assert len(service_channels) == context.service_count
         self.context = context
         self.archive = archive
-        self.recording_log = recording_log
         self.node_state = node_state
         self.links = links
         self.clients = clients
@@ -128,7 +125,6 @@ class ConsensusModuleAgent:
 
         self.now_ns = 0
         self.role = Role.FOLLOWER
-        self.commit_position = 0  # processed, and shown to services and readers
         self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
         self.other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
         self.presence = Presence(context.leader_heartbeat_timeout_ns)
@@ -136,14 +132,12 @@ class ConsensusModuleAgent:
         self._geometry_of: dict[int, LogGeometry] = {}
 
         self.election: Election | None = None
-        self.recording: Recording | None = None
         self.publication: LogPublication | None = None
         self.subscription: LogSubscription | None = None
         self.streams = LogStreams(links)
         self.requests = ClientRequests(self)
         self.replica = ReplicatedState(context, self.requests, authenticator)
-        self.log_entries = LogEntries(self)
-        self.log_adapter = LogAdapter(self.log_entries, self.replica.sessions.table)
+        self.log = MemberLog(context, archive, recording_log, counters, self.replica, LogEntries(self))
         self.services = ServiceAdapter(self, tuple(service_channels))
         self.egress = EgressPublisher(clients, self.replica.sessions.table, tuple(service_channels))
         self.ingress_adapter = IngressAdapter(self)
@@ -187,7 +181,7 @@ class ConsensusModuleAgent:
     def _recover(self) -> None:
         recovered = recover(
             self.archive,
-            self.recording_log,
+            self.log.recording_log,
             self.context,
             self.snapshots.archive,
             self.tell,
@@ -195,10 +189,8 @@ class ConsensusModuleAgent:
         )
         if recovered.cut_bytes:
             self.tell(f"an interrupted truncation was finished: {recovered.cut_bytes} bytes cut")
-        self.recording = recovered.recording
         self.promise_keeper.on_recovered(recovered.append_position)
-        self.log_adapter.start(recovered.log_position)
-        self.set_commit_position(recovered.log_position)
+        self.log.start(recovered.recording, recovered.log_position)
         recovery_state = RecoveryState(log_position=recovered.log_position)
         if recovered.snapshot is not None:
             recovery_state = self.snapshots.load(recovered.snapshot)
@@ -278,10 +270,9 @@ class ConsensusModuleAgent:
         if self.replica.module.state is not ConsensusModuleState.CLOSED:
             if self.leading is not None:
                 self.leading.close_log()
-            self.services.terminate(self.commit_position, None)
+            self.services.terminate(self.log.commit_position, None)
             self.set_module_state(ConsensusModuleState.CLOSED)
-        if self.recording is not None:
-            self.recording.stop(self.now_ms)
+        self.log.stop(self.now_ms)
 
     @property
     def now_ms(self) -> int:
@@ -303,21 +294,18 @@ class ConsensusModuleAgent:
         if self.following is not None:
             time_of_last_leader_message_ns = self.following.follower.time_of_last_leader_message_ns
         self.leading = self.following = None
-        append_position = self.commit_position
-        if self.recording is not None:
-            append_position = self.recording.append_position
         self.counters.election_count.get_and_add(1)
         self.counters.election_state.set(ElectionState.INIT)
         self.election = Election(
             self.context,
             self.members,
-            leadership_terms(self.recording_log),
+            leadership_terms(self.log.recording_log),
             self.promise_keeper.promises,
             self.random,
             candidate_term_id=self.node_state.candidate_term_id,
-            log_position=self.commit_position,
-            append_position=append_position,
-            log_recording_id=NULL_VALUE if self.recording is None else self.recording.recording_id,
+            log_position=self.log.commit_position,
+            append_position=self.log.append_position,
+            log_recording_id=NULL_VALUE if self.log.recording is None else self.log.recording.recording_id,
             is_node_startup=self._is_node_startup,
             held=self.repair.held,
             graceful_closed_leader_id=graceful_closed_leader_id,
@@ -342,7 +330,7 @@ class ConsensusModuleAgent:
         try:
             if self.replications.current is not None:
                 return self.replications.current.do_work()  # the election rests
-            recording = self.recording
+            recording = self.log.recording
             if recording is not None and recording.is_active:
                 work_count += self.fetching.sync(recording, self.now_ns)
                 election.on_append_position(recording.synced_position, self.now_ns)
@@ -374,12 +362,12 @@ class ConsensusModuleAgent:
         self.replications.abort()
         if self.election is not None:
             self.election_actions.carry_out(
-                self.election.on_error(str(error), self.commit_position, self.now_ns)
+                self.election.on_error(str(error), self.log.commit_position, self.now_ns)
             )
 
     def prepare_for_new_leadership(self, log_position: int) -> int:
         """Undo what is not committed; returns where the recording has stopped, synced."""
-        assert log_position == self.commit_position == self.log_adapter.position
+        assert log_position == self.log.commit_position == self.log.adapter.position
         self.leading = self.following = None
         self.publication = None
         self.subscription = None
@@ -388,14 +376,11 @@ class ConsensusModuleAgent:
         self.termination.reset()
         self.counters.control_toggle.set(ClusterControlToggle.INACTIVE)
         self.services.close_log(log_position)
-        append_position = log_position
-        if self.recording is not None:
-            self.recording.stop(self.now_ms)
-            append_position = self.recording.append_position
+        self.log.stop(self.now_ms)
         self.replica.restore_uncommitted(log_position, self.now_ns)
         self.snapshots.restore_uncommitted()
         self.show_module_state()
-        return append_position
+        return self.log.append_position
 
     def complete_election(self, action: CompleteElection) -> None:
         """Lead or follow from now on."""
@@ -444,12 +429,6 @@ class ConsensusModuleAgent:
         if self.election is not None:
             self.election.is_module_in_snapshot = state is ConsensusModuleState.SNAPSHOT
 
-    def set_commit_position(self, position: int) -> None:
-        """The log is processed up to here, and the bytes are written: services and readers may go on."""
-        assert position >= self.commit_position
-        self.commit_position = position
-        self.counters.commit_position.set(position)
-
     def on_error(self, error: Exception) -> None:
         """Something went wrong that does not end the member."""
         self.counters.errors.get_and_add(1)
@@ -473,76 +452,31 @@ class ConsensusModuleAgent:
     # ---- the log
 
     def process_log(self, limit: int, length: int = 1) -> int:
-        """Process the recorded log up to ``limit``, about ``length`` bytes of it, and show it as committed.
-
-        Returns the bytes; not less than a chunk, unless the limit or an action ends it.
-        """
-        recording = self.recording
-        if recording is None or not self.replica.module.reads_log:
-            return 0
-        limit = min(limit, recording.append_position)
-        if self.log_adapter.position >= limit:
-            return 0
-        adapter = self.log_adapter
-        moved = adapter.poll(recording, limit)
-        while moved < length and adapter.position < limit and not adapter.is_stopped:
-            moved += adapter.poll(recording, limit)
-        self.replica.drop_logged_service_messages()
-        self.set_commit_position(self.log_adapter.position)
-        if self.election is not None:
-            self.election.on_log_position(self.commit_position, self.now_ns)
+        """``MemberLog.process``, and an election hears how far."""
+        moved = self.log.process(limit, length)
+        if moved and self.election is not None:
+            self.election.on_log_position(self.log.commit_position, self.now_ns)
         return moved
 
     def log_recording(self) -> Recording:
-        """The log's recording; made when there is none, in the shape that its leader's has."""
-        if self.recording is None:
-            geometry = self._geometry()
-            self.recording = self.archive.create_recording(
-                stream_id=streams.LOG,
-                session_id=NULL_VALUE if self.election is None else self.election.log_session_id,
-                initial_term_id=geometry.initial_term_id,
-                term_length=geometry.term_length,
-                mtu=geometry.mtu,
-            )
-            if self.election is not None:
-                self.election.log_recording_id = self.recording.recording_id
-            self._show_recording(self.recording)
-        return self.recording
-
-    def _geometry(self) -> LogGeometry:
-        own = LogGeometry(0, self.context.log_term_length, self.context.log_mtu)
-        if self.election is None:
-            return own
-        return self._geometry_of.get(self.election.leader_member_id, own)
-
-    def on_log_geometry(self, member_id: int, geometry: LogGeometry) -> None:
-        self._geometry_of[member_id] = geometry
+        """The log's recording; made when there is none, for the election that asks for it."""
+        if self.log.recording is not None:
+            return self.log.recording
+        election = self.election
+        if election is None:
+            return self.log.create(NULL_VALUE, None)
+        geometry = self._geometry_of.get(election.leader_member_id)
+        recording = self.log.create(election.log_session_id, geometry)
+        election.log_recording_id = recording.recording_id
+        return recording
 
     def active_recording(self, log_session_id: int) -> Recording:
         """The log's recording, being written under this session."""
-        recording = self.log_recording()
-        if recording.is_active and recording.session_id == log_session_id:
-            return recording
-        recording.stop(self.now_ms)
-        recording = self.archive.extend(recording.recording_id, log_session_id)
-        self._show_recording(recording)
-        return recording
+        self.log_recording()
+        return self.log.extend(log_session_id, self.now_ms)
 
-    def _show_recording(self, recording: Recording) -> None:
-        counter = recording.position_counter
-        if counter is not None:
-            self.counters.file.free(counter)  # type: ignore[arg-type]
-        recording.position_counter = self.counters.file.allocate_recording_position(
-            recording.recording_id,
-            recording.session_id,
-            recording.stream_id,
-            position=recording.append_position,
-        )
-
-    def params_of(self, recording: Recording, log_session_id: int) -> LogParams:
-        return LogParams(
-            recording.term_length, recording.mtu, recording.initial_term_id, log_session_id, streams.LOG
-        )
+    def on_log_geometry(self, member_id: int, geometry: LogGeometry) -> None:
+        self._geometry_of[member_id] = geometry
 
     # ---- links
 

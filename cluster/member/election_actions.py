@@ -92,7 +92,7 @@ class ElectionActions:
     def _record_term(self, action: actions.RecordTerm) -> None:
         agent = self._agent
         recording = agent.log_recording()
-        log = agent.recording_log
+        log = agent.log.recording_log
         known = log.find_term(action.leadership_term_id)
         is_reopened = (
             known is not None
@@ -119,7 +119,7 @@ class ElectionActions:
     def _truncate_log(self, action: actions.TruncateLog) -> None:
         """Entries first: a closed term before a longer recording is a cut that a restart finishes."""
         agent = self._agent
-        log = agent.recording_log
+        log = agent.log.recording_log
         while (last := log.find_last_term()) is not None and (
             last.leadership_term_id >= action.first_removed_term_id
             or last.term_base_log_position > action.log_position
@@ -127,7 +127,7 @@ class ElectionActions:
             log.remove(last)
         if last is not None:
             log.commit_log_position(last.leadership_term_id, action.log_position)
-        recording = agent.recording
+        recording = agent.log.recording
         if recording is not None:
             recording.truncate(action.log_position)
         agent.tell(f"log cut to {action.log_position}, terms from {action.first_removed_term_id} on dropped")
@@ -179,10 +179,10 @@ class ElectionActions:
 
     def _start_replay(self, action: actions.StartReplay) -> None:
         agent = self._agent
-        assert agent.recording is not None
+        assert agent.log.recording is not None
         self._correlation_id += 1
         self.log_replay = LogReplay(
-            agent, agent.recording, action.log_position, action.stop_position, self._correlation_id
+            agent, agent.log.recording, action.log_position, action.stop_position, self._correlation_id
         )
 
     def stop_replay(self, action: actions.StopReplay | None = None) -> None:
@@ -196,7 +196,7 @@ class ElectionActions:
         self._correlation_id += 1
         agent.subscription = LogSubscription(
             recording,
-            agent.params_of(recording, recording.session_id),
+            agent.log.params(recording.session_id),
             leader_member_id=action.leader_member_id,
             leadership_term_id=action.leadership_term_id,
             correlation_id=self._correlation_id,
@@ -225,7 +225,7 @@ class ElectionActions:
         self._correlation_id += 1
         agent.subscription = LogSubscription(
             recording,
-            agent.params_of(recording, action.log_session_id),
+            agent.log.params(action.log_session_id),
             leader_member_id=action.leader_member_id,
             leadership_term_id=action.leadership_term_id,
             # A catch-up is asked for by the election's CatchupPosition, which knows no other number.
@@ -241,7 +241,7 @@ class ElectionActions:
         recording = agent.active_recording(action.log_session_id)
         if action.role is Role.LEADER:
             agent.publication = LogPublication(
-                recording, agent.streams, agent.params_of(recording, action.log_session_id)
+                recording, agent.streams, agent.log.params(action.log_session_id)
             )
         agent.replica.enter_term(action.leadership_term_id)
 

@@ -46,7 +46,7 @@ class Following:
         Whatever was lost on the way (our request, the LogImage): an election asks for all of it again.
         """
         agent = self._agent
-        recording, subscription = agent.recording, agent.subscription
+        recording, subscription = agent.log.recording, agent.subscription
         assert recording is not None
         position = recording.append_position
         is_level = (
@@ -60,7 +60,7 @@ class Following:
 
     def do_work(self) -> int:
         agent, follower = self._agent, self.follower
-        recording = agent.recording
+        recording = agent.log.recording
         assert recording is not None
         work_count = 0
         if recording.append_position != recording.synced_position:
@@ -72,7 +72,7 @@ class Following:
             if agent.links.send(follower.leader_member_id, frame) > 0:
                 follower.on_append_position_sent(synced_position, agent.now_ns)
         if agent.replica.module.reads_log:
-            if agent.log_adapter.position < follower.notified_commit_position:
+            if agent.log.adapter.position < follower.notified_commit_position:
                 work_count += agent.process_log(follower.notified_commit_position)
             if agent.termination.check_follower():
                 agent.termination.terminate_services()

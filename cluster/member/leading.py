@@ -26,7 +26,7 @@ class Leading:
     def __init__(self, agent: "ConsensusModuleAgent", action: CompleteElection, election: Election) -> None:
         self._agent = agent
         self._replica = agent.replica
-        publication, recording = agent.publication, agent.recording
+        publication, recording = agent.publication, agent.log.recording
         assert publication is not None and recording is not None
         self._publication = publication
         self._recording = recording
@@ -98,14 +98,14 @@ class Leading:
             agent.tell(leader.regression)
             leader.regression = None
         commit_position = leader.commit_position
-        if commit_position == agent.commit_position:
+        if commit_position == agent.log.commit_position:
             self._tell_commit()
             return 0
         self._is_commit_untold = True
-        adapter = agent.log_adapter
+        adapter = agent.log.adapter
         while adapter.position < commit_position:
             adapter.poll(self._publication, commit_position, is_applied=False)
-        agent.set_commit_position(commit_position)
+        agent.log.commit(commit_position)
         self._replica.sweep(commit_position)
         if self._replica.sessions.has_pending_work:
             agent.hasten_slow_tick()

@@ -32,7 +32,7 @@ class LogReplay:
         stop_position: int,
         log_session_id: int,
     ) -> None:
-        assert agent.log_adapter.position == start_position < stop_position
+        assert agent.log.adapter.position == start_position < stop_position
         self._agent = agent
         self.start_position = start_position
         self.stop_position = stop_position

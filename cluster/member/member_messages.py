@@ -143,7 +143,8 @@ class MemberMessages:
             case Vote():
                 reason = leader.on_vote(message)
                 if reason is not None:
-                    agent.node_state.propose(message.candidate_term_id, agent.commit_position, agent.now_ms)
+                    position = agent.log.commit_position
+                    agent.node_state.propose(message.candidate_term_id, position, agent.now_ms)
             case NewLeadershipTerm():
                 reason = leader.on_new_leadership_term(message)
             case CommitPosition():

@@ -66,7 +66,7 @@ class Mending:
             return 1
         agent, mender = self._agent, self._mender
         recording = agent.archive.recording(self._recording_id)
-        found = _bytes_of_term(agent.recording_log, mender.position, recording.append_position)
+        found = _bytes_of_term(agent.log.recording_log, mender.position, recording.append_position)
         if mender.is_done:
             self._end(f"log mended: {self._put_bytes} bytes have come from others")
         elif found is None:
@@ -149,12 +149,12 @@ def serve_range(agent: "ConsensusModuleAgent", member_id: int, request: LogRange
 def frames_for(agent: "ConsensusModuleAgent", request: LogRangeRequest) -> np.ndarray:
     """Whole frames from the position that is asked for on, with session ids; empty without any."""
     nothing = np.zeros(0, np.uint8)
-    recording_id = agent.recording_log.find_last_recording_id()
+    recording_id = agent.log.recording_log.find_last_recording_id()
     if recording_id is None or not agent.archive.has_recording(recording_id):
         return nothing
     recording = agent.archive.recording(recording_id)
     begin = request.from_position
-    found = _bytes_of_term(agent.recording_log, begin, recording.synced_position)
+    found = _bytes_of_term(agent.log.recording_log, begin, recording.synced_position)
     if found is None or begin < recording.start_position:
         return nothing
     term, end = found

@@ -23,7 +23,7 @@ class PromiseKeeper:
 
     def __init__(self, agent: "ConsensusModuleAgent") -> None:
         self._agent = agent
-        self._directory = agent.recording_log.path.rpartition("/")[0]
+        self._directory = agent.log.recording_log.path.rpartition("/")[0]
         self._told_to_wait: list[int] = []
 
     def begin(self) -> None:
@@ -92,7 +92,7 @@ class PromiseKeeper:
         """The highest candidate term, and the highest that was led, followed or recorded."""
         agent = self._agent
         candidate_term_id = max(agent.node_state.candidate_term_id, NULL_VALUE)
-        last = agent.recording_log.find_last_term()
+        last = agent.log.recording_log.find_last_term()
         led_term_id = max(
             agent.replica.leadership_term_id, NULL_VALUE if last is None else last.leadership_term_id
         )

@@ -207,7 +207,7 @@ class Repair:
         self._agent = agent
         self._distrusts_log = distrusts_log
         self.mending: Mending | None = None
-        directory = agent.recording_log.path.rpartition("/")[0]
+        directory = agent.log.recording_log.path.rpartition("/")[0]
         self._note = RepairNote(agent.archive.files, directory)
 
     @property
@@ -227,7 +227,7 @@ class Repair:
         LogDamaged for a member that is alone.
         """
         agent = self._agent
-        term = agent.recording_log.find_last_term()
+        term = agent.log.recording_log.find_last_term()
         damage = None if term is None else self._find_damage(term)
         if term is None or damage is None:
             return
@@ -248,7 +248,7 @@ class Repair:
         if not self.mending.is_over:
             return False
         self.mending = None
-        term = agent.recording_log.find_last_term()
+        term = agent.log.recording_log.find_last_term()
         assert term is not None
         agent.archive.forget_files(term.recording_id)
         damage = self._find_damage(term)
@@ -259,7 +259,7 @@ class Repair:
     def _cut(self, term: RecordingLogEntry, damage: Damage) -> None:
         """Cut the log where it is damaged or falls short of its own terms; the rest is for others to give."""
         agent = self._agent
-        recording_log = agent.recording_log
+        recording_log = agent.log.recording_log
         position = damage.position
         self._note.write(f"log from position {position} on: {damage.error}", _held(term, damage))
         last: RecordingLogEntry | None
@@ -280,12 +280,12 @@ class Repair:
         """node-state.dat does not say what was voted. Raises StorageError."""
         agent = self._agent
         damage = LogDamaged(agent.node_state.path, None, what)
-        cluster_directory = agent.recording_log.path.rpartition("/")[0]
+        cluster_directory = agent.log.recording_log.path.rpartition("/")[0]
         _set_aside(agent.archive.files, agent.archive.directory, cluster_directory, damage, agent.tell)
 
     def _find_damage(self, term: RecordingLogEntry) -> Damage | None:
         agent = self._agent
-        snapshot = None if self._distrusts_log else agent.recording_log.latest_snapshot()
+        snapshot = None if self._distrusts_log else agent.log.recording_log.latest_snapshot()
         from_position = None if snapshot is None else snapshot.log_position
         damage = agent.archive.find_damage(term.recording_id, from_position)
         if damage is not None:
@@ -297,14 +297,16 @@ class Repair:
             f"term {term.leadership_term_id} begins at {term.term_base_log_position}, "
             f"but the recording ends at {end}"
         )
-        return Damage(term.recording_id, end, LogDamaged(agent.recording_log.path, max(term.offset, 0), what))
+        return Damage(
+            term.recording_id, end, LogDamaged(agent.log.recording_log.path, max(term.offset, 0), what)
+        )
 
     def finish(self, leader_id: int) -> None:
         """The member holds again all that its leader holds: it counts as whole from now on."""
         if not self.is_needed:
             return
         agent = self._agent
-        position = 0 if agent.recording is None else agent.recording.sync()
+        position = 0 if agent.log.recording is None else agent.log.recording.sync()
         told, _ = self._note.read()
         agent.archive.drop_set_aside()
         self._note.drop_set_aside()

@@ -38,7 +38,7 @@ class Retention:
         if agent.context.log_retained_snapshots == 0 or agent.now_ns < self._next_ns:
             return 0
         self._next_ns = agent.now_ns + INTERVAL_NS
-        recording = agent.recording
+        recording = agent.log.recording
         limit = self._limit()
         if recording is None or limit is None:
             return 0
@@ -53,11 +53,11 @@ class Retention:
         last_request_ns = agent.replications.server.last_request_ns
         if last_request_ns is not None and agent.now_ns - last_request_ns < FETCH_GRACE_NS:
             return None
-        sets = list(agent.recording_log.snapshot_sets(agent.context.service_count))
+        sets = list(agent.log.recording_log.snapshot_sets(agent.context.service_count))
         count = agent.context.log_retained_snapshots
         if len(sets) < count:
             return None
-        positions = [sets[count - 1][0].log_position, agent.log_adapter.position]
+        positions = [sets[count - 1][0].log_position, agent.log.adapter.position]
         positions += [position for needed in self._needed_positions if (position := needed()) is not None]
         if (position := agent.streams.least_position) is not None:
             positions.append(position)
@@ -66,16 +66,16 @@ class Retention:
     def _drop_snapshots(self) -> int:
         """Remove the snapshots that are older than those to be kept; the module's entry goes first."""
         agent = self._agent
-        sets = list(agent.recording_log.snapshot_sets(agent.context.service_count))
+        sets = list(agent.log.recording_log.snapshot_sets(agent.context.service_count))
         oldest = sets[agent.context.log_retained_snapshots - 1][0].log_position
         old = [
             entry
-            for entry in agent.recording_log.entries
+            for entry in agent.log.recording_log.entries
             if entry.entry_type is SNAPSHOT and entry.log_position < oldest
         ]
         old.sort(key=lambda entry: (entry.log_position, entry.service_id != CONSENSUS_MODULE_SERVICE_ID))
         for entry in old:
-            agent.recording_log.remove(entry)
+            agent.log.recording_log.remove(entry)
         for entry in old:
             if agent.archive.has_recording(entry.recording_id):
                 agent.archive.purge_recording(entry.recording_id)

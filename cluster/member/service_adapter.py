@@ -166,7 +166,7 @@ class ServiceAdapter:
             work_count += self._poll(service_id)
         if self._replica.timers.has_events:
             settled = (channel.settled_position for channel in self._channels)
-            self._replica.timers.on_services_at(min(settled, default=self._agent.commit_position))
+            self._replica.timers.on_services_at(min(settled, default=self._agent.log.commit_position))
         return work_count
 
     def _on_idle(self, service_id: int) -> int:

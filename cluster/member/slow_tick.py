@@ -74,8 +74,8 @@ class SlowTick:
         return (
             agent.election is None
             and self._replica.module.reads_log
-            and agent.recording is not None
-            and not agent.recording.is_active
+            and agent.log.recording is not None
+            and not agent.log.recording.is_active
         )
 
     def _as_leader(self) -> int:

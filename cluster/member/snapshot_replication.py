@@ -107,7 +107,7 @@ class SnapshotReplication:
     def _on_offer(self, offer: SnapshotOffer) -> None:
         agent = self._agent
         wanted = range(CONSENSUS_MODULE_SERVICE_ID, agent.context.service_count)
-        own_end = 0 if agent.recording is None else agent.recording.append_position
+        own_end = 0 if agent.log.recording is None else agent.log.recording.append_position
         if offer.log_position <= own_end or sorted(r.service_id for r in offer.recordings) != list(wanted):
             if self.is_needed:
                 self._on_too_little(offer, own_end)
@@ -229,7 +229,7 @@ class SnapshotReplication:
             )
             for term in offer.terms
         ]
-        replace_log(agent.archive, agent.recording_log, terms, entries)
+        replace_log(agent.archive, agent.log.recording_log, terms, entries)
         raise MemberRestart(
             f"has the snapshot at {offer.log_position} and the log before it from member {self.member_id}"
         )
@@ -256,8 +256,8 @@ class SnapshotReplications:
         return (
             agent.election is not None
             and not agent.promise_keeper.promises.has_say
-            and agent.recording is not None
-            and agent.recording.append_position == 0
+            and agent.log.recording is not None
+            and agent.log.recording.append_position == 0
             and leader_member_id not in self._without_snapshot
         )
 
@@ -345,8 +345,8 @@ class SnapshotServer:
 
     def _offer(self, correlation_id: int) -> SnapshotOffer:
         agent = self._agent
-        recording = agent.recording
-        entries = next(agent.recording_log.snapshot_sets(agent.context.service_count), ())
+        recording = agent.log.recording
+        entries = next(agent.log.recording_log.snapshot_sets(agent.context.service_count), ())
         start_position = 0 if recording is None else recording.start_position
         if recording is None or not entries or entries[0].log_position < start_position:
             nothing = (NULL_POSITION, NULL_POSITION, 0, -1, start_position, 0, 0, 0)
@@ -356,7 +356,7 @@ class SnapshotServer:
             TermEntry(
                 entry.leadership_term_id, entry.term_base_log_position, entry.log_position, entry.timestamp
             )
-            for entry in agent.recording_log.entries
+            for entry in agent.log.recording_log.entries
             if entry.entry_type is TERM
             and entry.is_valid
             and entry.leadership_term_id <= module.leadership_term_id

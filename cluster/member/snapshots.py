@@ -103,7 +103,7 @@ class SnapshotTaker:
         taken = [ack.relevant_id for ack in acks if ack.relevant_id != NULL_VALUE]
         if any(
             entries[0].log_position == log_position
-            for entries in agent.recording_log.snapshot_sets(agent.context.service_count)
+            for entries in agent.log.recording_log.snapshot_sets(agent.context.service_count)
         ):
             agent.tell(f"the snapshot at {log_position} is there already, from before this replay")
         elif len(taken) < len(acks):
@@ -151,13 +151,13 @@ class SnapshotTaker:
         Raises StorageError: then the member cannot go on.
         """
         agent = self._agent
-        if agent.recording is not None and agent.recording.is_active:
-            agent.recording.sync()
-        term = agent.recording_log.find_term(self._replica.leadership_term_id)
+        if agent.log.recording is not None and agent.log.recording.is_active:
+            agent.log.recording.sync()
+        term = agent.log.recording_log.find_term(self._replica.leadership_term_id)
         assert term is not None
         # The module's recording is the last; as service -1 it follows service 0.
         for service_id in range(len(recording_ids) - 2, CONSENSUS_MODULE_SERVICE_ID - 1, -1):
-            agent.recording_log.append_snapshot(
+            agent.log.recording_log.append_snapshot(
                 recording_ids[service_id],
                 term.leadership_term_id,
                 term.term_base_log_position,
@@ -201,14 +201,14 @@ class SnapshotTaker:
     def validate_entries(self) -> None:
         """Make entries invalid whose recording the archive does not know (Aeron: RecordingLogValidator)."""
         agent = self._agent
-        for entry in list(agent.recording_log.entries):
+        for entry in list(agent.log.recording_log.entries):
             is_lost = not agent.archive.has_recording(entry.recording_id)
             if entry.entry_type is SNAPSHOT and entry.is_valid and is_lost:
                 agent.tell(
                     f"the snapshot at {entry.log_position} of service {entry.service_id} is invalid: the "
                     f"archive has no recording {entry.recording_id}"
                 )
-                agent.recording_log.invalidate(entry)
+                agent.log.recording_log.invalidate(entry)
 
     def _discard(self, recording_id: int) -> None:
         try:

@@ -111,18 +111,18 @@ class Termination:
         return (
             self.position != NULL_POSITION
             and agent.following is not None
-            and agent.recording is not None
-            and min(agent.following.follower.notified_commit_position, agent.recording.append_position)
+            and agent.log.recording is not None
+            and min(agent.following.follower.notified_commit_position, agent.log.recording.append_position)
             >= self.position
         )
 
     def check_follower(self) -> bool:
         """Whether the log is processed up to its end; an end that a longer log passes was none."""
         agent = self._agent
-        if self.position == NULL_POSITION or agent.log_adapter.position < self.position:
+        if self.position == NULL_POSITION or agent.log.adapter.position < self.position:
             return False
-        if agent.log_adapter.position > self.position:
-            told = f"the log was to end at {self.position}, and goes on to {agent.log_adapter.position}"
+        if agent.log.adapter.position > self.position:
+            told = f"the log was to end at {self.position}, and goes on to {agent.log.adapter.position}"
             agent.on_error(RemoteProtocolError(told))
             self.position = NULL_POSITION
             return False
@@ -149,10 +149,10 @@ class Termination:
 
     def _close(self) -> None:
         agent = self._agent
-        recording = agent.recording
+        recording = agent.log.recording
         if recording is not None:
             recording.stop(agent.now_ms)
             if recording.append_position == self.position:
-                agent.recording_log.commit_log_position(self._leadership_term_id, self.position)
+                agent.log.recording_log.commit_log_position(self._leadership_term_id, self.position)
         agent.set_module_state(ConsensusModuleState.CLOSED)
         agent.on_terminated()

@@ -156,7 +156,7 @@ def test_a_leader_takes_no_more_than_a_majority_keeps_up_with(monkeypatch, bytes
     for number in range(300):
         client.send(b"0:%d " % number + bytes(1000))
         cluster.run(MS)
-    ahead = leader.agent.publication.position - leader.agent.commit_position
+    ahead = leader.agent.publication.position - leader.agent.log.commit_position
     assert bytes_max <= ahead < bytes_max + 4_000
     assert client.acknowledged == 0
     leader.agent.replica.cluster_time += 60_000  # nobody times out whose keep-alives are not read

@@ -75,7 +75,7 @@ def test_a_member_behind_by_whole_terms_fetches_them_one_by_one(terms):
     assert last - base - 1 <= rounds <= last - base + 1, "one round for each closed term that it lacks"
     cluster.await_level()
     cluster.check()
-    entries = [m.agent.recording_log.entries for m in (behind, cluster.leader)]
+    entries = [m.agent.log.recording_log.entries for m in (behind, cluster.leader)]
     of = [[(e.leadership_term_id, e.term_base_log_position, e.log_position) for e in es] for es in entries]
     assert of[0] == of[1]
 
@@ -108,10 +108,10 @@ def test_an_appointed_leader_that_lost_what_one_other_has_leads_by_the_vote_of_t
         leader.start()
         while leader.agent.leading is None:
             cluster.step()
-        safe = leader.agent.recording.synced_position
+        safe = leader.agent.log.recording.synced_position
         leader.power_cut()
         cluster.run(SECOND)
-        if sum(follower.agent.recording.append_position > safe for follower in followers) == 1:
+        if sum(follower.agent.log.recording.append_position > safe for follower in followers) == 1:
             break
     else:
         pytest.fail("never had one alone more than the leader")

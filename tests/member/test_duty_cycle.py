@@ -39,7 +39,7 @@ def a_cluster(members=3, seed=1, **settings):
 
 def entries(member):
     """The committed log of a member, decoded, padding left out."""
-    data = log_bytes(member, 0, member.agent.commit_position)
+    data = log_bytes(member, 0, member.agent.log.commit_position)
     found, offset = [], 0
     while offset < len(data):
         length = int.from_bytes(data[offset : offset + 4], "little")
@@ -238,7 +238,7 @@ def test_a_risen_commit_position_is_told_at_the_begin_of_the_next_turn(spy):
     client = cluster.add_client()
     cluster.await_settled()
     spy.on(agent.leading, "do_work", "turn")
-    spy.on(agent, "set_commit_position", "shown")
+    spy.on(agent.log, "commit", "shown")
     spy.on(agent.leading, "_tell_commit", "told")
     client.send(b"0:a message")
     cluster.run_until(lambda: "shown" in spy.calls)
@@ -286,8 +286,8 @@ def test_a_follower_that_comes_to_its_end_without_a_leader_looks_for_none(has_th
     client.send(b"x")
     cluster.await_settled()
     cluster.run(300 * MS)
-    end = agent.recording.append_position
-    assert agent.commit_position < end
+    end = agent.log.recording.append_position
+    assert agent.log.commit_position < end
     agent.termination.position = end if has_the_log else end + 32
     elections = agent.counters.election_count.get()
     cluster.leader.pause()
@@ -332,7 +332,7 @@ def test_the_leaders_own_position_is_that_of_its_recording_after_each_turn():
         client.send(b"x" * 100)
         cluster.run(1 * MS)
         own = leader.agent.members[leader.member_id]
-        assert own.report_position == leader.agent.recording.synced_position
+        assert own.report_position == leader.agent.log.recording.synced_position
 
 
 @pytest.mark.conformance("C-33", "C-34", "C-35", "C-242")
@@ -346,10 +346,10 @@ def test_a_follower_processes_no_more_than_is_committed_and_recorded():
         cluster.run(20 * US)
         agent = follower.agent
         notified = agent.following.follower.notified_commit_position
-        assert agent.commit_position <= min(notified, agent.recording.append_position)
-        assert agent.counters.commit_position.get() == agent.log_adapter.position
-        assert follower.service_agent.joined_position <= agent.commit_position
-        seen += agent.recording.append_position > agent.commit_position
+        assert agent.log.commit_position <= min(notified, agent.log.recording.append_position)
+        assert agent.counters.commit_position.get() == agent.log.adapter.position
+        assert follower.service_agent.joined_position <= agent.log.commit_position
+        seen += agent.log.recording.append_position > agent.log.commit_position
     assert seen, "the follower never had anything uncommitted: this proves nothing"
 
 
@@ -357,7 +357,7 @@ def test_a_follower_processes_no_more_than_is_committed_and_recorded():
 def test_a_commit_position_beyond_its_own_recording_takes_a_follower_no_further():
     cluster = a_cluster()
     agent = cluster.followers[0].agent
-    end = agent.recording.append_position
+    end = agent.log.recording.append_position
     agent.following.on_commit_position(
         agent.leader_member_id, agent.replica.leadership_term_id, end + 32 * 1024
     )
@@ -365,7 +365,7 @@ def test_a_commit_position_beyond_its_own_recording_takes_a_follower_no_further(
         agent.do_work(cluster.world.now_ns, 0)
 
     assert agent.following.follower.notified_commit_position == end + 32 * 1024
-    assert agent.commit_position == agent.log_adapter.position == end
+    assert agent.log.commit_position == agent.log.adapter.position == end
 
 
 @pytest.mark.conformance("C-23")
@@ -382,13 +382,13 @@ def test_a_leader_of_whom_only_the_log_is_heard_is_silent():
         return send(to, *buffers) if is_log else 1
 
     leader.links.send = without_heartbeats
-    before = cluster.followers[0].agent.recording.append_position
+    before = cluster.followers[0].agent.log.recording.append_position
     for number in range(12):
         client.send(b"0:%d" % number)
         cluster.run(1 * SECOND)
         if number == 8:
             assert len(cluster.followers) == 2
-            assert cluster.followers[0].agent.recording.append_position > before
+            assert cluster.followers[0].agent.log.recording.append_position > before
     assert sum("leader heartbeat timeout" in line for line in cluster.world.events) == 2
     assert all(member.agent.leader_member_id != leader.member_id for member in cluster.followers)
 
@@ -422,7 +422,7 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     client = cluster.add_client()
     cluster.await_settled()
     cluster.await_level()
-    before = [m.agent.recording.append_position for m in cluster.members]
+    before = [m.agent.log.recording.append_position for m in cluster.members]
     connection = follower.clients.connect(lambda frames: None, lambda: None)
     leader = cluster.leader
     leader.agent.authorisation = AllowAll()
@@ -439,7 +439,7 @@ def test_what_clients_send_to_a_follower_has_no_effect():
         connection.send(frame(message, session_id=0, stream_id=streams.INGRESS))
     cluster.run(50 * MS)
 
-    assert [m.agent.recording.append_position for m in cluster.members] == before
+    assert [m.agent.log.recording.append_position for m in cluster.members] == before
     assert client.session_id in cluster.leader.agent.replica.sessions.sessions
     assert answers == []
     assert follower.agent.counters.control_toggle.get() == ClusterControlToggle.INACTIVE
@@ -462,7 +462,7 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     leader.agent.replica.timers.schedule(9, 0)
     client.send(b"wait")
     cluster.run(15 * SECOND)
-    assert leader.agent.publication.position == end == leader.agent.commit_position
+    assert leader.agent.publication.position == end == leader.agent.log.commit_position
     assert len(cluster.followers) == 2, "commit positions went on"
 
     toggle.set(ClusterControlToggle.RESUME)
@@ -492,7 +492,7 @@ def test_a_log_that_is_full_takes_no_more_input_but_is_committed(monkeypatch):
     cluster.run(5 * SECOND)
 
     assert leader.agent.publication.position == end
-    assert [member.agent.commit_position for member in cluster.members] == 3 * [end]
+    assert [member.agent.log.commit_position for member in cluster.members] == 3 * [end]
     assert sum("takes no more input" in line for line in cluster.world.events) == 1
 
 
@@ -504,16 +504,16 @@ def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting(spy):
     follower = cluster.followers[0]
     follower.agent.replica.module.change(ConsensusModuleState.SNAPSHOT)
     spy.on(follower.agent.clients, "poll", "ingress")
-    spy.on(follower.agent.log_adapter, "poll", "log")
-    before = follower.agent.commit_position
+    spy.on(follower.agent.log.adapter, "poll", "log")
+    before = follower.agent.log.commit_position
     client.send(b"x")
     cluster.await_settled()
     cluster.run(1 * SECOND)
 
-    assert follower.agent.commit_position == before
+    assert follower.agent.log.commit_position == before
     assert spy.calls == []
     leader = cluster.leader.agent
-    assert leader.members[follower.member_id].report_position == leader.recording.append_position
+    assert leader.members[follower.member_id].report_position == leader.log.append_position
 
 
 @pytest.mark.conformance("C-309")
@@ -540,7 +540,7 @@ def test_a_disk_that_fails_ends_the_member(monkeypatch):
     def fails(*_):
         raise StorageError("recording", 28)
 
-    monkeypatch.setattr(leader.agent.recording, "append", fails)
+    monkeypatch.setattr(leader.agent.log.recording, "append", fails)
     client.send(b"x")
     cluster.run(10 * MS)
 

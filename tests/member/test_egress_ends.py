@@ -93,13 +93,13 @@ def test_a_connect_beyond_a_bound_is_refused_with_the_bound_and_leaves_nothing(s
     cluster = SimulatedCluster(3, 1, **settings)
     leader = cluster.await_leader()
     cluster.await_level()
-    before = leader.agent.commit_position
+    before = leader.agent.log.commit_position
     client = Stranger(leader)
     client.connects()
     cluster.run_until(lambda: client.is_closed)
 
     assert [(event.code, event.detail) for event in client.of_type(SessionEvent)] == [(EventCode.ERROR, told)]
-    assert leader.agent.commit_position == before
+    assert leader.agent.log.commit_position == before
 
 
 TOO_LONG = bytes(16 * 1024)

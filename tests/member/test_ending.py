@@ -195,7 +195,7 @@ def test_a_follower_whose_term_changed_since_it_was_told_to_end_acknowledges_not
     original = follower.links.send
     follower.links.send = lambda member_id, *frames: sent.append(frames) or original(member_id, *frames)
     termination = follower.agent.termination
-    position = follower.agent.log_adapter.position
+    position = follower.agent.log.adapter.position
     termination.on_termination_position(
         TerminationPosition(follower.agent.replica.leadership_term_id, position)
     )

@@ -34,8 +34,8 @@ class Written:
     def after_turn(self, member):
         self._after_turn(member)
         agent = member.agent
-        if agent is not None and agent.leading is not None and agent.recording.append_position > self._end:
-            self._end = agent.recording.append_position
+        if agent is not None and agent.leading is not None and agent.log.append_position > self._end:
+            self._end = agent.log.append_position
             self._clock_at.append((self._end, member.cluster_time))
 
     def clock_at(self, position):
@@ -43,7 +43,7 @@ class Written:
 
     def entries(self, member):
         """(entry, payload, position where it begins, and ends, session of its frame) of a member's log."""
-        data = log_bytes(member, 0, member.agent.commit_position)
+        data = log_bytes(member, 0, member.agent.log.commit_position)
         found, offset = [], 0
         while offset < len(data):
             length = int.from_bytes(data[offset : offset + 4], "little")

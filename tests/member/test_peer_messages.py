@@ -74,7 +74,7 @@ class Liars:
             isinstance(message, consensus.TerminationPosition)
             and following is not None
             and following.follower.leader_member_id == peer.member_id
-            and message.log_position == victim.agent.commit_position
+            and message.log_position == victim.agent.log.commit_position
         )
 
     def after_turn(self, member):
@@ -204,7 +204,7 @@ def test_what_cannot_be_is_told_and_counted(what, role):
     agent = victim.agent
     before = agent.counters.errors.get()
     message = what(
-        agent.replica.leadership_term_id, agent.commit_position, (victim.member_id, peer.member_id)
+        agent.replica.leadership_term_id, agent.log.commit_position, (victim.member_id, peer.member_id)
     )
     liar.tell(victim, peer, liar.framed(message))
     liars.cluster.run(1 * MS)
@@ -219,7 +219,7 @@ def test_an_end_that_a_longer_log_passes_is_no_end():
     liars = Liars()
     victim, leader = liars.victim_and_peer("follower, by its leader")
     agent = victim.agent
-    end = consensus.TerminationPosition(agent.replica.leadership_term_id, agent.commit_position + 32)
+    end = consensus.TerminationPosition(agent.replica.leadership_term_id, agent.log.commit_position + 32)
     liar.tell(victim, leader, liar.framed(end))
     liars.goes_on()
 

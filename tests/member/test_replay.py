@@ -76,11 +76,13 @@ def test_a_replay_reads_the_own_recording_and_records_nothing(joins):
     member = cluster.members[0]
     joins.clear()
     member.start()
-    before = member.agent.recording.append_position
+    before = member.agent.log.recording.append_position
     in_state(cluster, ElectionState.LEADER_INIT)
 
-    assert [log for join, log in joins if join.log_stream_id == streams.REPLAY] == [member.agent.recording]
-    assert member.agent.recording.append_position == before
+    assert [log for join, log in joins if join.log_stream_id == streams.REPLAY] == [
+        member.agent.log.recording
+    ]
+    assert member.agent.log.recording.append_position == before
 
 
 @pytest.mark.conformance("C-105")
@@ -133,11 +135,11 @@ def test_nothing_is_processed_before_the_services_have_acknowledged():
     member.service_agent.do_work = lambda *_: 0
     cluster.run(5 * SECOND)
     assert member.agent.election.state is ElectionState.LEADER_REPLAY
-    assert member.agent.commit_position == 0
+    assert member.agent.log.commit_position == 0
 
     member.service_agent.do_work = service_turn
     cluster.await_leader()
-    assert member.agent.commit_position > 0
+    assert member.agent.log.commit_position > 0
 
 
 @pytest.mark.conformance("C-111", "C-125", "C-242")
@@ -149,9 +151,9 @@ def test_commit_pos_goes_with_the_module_and_gates_the_services_that_may_lag():
     while member.agent.election is not None or member.agent.leading is None:
         cluster.step()
         agent = member.agent
-        assert agent.counters.commit_position.get() == agent.commit_position
-        assert member.service_agent.joined_position <= agent.commit_position
-        seen.add(agent.commit_position)
+        assert agent.counters.commit_position.get() == agent.log.commit_position
+        assert member.service_agent.joined_position <= agent.log.commit_position
+        seen.add(agent.log.commit_position)
 
     assert len(seen) > 3, "processed in parts"
     cluster.await_level()
@@ -195,13 +197,13 @@ def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on(
     member.start()
     in_state(cluster, ElectionState.LEADER_INIT)
 
-    assert member.agent.log_adapter.position == end == member.agent.commit_position
+    assert member.agent.log.adapter.position == end == member.agent.log.commit_position
     assert member.agent.counters.commit_position.get() == end
     assert member.agent.election.log_position == member.agent.election.append_position == end
     assert member.agent.election_actions.log_replay is None
     cluster.await_leader()
     cluster.await_level()
-    assert member.service_agent.joined_position == member.agent.commit_position
+    assert member.service_agent.joined_position == member.agent.log.commit_position
 
 
 @pytest.mark.conformance("C-231")

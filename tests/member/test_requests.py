@@ -9,6 +9,7 @@ from cluster.log.append import append_message
 from cluster.log.frames import LogParams
 from cluster.log.session_table import SessionTable
 from cluster.member.log_adapter import LogAdapter
+from cluster.member.log_entries import LogEntries
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CatchupPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode
@@ -192,12 +193,12 @@ def test_the_leader_acts_on_its_own_entries_before_they_are_committed():
     leader = cluster.leader
     for follower in cluster.followers:
         follower.pause()
-    committed = leader.agent.commit_position
+    committed = leader.agent.log.commit_position
     leader.agent.replica.timers.schedule(5, 0)
     client.close()
     cluster.run(100 * MS)
 
-    assert leader.agent.commit_position == committed < leader.agent.publication.position
+    assert leader.agent.log.commit_position == committed < leader.agent.publication.position
     assert client.session_id not in leader.agent.replica.sessions.sessions
     assert len(leader.agent.replica.timers) == 0
 
@@ -364,8 +365,8 @@ def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leade
     cluster.await_settled()
     cluster.await_level()
     leader, rude = cluster.leader.agent, cluster.followers[0].member_id
-    term_id, end = leader.replica.leadership_term_id, leader.recording.append_position
-    recording_id = leader.recording.recording_id
+    term_id, end = leader.replica.leadership_term_id, leader.log.append_position
+    recording_id = leader.log.recording.recording_id
 
     leader.messages.on_message(rude, CatchupPosition(term_id, end - 64, rude))
     leader.messages.on_message(rude, ReplicationRequest(1, term_id, end - 64, -1))
@@ -385,7 +386,7 @@ def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
     cluster.await_settled()
     cluster.await_level()
     leader, member_id = cluster.leader, cluster.followers[0].member_id
-    agent, recording = leader.agent, leader.agent.recording
+    agent, recording = leader.agent, leader.agent.log.recording
     begin, end = recording.append_position - align(HEADER_LENGTH + 32 + 400), recording.append_position
     assert recording.is_boundary(begin)
     leader.disk.open("member/archive/0-0.rec", write=True).pwrite(b"\0\0\0\1", begin + 8)
@@ -506,7 +507,7 @@ def test_an_action_in_the_log_is_carried_out_by_followers_of_its_term_and_ends_t
 
     def reads(action, term_id=term_id, flags=0):
         request = ClusterActionRequest(term_id, 0, 0, action, flags)
-        return agent.log_entries.on_log_message(request.encode(), 4096)
+        return LogEntries(agent).on_log_message(request.encode(), 4096)
 
     assert reads(ClusterAction.SUSPEND, term_id + 1)
     assert agent.replica.module.state is ConsensusModuleState.ACTIVE
@@ -556,7 +557,7 @@ def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader
 
     def are_appended_and_not_committed():
         pending = leader.agent.replica.trackers[0].pending_messages()
-        return any(position > leader.agent.commit_position for _, position, _ in pending)
+        return any(position > leader.agent.log.commit_position for _, position, _ in pending)
 
     cluster.run_until(are_appended_and_not_committed)
     leader.kill()

@@ -28,7 +28,7 @@ def write_and_snapshot(cluster, messages=400):
 
 
 def segments_of(member):
-    recording_id = member.agent.recording.recording_id
+    recording_id = member.agent.log.recording.recording_id
     names = member.disk.list_directory("member/archive")
     return sorted(
         int(name.removesuffix(".rec").split("-")[1]) for name in names if name.startswith(f"{recording_id}-")
@@ -36,7 +36,7 @@ def segments_of(member):
 
 
 def start_of(member):
-    return member.agent.recording.start_position
+    return member.agent.log.recording.start_position
 
 
 @pytest.mark.conformance("S-186")
@@ -49,8 +49,8 @@ def test_whole_segments_before_the_last_snapshot_go_and_the_catalog_says_so():
         expected = position // SEGMENT * SEGMENT
         assert start_of(member) == segments_of(member)[0] == expected
         catalog = CatalogFile.open(member.disk, "member/archive")
-        assert catalog.descriptor(member.agent.recording.recording_id).start_position == expected
-        assert member.agent.recording.first_frame() != b""
+        assert catalog.descriptor(member.agent.log.recording.recording_id).start_position == expected
+        assert member.agent.log.recording.first_frame() != b""
     send(cluster, 10)
     for member in cluster.members:
         member.kill()
@@ -91,9 +91,10 @@ def test_the_disk_does_not_grow_with_the_log():
             assert len(segments_of(member)) <= 2
             assert len(member.agent.archive.recordings()) == 3
             assert (
-                len([d for d in member.agent.recording_log.entries if d.entry_type.name == "SNAPSHOT"]) == 2
+                len([d for d in member.agent.log.recording_log.entries if d.entry_type.name == "SNAPSHOT"])
+                == 2
             )
-    assert cluster.leader.agent.commit_position > 9 * SEGMENT
+    assert cluster.leader.agent.log.commit_position > 9 * SEGMENT
 
 
 def test_nothing_is_dropped_that_a_reader_or_an_exporter_still_needs():
@@ -169,7 +170,7 @@ def test_a_follower_whose_link_was_down_for_seconds_only_comes_back_to_a_log_tha
         client.send(b"0:%d:" % len(client.sent) + bytes(200))
     cluster.await_settled()
     toggle(cluster)
-    cluster.run_until(lambda: start_of(leader) > away.agent.recording.append_position)
+    cluster.run_until(lambda: start_of(leader) > away.agent.log.recording.append_position)
     assert away.agent.following is not None
     cluster.network.heal()
 

@@ -50,7 +50,7 @@ def test_a_damaged_snapshot_is_never_loaded_and_the_one_before_is(service_id, ch
     member.start()
 
     assert member.death == ""
-    assert member.agent.log_adapter.position == first
+    assert member.agent.log.adapter.position == first
     told = [line for line in cluster.world.events if f"the snapshot at {second} is damaged" in line]
     assert len(told) == 1
     cluster.await_level()
@@ -67,7 +67,7 @@ def test_without_any_whole_snapshot_the_log_is_replayed_from_its_start():
     member.kill()
     damage_snapshot(member, 0, cut_in_half)
     member.start()
-    assert member.agent.log_adapter.position == 0
+    assert member.agent.log.adapter.position == 0
     cluster.await_level()
     cluster.check_promises()
 
@@ -76,7 +76,7 @@ def test_where_the_log_begins_behind_the_only_whole_snapshot_the_start_is_refuse
     cluster = a_busy_cluster(messages=700)
     take_snapshot(cluster)
     member = cluster.followers[0]
-    assert member.agent.recording.purge_to(member.agent.commit_position) > 0
+    assert member.agent.log.recording.purge_to(member.agent.log.commit_position) > 0
     member.kill()
     damage_snapshot(member, -1, flip_a_byte)
     member.start()
@@ -88,7 +88,7 @@ def test_a_snapshot_that_is_newer_than_the_log_stands_for_the_log_before_it():
     cluster = a_busy_cluster()
     position = take_snapshot(cluster)
     member = cluster.followers[0]
-    end = member.agent.recording.append_position
+    end = member.agent.log.recording.append_position
     member.stop()
     archive = Archive.open(
         "member/archive", files=member.disk, segment_length=cluster.term_length, epoch_ms=lambda: 0
@@ -99,13 +99,13 @@ def test_a_snapshot_that_is_newer_than_the_log_stands_for_the_log_before_it():
     send(cluster, 10)
     member.start()
 
-    assert member.agent.log_adapter.position == member.agent.recording.start_position == position
+    assert member.agent.log.adapter.position == member.agent.log.recording.start_position == position
     cluster.await_level()
     send(cluster, 10)
     assert member.service.chain == cluster.leader.service.chain
     member.kill()
     member.start()
-    assert member.agent.log_adapter.position == position
+    assert member.agent.log.adapter.position == position
     cluster.await_level()
 
 
@@ -163,15 +163,17 @@ def test_a_log_that_is_cut_before_the_snapshot_is_whole_again_and_so_is_the_snap
     member.disk.unlink("member/archive/0-196608.rec")
     member.start()
 
-    assert member.agent.log_adapter.position == first, "newer ones are of no use before their log is there"
+    assert member.agent.log.adapter.position == first, "newer ones are of no use before their log is there"
     cluster.await_level()
     assert entries_of(member) == [(0, first), (-1, first), (0, second), (-1, second)]
     assert content_of(member, -1) == content_of(leader, -1)
     assert [d.stream_id for d in member.agent.archive.recordings()].count(streams.LOG) == 1
     assert len(member.agent.archive.recordings()) == 5
-    assert member.agent.recording.start_position == 0
-    end = member.agent.recording.append_position
-    assert member.agent.recording.read(0, end).tobytes() == leader.agent.recording.read(0, end).tobytes()
+    assert member.agent.log.recording.start_position == 0
+    end = member.agent.log.recording.append_position
+    assert (
+        member.agent.log.recording.read(0, end).tobytes() == leader.agent.log.recording.read(0, end).tobytes()
+    )
     cluster.check_promises()
 
 
@@ -197,7 +199,7 @@ def test_a_log_that_was_seeded_from_a_snapshot_begins_at_0_with_its_state():
 
     for member in cluster.members:
         assert member.service.applied[: len(applied)] == applied
-        assert member.agent.recording.start_position == 0
+        assert member.agent.log.recording.start_position == 0
         assert member.agent.replica.sessions.next_session_id >= 2
         kept = [d for d in member.agent.archive.recordings() if d.stream_id == streams.LOG]
         assert len(kept) == 2, "the log of before is its operator's to remove"

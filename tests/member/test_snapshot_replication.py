@@ -16,11 +16,11 @@ from tests.member.test_snapshots import a_busy_cluster, content_of, entries_of, 
 def purge(member):
     """Drop what the newest snapshot stands for, as retention does."""
     agent = member.agent
-    return agent.recording.purge_to(agent.recording_log.latest_snapshot().log_position)
+    return agent.log.recording.purge_to(agent.log.recording_log.latest_snapshot().log_position)
 
 
 def log_of(member):
-    recording = member.agent.recording
+    recording = member.agent.log.recording
     return recording.read(recording.start_position, 1 << 24).tobytes()
 
 
@@ -32,7 +32,7 @@ def wipe(member):
 def terms_of(member):
     return [
         (entry.leadership_term_id, entry.term_base_log_position)
-        for entry in member.agent.recording_log.entries
+        for entry in member.agent.log.recording_log.entries
         if entry.entry_type.name == "TERM"
     ]
 
@@ -52,7 +52,7 @@ def test_a_wiped_member_gets_snapshot_and_log_and_replays_only_what_is_behind():
     assert entries_of(member) == [(0, position), (-1, position)]
     for service_id in (-1, 0):
         assert content_of(member, service_id) == content_of(cluster.leader, service_id)
-    assert member.agent.recording.start_position == 0
+    assert member.agent.log.recording.start_position == 0
     assert log_of(member) == log_of(cluster.leader)
     assert terms_of(member) == terms_of(cluster.leader)
     cluster.check()
@@ -83,11 +83,11 @@ def test_a_member_whose_log_ends_before_the_others_begin_comes_back_by_itself():
     cluster.await_level()
 
     leader = cluster.leader
-    assert late.agent.recording.start_position == leader.agent.recording.start_position in starts
+    assert late.agent.log.recording.start_position == leader.agent.log.recording.start_position in starts
     assert log_of(late) == log_of(leader)
     assert late.service.chain == leader.service.chain
     assert [d.recording_id for d in late.agent.archive.recordings() if d.stream_id == streams.LOG] == [
-        late.agent.recording.recording_id
+        late.agent.log.recording.recording_id
     ]
     send(cluster, 10)
     cluster.check_promises()

@@ -41,7 +41,7 @@ def take_snapshot(cluster):
         )
 
     cluster.run_until(every_member_has_taken_it)
-    return cluster.leader.agent.recording_log.latest_snapshot().log_position
+    return cluster.leader.agent.log.recording_log.latest_snapshot().log_position
 
 
 def entries_of(member):
@@ -57,7 +57,7 @@ def entries_of(member):
 def content_of(member, service_id):
     """Bytes of the newest snapshot of a service, or of the module (-1)."""
     agent = member.agent
-    entry = agent.recording_log.latest_snapshot(service_id)
+    entry = agent.log.recording_log.latest_snapshot(service_id)
     recording = agent.archive.recording(entry.recording_id)
     return recording.read(0, recording.append_position).tobytes()
 
@@ -107,7 +107,7 @@ def test_the_modules_recording_has_the_records_of_the_reference_in_their_order()
     cluster.await_settled()
     position = take_snapshot(cluster)
     agent = cluster.leader.agent
-    entry = agent.recording_log.latest_snapshot()
+    entry = agent.log.recording_log.latest_snapshot()
     records = [decode(record) for record in agent.snapshots.archive.open(entry.recording_id)]
 
     names = [type(record).__name__ for record in records]
@@ -260,8 +260,8 @@ def test_a_shutdown_takes_a_snapshot_and_ends_all_and_the_restart_replays_nothin
         member.start()
     cluster.run(1 * MS)
     for member in cluster.members:
-        recording = member.agent.recording
-        assert member.agent.log_adapter.position == recording.append_position
+        recording = member.agent.log.recording
+        assert member.agent.log.adapter.position == recording.append_position
         assert member.service.chain == chain
     cluster.await_leader()
     send(cluster, 10) if not cluster.clients[0].is_lost else None
@@ -306,7 +306,7 @@ def test_entries_of_recordings_that_are_gone_are_made_invalid_on_request_and_not
     send(cluster, 5)
     take_snapshot(cluster)
     member = cluster.followers[0]
-    gone = member.agent.recording_log.latest_snapshot(0)
+    gone = member.agent.log.recording_log.latest_snapshot(0)
     member.agent.archive.purge_recording(gone.recording_id)
     node_toggle = member.agent.counters.node_control_toggle
     for value in (NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, NodeControlToggle.VALIDATE_RECORDING_LOG):
@@ -314,12 +314,12 @@ def test_entries_of_recordings_that_are_gone_are_made_invalid_on_request_and_not
         node_toggle.set(value)
         cluster.run(100 * MS)
         assert node_toggle.get() == NodeControlToggle.NEUTRAL
-    assert [entry for entry in member.agent.recording_log.entries if not entry.is_valid] == [
+    assert [entry for entry in member.agent.log.recording_log.entries if not entry.is_valid] == [
         gone._replace(is_valid=False)
     ]
     member.kill()
     member.start()
-    assert member.agent.log_adapter.position == first
+    assert member.agent.log.adapter.position == first
 
 
 # ---- loading
@@ -336,7 +336,7 @@ def test_a_member_starts_from_its_snapshot_and_replays_only_the_log_behind_it(en
     getattr(member, end)()
     send(cluster, 5)
     member.start()
-    assert member.agent.log_adapter.position == position
+    assert member.agent.log.adapter.position == position
     assert member.agent.counters.commit_position.get() == position
     cluster.await_level()
 
@@ -393,7 +393,7 @@ def test_a_second_snapshot_is_preferred_and_an_invalidated_one_is_passed_over():
     assert log.invalidate_latest_snapshot()
     for member in cluster.members:
         member.start()
-    assert [member.agent.log_adapter.position for member in cluster.members] == [second, first, second]
+    assert [member.agent.log.adapter.position for member in cluster.members] == [second, first, second]
     cluster.await_leader()
     cluster.await_level()
 

@@ -28,7 +28,7 @@ def sleep(cluster, member, duration_ns):
 def appended_by(cluster, member):
     """Step until the member has taken three turns again; how much it has appended by then."""
     agent = member.agent
-    before = agent.recording.append_position
+    before = agent.log.recording.append_position
     turns = []
     do_work = agent.do_work
 
@@ -40,7 +40,7 @@ def appended_by(cluster, member):
     member.resume()
     while len(turns) < 4:
         cluster.step()
-    return agent.recording.append_position - before
+    return agent.log.recording.append_position - before
 
 
 @pytest.mark.parametrize("pause_s", [12, 30])

@@ -86,8 +86,8 @@ class DiskDamage:
                 continue
             self._to_come.discard(member_id)  # only now it is known up to where it may be damaged
             agent = self._history.members[member_id].agent
-            if agent is not None and agent.recording is not None:
-                end = agent.recording.append_position
+            if agent is not None and agent.log.recording is not None:
+                end = agent.log.recording.append_position
                 self._held[member_id] = max(self._held[member_id], end)
                 self._history.invariants.on_damaged(member_id, end)
         for member_id in [i for i in self._held if self._is_intact(i)]:
@@ -189,7 +189,7 @@ class DiskDamage:
         agents = {m.member_id: m.agent for m in members if m.is_leading or m.is_following}
         if len(agents) < len(self._history.context.member_ids) or self._nemesis.not_whole:
             return None
-        recordings = {i: agent.recording for i, agent in agents.items() if agent and agent.recording}
+        recordings = {i: agent.log.recording for i, agent in agents.items() if agent and agent.log.recording}
         if len({agent.replica.leadership_term_id for agent in agents.values() if agent}) != 1:
             return None
         end = max(recording.append_position for recording in recordings.values())
@@ -236,8 +236,8 @@ class DiskDamage:
         member = self._history.members[member_id]
         if not member.is_following or member.dies_by_power:
             return None
-        assert member.agent is not None and member.agent.recording is not None
-        recording_id = member.agent.recording.recording_id
+        assert member.agent is not None and member.agent.log.recording is not None
+        recording_id = member.agent.log.recording.recording_id
         member.disk.faults.misdirected_in = f"{member.directory}/archive/{recording_id}-"
         member.disk.faults.misdirected_writes = 1
         self._is_damaged(member_id, ANYWHERE)
@@ -314,7 +314,7 @@ class DiskDamage:
         if not (member.is_following or member.is_leading) or member.disk.faults.misdirected_writes:
             return False
         assert member.agent is not None
-        recording = member.agent.recording
+        recording = member.agent.log.recording
         assert recording is not None
         snapshot = member.recording_log.latest_snapshot()
         begin = max(recording.start_position, 0 if snapshot is None else snapshot.log_position)

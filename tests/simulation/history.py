@@ -389,9 +389,9 @@ class History:
             and all(
                 member.is_alive
                 and member.agent is not None
-                and member.agent.commit_position == log.end
-                and member.agent.recording is not None
-                and member.agent.recording.append_position == log.end
+                and member.agent.log.commit_position == log.end
+                and member.agent.log.recording is not None
+                and member.agent.log.recording.append_position == log.end
                 and self.invariants.has_applied_all(member)
                 for member in self.members.values()
             )

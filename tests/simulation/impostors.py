@@ -27,7 +27,7 @@ class _Watch(Observer):
     def on_turn(self, member: Member) -> None:
         agent = member.agent
         assert agent is not None
-        is_part = agent.leading is not None or agent.following is not None or agent.commit_position > 0
+        is_part = agent.leading is not None or agent.following is not None or agent.log.commit_position > 0
         require(not is_part, "I-1", f"the impostor of {member.name} takes part in the cluster")
 
 

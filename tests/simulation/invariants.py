@@ -181,7 +181,7 @@ class Invariants(Observer, ClientObserver):
                 f"{member.name} reports {position} of term {term_id} and has not recorded its base {base}",
             )
             watched.recorded_terms.add(term_id)
-        recording = member.agent.recording if member.agent is not None else None
+        recording = member.agent.log.recording if member.agent is not None else None
         require(
             recording is None or position <= recording.append_position,
             "I-3",
@@ -239,10 +239,10 @@ class Invariants(Observer, ClientObserver):
         agent = member.agent
         assert agent is not None
         watched = self._of(member)
-        commit_position = agent.commit_position
+        commit_position = agent.log.commit_position
         if commit_position != watched.commit_position:
             self._on_commit(member, watched, commit_position)
-        recording = agent.recording
+        recording = agent.log.recording
         if recording is not None and recording.append_position < watched.checked_durable:
             watched.checked_durable = recording.append_position
         if agent.counters.snapshot_count.get() != watched.snapshots:
@@ -304,14 +304,14 @@ class Invariants(Observer, ClientObserver):
         watched.commit_position = commit_position
         self._spoken[member.member_id] = max(commit_position, self._spoken.get(member.member_id, 0))
         agent = member.agent
-        assert agent is not None and agent.recording is not None
+        assert agent is not None and agent.log.recording is not None
         require(
-            commit_position <= agent.recording.append_position,
+            commit_position <= agent.log.recording.append_position,
             "I-10",
-            f"{member.name} commits {commit_position}, its log ends at {agent.recording.append_position}",
+            f"{member.name} commits {commit_position}, its log ends at {agent.log.recording.append_position}",
         )
         before = min(max(before, self._trusted_from(member)), commit_position)
-        data = self._recorded_bytes(member, agent.recording, before, commit_position)
+        data = self._recorded_bytes(member, agent.log.recording, before, commit_position)
         self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
             begin = self.log.end
@@ -325,7 +325,7 @@ class Invariants(Observer, ClientObserver):
         holds are not committed by that alone.
         """
         agent = member.agent
-        assert agent is not None and agent.recording is not None
+        assert agent is not None and agent.log.recording is not None
         election = agent.election
         term_id = agent.replica.leadership_term_id if election is None else election.leadership_term_id
         holders = {
@@ -333,7 +333,7 @@ class Invariants(Observer, ClientObserver):
             for member_id, disk in self._disks.items()
             if self.lost_to.get(member_id, 0) > begin  # it has told of it while it had it
             or (
-                self._holds(disk, member_id, agent.recording, begin, data)
+                self._holds(disk, member_id, agent.log.recording, begin, data)
                 and self._has(disk, member_id, term_id)
             )
         }
@@ -380,21 +380,21 @@ class Invariants(Observer, ClientObserver):
         """Leader completeness (Raft §5.4.3)."""
         self._on_leader(member, term_id)
         agent = member.agent
-        assert agent is not None and agent.recording is not None
+        assert agent is not None and agent.log.recording is not None
         end = self.log.end
         require(
-            agent.recording.append_position >= end,
+            agent.log.recording.append_position >= end,
             "I-3",
-            f"{member.name} leads term {term_id} with a log to {agent.recording.append_position}, "
+            f"{member.name} leads term {term_id} with a log to {agent.log.recording.append_position}, "
             f"{end} was committed",
         )
         self._compare_all(member, end)
 
     def _compare_all(self, member: Member, end: int) -> None:
         """All that a member has recorded up to ``end`` is the log."""
-        assert member.agent is not None and member.agent.recording is not None
+        assert member.agent is not None and member.agent.log.recording is not None
         begin = min(self._trusted_from(member), end)
-        data = self._recorded_bytes(member, member.agent.recording, begin, end)
+        data = self._recorded_bytes(member, member.agent.log.recording, begin, end)
         self.log.compare(begin, data, member.name)
 
     def _recorded_bytes(self, member: Member, recording: Recording, begin: int, end: int) -> bytes:
@@ -403,8 +403,8 @@ class Invariants(Observer, ClientObserver):
 
     def _trusted_from(self, member: Member) -> int:
         """Where a member's log begins, or what it needs of it if what is before may be rotten."""
-        assert member.agent is not None and member.agent.recording is not None
-        begin = member.agent.recording.start_position
+        assert member.agent is not None and member.agent.log.recording is not None
+        begin = member.agent.log.recording.start_position
         if member.member_id in self.ever_damaged and (snapshot := member.recording_log.latest_snapshot()):
             begin = max(begin, snapshot.log_position)
         return max(begin, min(self._rotten_to(member), self.log.end))
@@ -482,11 +482,11 @@ class Invariants(Observer, ClientObserver):
         end = self.log.end
         for member in members:
             agent = member.agent
-            assert agent is not None and agent.recording is not None
+            assert agent is not None and agent.log.recording is not None
             require(
-                agent.commit_position == end,
+                agent.log.commit_position == end,
                 "I-14",
-                f"{member.name} has committed {agent.commit_position}, others {end}",
+                f"{member.name} has committed {agent.log.commit_position}, others {end}",
             )
             require(
                 self.has_applied_all(member),

@@ -318,7 +318,7 @@ class Member(Process):
 
     @property
     def commit_position(self) -> int:
-        return 0 if self.agent is None else self.agent.commit_position
+        return 0 if self.agent is None else self.agent.log.commit_position
 
     @property
     def is_leading(self) -> bool:

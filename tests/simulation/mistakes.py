@@ -26,9 +26,9 @@ from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.log.session_table import SessionTable
 from cluster.member import promise_keeper
-from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.client_requests import ClientRequests
 from cluster.member.election_actions import ElectionActions
+from cluster.member.member_log import MemberLog
 from cluster.member.repair import Repair
 from cluster.member.retention import Retention
 from cluster.member.service_adapter import ServiceAdapter
@@ -122,14 +122,12 @@ def quorum_counts_a_stale_term(patch: Patch) -> None:
 
 def replay_beyond_commit(patch: Patch) -> None:
     """A follower processes all that it has recorded (aeron PR 1898)."""
-    process_log = ConsensusModuleAgent.process_log
+    process = MemberLog.process
 
     def eager(self: Any, limit: int, *length: int) -> int:
-        if self.recording is not None:
-            limit = self.recording.append_position
-        return process_log(self, limit, *length)
+        return process(self, max(limit, self.append_position), *length)
 
-    patch(ConsensusModuleAgent, "process_log", eager)
+    patch(MemberLog, "process", eager)
 
 
 def truncation_skipped(patch: Patch) -> None:
@@ -233,7 +231,7 @@ def log_purged_beyond_the_snapshot(patch: Patch) -> None:
 
     def greedy(self: Any) -> int | None:
         found = limit(self)
-        return None if found is None else self._agent.recording.append_position
+        return None if found is None else self._agent.log.recording.append_position
 
     patch(Retention, "_limit", greedy)
 

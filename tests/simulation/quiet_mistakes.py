@@ -116,10 +116,10 @@ def frames_of_any_term_given(patch: Patch) -> None:
     frames_for = mending.frames_for
 
     def generous(agent: Any, request: Any) -> Any:
-        recording_id = agent.recording_log.find_last_recording_id()
+        recording_id = agent.log.recording_log.find_last_recording_id()
         if recording_id is not None and agent.archive.has_recording(recording_id):
             end = agent.archive.recording(recording_id).synced_position
-            found = mending._bytes_of_term(agent.recording_log, request.from_position, end)
+            found = mending._bytes_of_term(agent.log.recording_log, request.from_position, end)
             if found is not None:
                 term, _ = found
                 request = request.replace(

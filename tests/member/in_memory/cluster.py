@@ -145,7 +145,7 @@ class SimulatedCluster:
                 member.agent is None
                 or (
                     member.agent.election is None
-                    and member.agent.commit_position == end
+                    and member.agent.log.commit_position == end
                     and member.service_agent is not None
                     and member.service_agent.log_position >= 0
                     and member.service_agent.joined_position == end
@@ -168,9 +168,9 @@ class SimulatedCluster:
                     f"members {known} and {member.member_id} lead term {agent.replica.leadership_term_id}"
                 )
         before = self._commit_positions[member.member_id]
-        if agent.commit_position > before:
-            self._commit_positions[member.member_id] = agent.commit_position
-            self.world.note(b"%d %d" % (member.member_id, agent.commit_position))
+        if agent.log.commit_position > before:
+            self._commit_positions[member.member_id] = agent.log.commit_position
+            self.world.note(b"%d %d" % (member.member_id, agent.log.commit_position))
 
     def on_applied(self, member_id: int, position: int, chain: bytes) -> None:
         """Services of all members, and of all their lives, are told the same up to the same position."""
@@ -186,10 +186,10 @@ class SimulatedCluster:
 
     def check(self) -> None:
         """Compare what the running members have committed, byte by byte."""
-        running = [m for m in self.members if m.agent is not None and m.agent.recording is not None]
+        running = [m for m in self.members if m.agent is not None and m.agent.log.recording is not None]
         if not running:
             return
-        common = min(member.agent.commit_position for member in running if member.agent is not None)
+        common = min(member.agent.log.commit_position for member in running if member.agent is not None)
         contents = {member.member_id: log_bytes(member, 0, common) for member in running}
         first = contents[running[0].member_id]
         for member_id, content in contents.items():

@@ -41,7 +41,7 @@ def as_it_should_be(kind: type[Message], victim: Speaker, peer: Speaker) -> Mess
     assert agent is not None
     election = agent.election
     term_id = agent.replica.leadership_term_id if election is None else election.leadership_term_id
-    position = agent.commit_position if agent.recording is None else agent.recording.append_position
+    position = agent.log.append_position
     values: dict[str, object] = {}
     for field in kind.layout().fields:
         name = field.name
@@ -104,7 +104,7 @@ def lies_of_log(victim: SimulatedMember) -> Iterator[bytes]:
     """Frames of a log that is not the one that the victim has, each wrong in one thing."""
     agent = victim.agent
     assert agent is not None
-    recording = agent.recording
+    recording = agent.log.recording
     position = 0 if recording is None else recording.append_position
     session_id = 0 if recording is None else recording.session_id
     right = {

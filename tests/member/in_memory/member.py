@@ -312,10 +312,10 @@ class SimulatedMember:
 def log_bytes(member: SimulatedMember, begin: int, end: int) -> bytes:
     """Recorded bytes of a running member, as they can be read now."""
     agent = member.agent
-    assert agent is not None and agent.recording is not None
+    assert agent is not None and agent.log.recording is not None
     pieces: list[bytes] = []
     while begin < end:
-        data = agent.recording.read(begin, end - begin)
+        data = agent.log.recording.read(begin, end - begin)
         if not len(data):
             break
         pieces.append(data.tobytes())
