@@ -11,7 +11,7 @@ from typing import Any
 _MODULE_OF = {
     # a state machine
     "ClusteredService": "cluster.service.clustered_service",
-    "SessionMessageBatch": "cluster.service.clustered_service",
+    "SessionMessageBatch": "cluster.service.message_batch",
     "Cluster": "cluster.service.cluster",
     "ClientSession": "cluster.service.client_session",
     "BufferClaim": "cluster.service.buffer_claim",

@@ -16,18 +16,6 @@ from tests.test_tidy import imports_in, modules
 KNOWN: list[set[str]] = [
     {f"cluster.reader.{name}" for name in ("directory", "log_reader", "remote")},
     {
-        f"cluster.service.{name}"
-        for name in (
-            "agent",
-            "bounded_log_adapter",
-            "callbacks",
-            "client_session",
-            "cluster",
-            "clustered_service",
-            "snapshot",
-        )
-    },
-    {
         f"cluster.member.{name}"
         for name in (
             "admission",

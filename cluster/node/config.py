@@ -28,12 +28,13 @@ from cluster.node.config_types import (
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.protocol.versions import version_text
+from cluster.service.service_context import ServiceContext
 from cluster.transport.bounds import DEFAULT_BOUNDS as BOUNDS
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import parse_endpoint
 
 KIB, MIB = 1 << 10, 1 << 20
-MODULE = ConsensusModuleContext()
+MODULE, SERVICE = ConsensusModuleContext(), ServiceContext()
 TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 
 
@@ -142,7 +143,7 @@ class NodeConfig(BaseModel):
         unit="major.minor.patch",
     )
     log_fragment_limit: int = _key(
-        4096,
+        SERVICE.log_fragment_limit,
         """Most messages that a service is given in one turn. Aeron has 50; a vectorised service gains from
         more, a slow one wants fewer, lest its member be late with heartbeats.""",
         unit="messages",
@@ -151,7 +152,7 @@ class NodeConfig(BaseModel):
         le=1 << 20,
     )
     service_responder: bool = _key(
-        True,
+        SERVICE.is_responder,
         "Whether services answer clients; if not, their offers return NOT_CONNECTED.",
         aeron="aeron.cluster.service.responder",
     )

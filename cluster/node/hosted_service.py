@@ -16,6 +16,7 @@ from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.service_context import ServiceContext
 from cluster.service.snapshot import Snapshots
 
 # Told of an error, and of how many there were of its kind so far.
@@ -67,13 +68,14 @@ class HostedService:
             service,
             channel,
             commit_position,
-            service_id=service_id,
-            cluster_id=context.cluster_id,
-            client_id=service_id + 1,
-            app_version=context.app_version,
-            log_fragment_limit=settings.log_fragment_limit,
-            max_message_length=message_length_max(context.log_term_length),
-            is_responder=settings.service_responder,
+            ServiceContext(
+                service_id=service_id,
+                client_id=service_id + 1,
+                app_version=context.app_version,
+                is_responder=settings.service_responder,
+                max_message_length=message_length_max(context.log_term_length),
+                log_fragment_limit=settings.log_fragment_limit,
+            ),
             duty_cycle_tracker=DutyCycleStallTracker(
                 self.counters,  # type: ignore[arg-type]  # has the two that the tracker sets
                 settings.service_cycle_threshold_ns,

@@ -2,9 +2,16 @@
 
 Does: deliver log entries in order up to commit-pos, keep the client sessions as the log tells them,
 hand the service's answers, timers and messages to the consensus module, acknowledge each step.
-Never: read a clock, touch a socket or a file, decide what is committed, append to the log.
+Never: read a clock, touch a socket or a file (snapshots are an archive's), decide what is committed, append
+to the log.
 
-Read first: ``clustered_service.py`` (what a user writes), then ``agent.py`` (the duty cycle),
-``bounded_log_adapter.py`` (log bytes into callbacks), ``channel.py`` (what passes to and from the
-consensus module), ``cluster.py`` and ``client_session.py`` (what a service calls), ``echo.py``.
+    clustered_service.py   what a user writes; message_batch.py, and echo.py, which is built in
+    cluster.py             what a service calls, with client_session.py, buffer_claim.py, idle_strategy.py
+    outbox.py              what it sends, on its way to channel.py; session_egress.py, egress.py
+    service_state.py       where it is in the log; open_sessions.py
+    agent.py               the duty cycle; bounded_log_adapter.py, callbacks.py, snapshot.py
+    channel.py             what passes between the container and the consensus module
+
+Read ``clustered_service.py`` first, then ``agent.py``. Services hold what ``cluster.py`` names, and nothing
+of the container.
 """

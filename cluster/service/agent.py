@@ -30,34 +30,21 @@ from cluster.protocol.service import (
     ServiceAck,
     ServiceTerminationPosition,
 )
+from cluster.protocol.versions import version_text
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
-from cluster.service.buffer_claim import Claims
 from cluster.service.callbacks import PASSED_ON, RAISED, Callbacks, raised_at
-from cluster.service.channel import (
-    EGRESS_OVERHEAD,
-    EgressBatch,
-    LogClosed,
-    LogJoined,
-    LogSource,
-    RecoveryState,
-    ServiceChannel,
-)
-from cluster.service.client_session import ClientSession
+from cluster.service.channel import LogClosed, LogJoined, LogSource, RecoveryState, ServiceChannel
 from cluster.service.cluster import Cluster
-from cluster.service.clustered_service import SessionMessageBatch
-from cluster.service.egress import EgressBuilder
+from cluster.service.idle_strategy import IdleStrategy
+from cluster.service.message_batch import SessionMessageBatch
+from cluster.service.open_sessions import OpenSessions
+from cluster.service.outbox import Outbox
+from cluster.service.service_context import ServiceContext
+from cluster.service.service_state import ServiceState
 from cluster.service.snapshot import Snapshots, container_records, read_container_section
 
 NULL_VALUE = -1
-SERVICE_ID_MAX = 9
 SERVICE_ACK_TRIES = 5
-
-# Messages a poll of the log delivers. Aeron's limit is 50 fragments; a vectorised service gains from
-# more, and a slow one (10 µs a message) still yields well within the 100 ms threshold of a cycle.
-LOG_FRAGMENT_LIMIT = 4096
-LOG_READ_BYTES = 1024 * 1024
-MAX_MESSAGE_LENGTH = 8 * 1024 * 1024  # of the default term length, 64 MiB
-APP_VERSION = 1  # 0.0.1
 
 
 class DutyCycleTracker(Protocol):
@@ -66,7 +53,7 @@ class DutyCycleTracker(Protocol):
     def measure_and_update(self, now_ns: int) -> None: ...
 
 
-class State(Enum):
+class Phase(Enum):
     INIT = "waiting for the recovery state"
     ACTIVE = "running"
     CLOSED = "ended"
@@ -75,10 +62,9 @@ class State(Enum):
 class ClusteredServiceAgent:
     """Feeds one ClusteredService with the committed log, in the order and with the acks of Aeron.
 
-    ``commit_position`` reads the member's commit-pos. ``client_id`` stands in the first ServiceAck, as
-    the Aeron client's does. ``do_work`` raises ServiceError for an exception of a callback after it has
-    moved past the event, so whoever runs the agent counts it, logs it, and calls again or ends the member;
-    AgentTermination ends it.
+    ``commit_position`` reads the member's commit-pos. ``do_work`` raises ServiceError for an exception of a
+    callback after it has moved past the event, so whoever runs the agent counts it, logs it, and calls again
+    or ends the member; AgentTermination ends it.
     """
 
     def __init__(
@@ -86,52 +72,28 @@ class ClusteredServiceAgent:
         service: Any,
         channel: ServiceChannel,
         commit_position: Callable[[], int],
+        context: ServiceContext,
         *,
-        service_id: int = 0,
-        cluster_id: int = 0,
-        client_id: int = 0,
-        app_version: int = APP_VERSION,
-        log_fragment_limit: int = LOG_FRAGMENT_LIMIT,
-        log_read_bytes: int = LOG_READ_BYTES,
-        max_message_length: int = MAX_MESSAGE_LENGTH,
-        is_responder: bool = True,
         duty_cycle_tracker: DutyCycleTracker | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:
-        assert 0 <= service_id <= SERVICE_ID_MAX
-        assert client_id != NULL_VALUE
-        self.service_id = service_id
-        self.cluster_id = cluster_id
-        self.member_id = NULL_VALUE
-        self.role = Role.FOLLOWER
-        self.log_position = 0
-        self.cluster_time = 0
-        self.leadership_term_id = NULL_VALUE
-        self.time_unit: ClusterTimeUnit | None = None
-        self.sessions: dict[int, ClientSession] = {}
-
-        self._callbacks = Callbacks(service, service_id, lambda: self.log_position)
+        self.state = ServiceState()
+        self._context = context
+        self._name = f"service {context.service_id}"
+        self._callbacks = Callbacks(service, context.service_id, lambda: self.state.log_position)
         self._channel = channel
         self._commit_position = commit_position
-        self._client_id = client_id
-        self._app_version = app_version
-        self.max_message_length = max_message_length
-        self.is_responder = is_responder
         self._tracker = duty_cycle_tracker
         self._snapshots = snapshots
-        self._cluster = Cluster(self)
-        self._adapter = BoundedLogAdapter(self, log_fragment_limit, log_read_bytes, max_message_length)
-        self.check_may_send = self._callbacks.check_may_send
-        self.claims = Claims(self.check_may_send)
-        self.control_room = channel.control_room
-        self.egress_room = channel.egress_room
-        self._egress = EgressBuilder()
-
-        self._state = State.INIT
+        self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
+        self._sessions = OpenSessions(self.state, self._outbox, context.max_message_length)
+        self._cluster = Cluster(context, self.state, self._sessions, self._outbox, IdleStrategy(self.idle))
+        self._adapter = BoundedLogAdapter(
+            self, context.log_fragment_limit, context.log_read_bytes, context.max_message_length
+        )
+        self._phase = Phase.INIT
         self._now_ns = 0
         self._ack_id = 0
-        self._sessions_by_id: tuple[ClientSession, ...] | None = ()
-        self.batch: SessionMessageBatch | None = None  # the one being delivered
         self._pending_join: tuple[JoinLog, LogSource] | None = None
         self._termination_position: int | None = None
         self._is_termination_ack_required = False
@@ -142,12 +104,12 @@ class ClusteredServiceAgent:
     @property
     def is_closed(self) -> bool:
         """Ended: terminated as the consensus module asked, closed, or failed to start."""
-        return self._state is State.CLOSED
+        return self._phase is Phase.CLOSED
 
     @property
     def is_reading(self) -> bool:
         """Whether the adapter may go on: answers that nobody took refer to what it has read last."""
-        return self._state is State.ACTIVE and not self._channel.has_egress
+        return self._phase is Phase.ACTIVE and not self._channel.has_egress
 
     @property
     def joined_position(self) -> int:
@@ -157,9 +119,9 @@ class ClusteredServiceAgent:
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn and return how much was done; 0 lets the runner idle."""
         self._now_ns = now_ns
-        if self._state is State.INIT:
+        if self._phase is Phase.INIT:
             return self._recover()
-        if self._state is State.CLOSED:
+        if self._phase is Phase.CLOSED:
             return 0
         if self._tracker is not None:
             self._tracker.measure_and_update(now_ns)
@@ -172,12 +134,12 @@ class ClusteredServiceAgent:
                 self._on_service_error(error)
                 raise
             finally:
-                self._flush_egress()
+                self._outbox.flush()
                 self._channel.log_position = self._adapter.position
             if self._adapter.is_done:
                 self._close_log()
                 work_count += 1
-        if self._callbacks.has_background_work and self._state is State.ACTIVE:
+        if self._callbacks.has_background_work and self._phase is Phase.ACTIVE:
             work_count += self._do_background_work()
         return work_count
 
@@ -186,7 +148,7 @@ class ClusteredServiceAgent:
 
         Raises AgentTermination when nothing can be waited for: the container is to end.
         """
-        if self._channel.is_closed or self._state is State.CLOSED:
+        if self._channel.is_closed or self._phase is Phase.CLOSED:
             raise AgentTermination("the service container is closed")
         self._hand_over()
         if self._callbacks.has_background_work:
@@ -194,8 +156,8 @@ class ClusteredServiceAgent:
 
     def close(self) -> None:
         """End the container; ``on_terminate`` is called when it has run and was not terminated."""
-        was_active = self._state is State.ACTIVE
-        self._state = State.CLOSED
+        was_active = self._phase is Phase.ACTIVE
+        self._phase = Phase.CLOSED
         if was_active:
             self._callbacks.call_guarded("on_terminate", self._cluster)
 
@@ -204,45 +166,38 @@ class ClusteredServiceAgent:
         if recovery is None:
             return 0
         try:
-            self.log_position = recovery.log_position
-            self.cluster_time = recovery.timestamp
+            self.state.log_position = recovery.log_position
+            self.state.cluster_time = recovery.timestamp
             self._adapter.start(recovery.log_position)
             image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
             self._callbacks.call_guarded("on_start", self._cluster, image)
         except Exception as error:
-            self._state = State.CLOSED
+            self._phase = Phase.CLOSED
             self._ack(NULL_VALUE)
             what = str(error)
             if isinstance(error, ServiceError):
                 cause = error.__cause__
                 assert cause is not None
                 what = f"{cause} ({error.cause_name} at {raised_at(cause)})"
-            raise AgentTermination(f"service {self.service_id} failed to start: {what}") from error
-        self._state = State.ACTIVE
-        self._ack(self._client_id)
+            raise AgentTermination(f"{self._name} failed to start: {what}") from error
+        self._phase = Phase.ACTIVE
+        self._ack(self._context.client_id)
         return 1
 
     def _load_snapshot(self, recovery: RecoveryState) -> SnapshotImage:
         """Take over the sessions; the image then stands at what the service wrote."""
         assert self._snapshots is not None
-        image = self._snapshots.open(recovery.snapshot_recording_ids[self.service_id])
+        image = self._snapshots.open(recovery.snapshot_recording_ids[self._context.service_id])
         marker, sessions = read_container_section(image, recovery.log_position)
-        if marker.app_version >> 16 != self._app_version >> 16:
+        if marker.app_version >> 16 != self._context.app_version >> 16:
             raise ClusterError(
-                f"the snapshot has app version {_version(marker.app_version)}, "
-                f"the service {_version(self._app_version)}"
+                f"the snapshot has app version {version_text(marker.app_version)}, "
+                f"the service {version_text(self._context.app_version)}"
             )
-        self.leadership_term_id = recovery.leadership_term_id
-        self.time_unit = marker.time_unit or ClusterTimeUnit.MILLIS
+        self.state.leadership_term_id = recovery.leadership_term_id
+        self.state.time_unit = marker.time_unit or ClusterTimeUnit.MILLIS
         for session in sessions:
-            self.sessions[session.cluster_session_id] = ClientSession(
-                session.cluster_session_id,
-                session.response_stream_id,
-                session.response_channel,
-                bytes(session.encoded_principal),
-                self._cluster,
-            )
-        self._sessions_by_id = None
+            self._sessions.open(session)
         return image
 
     def _do_background_work(self) -> int:
@@ -294,38 +249,32 @@ class ClusteredServiceAgent:
         if join.log_position != self._adapter.position:
             raise ClusterError(
                 f"cannot join the log at position {join.log_position}: "
-                f"service {self.service_id} is at {self._adapter.position}"
+                f"{self._name} is at {self._adapter.position}"
             )
         role = Role(join.role)
         if role is not Role.LEADER:
-            self._disconnect_egress()
+            self._sessions.disconnect()
         self._adapter.join(log, join.max_log_position)
         self._ack(NULL_VALUE)
-        self.member_id = join.member_id
+        self.state.member_id = join.member_id
         if role is Role.LEADER:
-            for session in self.sessions.values():
-                session._is_connected = self.is_responder and not join.is_startup
-                session._is_closing = False
+            self._sessions.begin_leading(is_connected=self._context.is_responder and not join.is_startup)
         self._change_role(role)
 
     def _close_log(self) -> None:
         self._adapter.leave()
-        self._disconnect_egress()
+        self._sessions.disconnect()
         self._change_role(Role.FOLLOWER)
 
     def _change_role(self, role: Role) -> None:
-        if role is not self.role:
-            self.role = role
+        if role is not self.state.role:
+            self.state.role = role
             self._callbacks.call_guarded("on_role_change", role)
-
-    def _disconnect_egress(self) -> None:
-        for session in self.sessions.values():
-            session._is_connected = False
 
     def _terminate(self, is_expected: bool) -> None:
         position = self._termination_position
         self._termination_position = None
-        self._state = State.CLOSED
+        self._phase = Phase.CLOSED
         try:
             self._callbacks.call_guarded("on_terminate", self._cluster)
         finally:
@@ -333,17 +282,16 @@ class ClusteredServiceAgent:
                 self._ack(NULL_VALUE)
         if not is_expected:
             raise AgentTermination(
-                f"service {self.service_id} is at {self._adapter.position}, "
-                f"past the termination position {position}"
+                f"{self._name} is at {self._adapter.position}, past the termination position {position}"
             )
 
     def _ack(self, relevant_id: int) -> None:
         ack = ServiceAck(
             log_position=self._adapter.position,
-            timestamp=self.cluster_time,
+            timestamp=self.state.cluster_time,
             ack_id=self._ack_id,
             relevant_id=relevant_id,
-            service_id=self.service_id,
+            service_id=self._context.service_id,
         ).encode()
         for _ in range(SERVICE_ACK_TRIES):
             if self._channel.offer_to_consensus_module(ack):
@@ -351,17 +299,17 @@ class ClusteredServiceAgent:
                 return
             if self._channel.on_idle is not None:
                 self._channel.on_idle()
-        raise AgentTermination(f"service {self.service_id}: the consensus module takes no acknowledgement")
+        raise AgentTermination(f"{self._name}: the consensus module takes no acknowledgement")
 
     def _hand_over(self) -> None:
         """Give the consensus module what was sent so far, without an end of the turn."""
-        self._flush_egress()
+        self._outbox.flush()
         if self._channel.on_idle is not None:
             self._channel.on_idle()
 
     def _make_room(self) -> None:
         """Before a callback: what the ones before have sent is not to get into its way."""
-        if self.egress_room.is_half_used or self.control_room.is_half_used:
+        if self._outbox.is_half_full:
             self._hand_over()
 
     # -- what the log says: called by the adapter, which has moved on already --
@@ -372,7 +320,8 @@ class ClusteredServiceAgent:
         if self._callbacks.is_vectorised:
             self._on_batch(batch)
             return
-        sessions = self.sessions
+        state = self.state
+        sessions = self._sessions.by_id
         advance = self._adapter.advance
         rows = zip(
             batch.session_ids.tolist(),
@@ -383,8 +332,8 @@ class ClusteredServiceAgent:
         session_id = NULL_VALUE
         try:
             for session_id, timestamp, position, payload in rows:
-                self.log_position = position
-                self.cluster_time = timestamp
+                state.log_position = position
+                state.cluster_time = timestamp
                 advance(position)
                 self._make_room()
                 if deliver is not None:
@@ -408,33 +357,32 @@ class ClusteredServiceAgent:
             raise  # one message, or the batch although none of its messages did
 
     def _call_batch(self, batch: SessionMessageBatch) -> None:
-        self.log_position = int(batch.positions[-1])
-        self.cluster_time = int(batch.timestamps[-1])
-        self._adapter.advance(self.log_position)
+        self.state.log_position = int(batch.positions[-1])
+        self.state.cluster_time = int(batch.timestamps[-1])
+        self._adapter.advance(self.state.log_position)
         self._make_room()
-        self.batch = batch
+        self.state.batch = batch
         try:
             self._callbacks.call_batch(batch)
         finally:
-            self.batch = None
+            self.state.batch = None
 
     def _on_service_error(self, error: ServiceError) -> None:
         """Tell the client whose message it was, on the leader; its claims are nobody's any more."""
-        self.claims.abort_all()
+        self._outbox.abort_claims()
         session_id = error.cluster_session_id
-        session = None if session_id is None else self.sessions.get(session_id)
-        if session is not None and session._is_connected:
-            what = f"service {self.service_id} raised {error.cause_name} in {error.callback}"
-            failed = ServiceFailed(session.id, f"{what} at position {error.log_position}")
+        if session_id is not None and self._sessions.is_connected(session_id):
+            what = f"{self._name} raised {error.cause_name} in {error.callback}"
+            failed = ServiceFailed(session_id, f"{what} at position {error.log_position}")
             self._channel.offer_to_consensus_module(failed.encode(), error.log_position)
 
     def on_entry(self, message: Any, position: int) -> None:
         """Deliver any other log entry, which ends at ``position``; None is a template we do not know."""
-        self.log_position = position
+        self.state.log_position = position
         self._make_room()
         match message:
             case TimerEvent():
-                self.cluster_time = message.timestamp
+                self.state.cluster_time = message.timestamp
                 self._callbacks.call("on_timer_event", message.correlation_id, message.timestamp)
             case SessionOpenEvent():
                 self._on_session_open(message)
@@ -443,48 +391,40 @@ class ClusteredServiceAgent:
             case NewLeadershipTermEvent():
                 self._on_new_leadership_term(message)
             case ClusterActionRequest():
-                self.cluster_time = message.timestamp
+                self.state.cluster_time = message.timestamp
                 self._on_action(message)
 
     def _on_session_open(self, event: SessionOpenEvent) -> None:
-        self.cluster_time = event.timestamp
+        self.state.cluster_time = event.timestamp
         session_id = event.cluster_session_id
-        if session_id in self.sessions:
-            raise ClusterError(f"the log opens session {session_id} at {self.log_position}, which is open")
-        session = ClientSession(
-            session_id,
-            event.response_stream_id,
-            event.response_channel,
-            bytes(event.encoded_principal),
-            self._cluster,
-        )
-        session._is_connected = self.role is Role.LEADER and self.is_responder
-        self.sessions[session_id] = session
-        self._sessions_by_id = None
+        if session_id in self._sessions:
+            raise ClusterError(
+                f"the log opens session {session_id} at {self.state.log_position}, which is open"
+            )
+        is_connected = self.state.role is Role.LEADER and self._context.is_responder
+        session = self._sessions.open(event, is_connected=is_connected)
         self._callbacks.call("on_session_open", session, event.timestamp, cluster_session_id=session_id)
 
     def _on_session_close(self, event: SessionCloseEvent) -> None:
-        self.cluster_time = event.timestamp
-        session = self.sessions.pop(event.cluster_session_id, None)
+        self.state.cluster_time = event.timestamp
+        session = self._sessions.close(event.cluster_session_id)
         if session is None:
             raise ClusterError(
-                f"the log closes the unknown session {event.cluster_session_id} at {self.log_position}"
+                f"the log closes the unknown session {event.cluster_session_id} at {self.state.log_position}"
             )
-        self._sessions_by_id = None
-        session._is_connected = session._is_open = False
         self._callbacks.call("on_session_close", session, event.timestamp, CloseReason(event.close_reason))
 
     def _on_new_leadership_term(self, event: NewLeadershipTermEvent) -> None:
-        if event.app_version >> 16 != self._app_version >> 16:
-            self._state = State.CLOSED
+        if event.app_version >> 16 != self._context.app_version >> 16:
+            self._phase = Phase.CLOSED
             raise AgentTermination(
-                f"service {self.service_id} has app version {_version(self._app_version)}, "
-                f"the log at {self.log_position} has {_version(event.app_version)}"
+                f"{self._name} has app version {version_text(self._context.app_version)}, "
+                f"the log at {self.state.log_position} has {version_text(event.app_version)}"
             )
-        self._flush_egress()  # what was answered so far belongs to the term before
-        self.leadership_term_id = event.leadership_term_id
-        self.cluster_time = event.timestamp
-        self.time_unit = event.time_unit or ClusterTimeUnit.MILLIS  # absent in old logs
+        self._outbox.flush()  # what was answered so far belongs to the term before
+        self.state.leadership_term_id = event.leadership_term_id
+        self.state.cluster_time = event.timestamp
+        self.state.time_unit = event.time_unit or ClusterTimeUnit.MILLIS  # absent in old logs
         self._callbacks.call("on_new_leadership_term_event", event)
 
     def _on_action(self, request: ClusterActionRequest) -> None:
@@ -497,7 +437,7 @@ class ClusteredServiceAgent:
             except Exception as error:
                 self._ack(NULL_VALUE)
                 raise ClusterError(
-                    f"service {self.service_id} took no snapshot at position {self.log_position}: {error}"
+                    f"{self._name} took no snapshot at position {self.state.log_position}: {error}"
                 ) from error
             self._ack(recording_id)
 
@@ -506,15 +446,17 @@ class ClusteredServiceAgent:
         snapshots = self._snapshots
         if snapshots is None:
             raise ClusterError("the container was given no archive for snapshots")
-        self._flush_egress()
-        publication = snapshots.create(streams.SERVICE_SNAPSHOT, self.service_id, self.log_position)
+        self._outbox.flush()
+        publication = snapshots.create(
+            streams.SERVICE_SNAPSHOT, self._context.service_id, self.state.log_position
+        )
         try:
             for record in container_records(
-                self.client_sessions(),
-                log_position=self.log_position,
-                leadership_term_id=self.leadership_term_id,
-                time_unit=self.time_unit or ClusterTimeUnit.MILLIS,
-                app_version=self._app_version,
+                self._sessions.ordered(),
+                log_position=self.state.log_position,
+                leadership_term_id=self.state.leadership_term_id,
+                time_unit=self.state.time_unit or ClusterTimeUnit.MILLIS,
+                app_version=self._context.app_version,
             ):
                 publication.offer(record)
             publication.digest = 0
@@ -524,47 +466,8 @@ class ClusteredServiceAgent:
             snapshots.discard(publication.recording_id)
             raise
         if self._callbacks.compares_snapshots:
-            message = ServiceSnapshotDigest(self.service_id, self.log_position, publication.digest)
-            self._channel.offer_to_consensus_module(message.encode(), self.log_position)
+            message = ServiceSnapshotDigest(
+                self._context.service_id, self.state.log_position, publication.digest
+            )
+            self._channel.offer_to_consensus_module(message.encode(), self.state.log_position)
         return recording_id
-
-    # -- what Cluster and ClientSession build on --
-
-    def client_sessions(self) -> tuple[ClientSession, ...]:
-        """The open sessions by ascending id."""
-        if self._sessions_by_id is None:
-            self._sessions_by_id = tuple(self.sessions[id_] for id_ in sorted(self.sessions))
-        return self._sessions_by_id
-
-    def send(self, message: bytes) -> bool:
-        """Queue an encoded message for the consensus module; False is back pressure."""
-        if self._channel.is_closed:
-            raise ClusterError("the consensus module is gone: its channel is closed")
-        return self._channel.offer_to_consensus_module(message, self.log_position)
-
-    def append_egress(self, session_id: int, payload: bytes) -> bool:
-        """Give one answer; False is back pressure."""
-        length = EGRESS_OVERHEAD + len(payload)
-        if not self.egress_room.has(length):
-            return False
-        self.egress_room.used += length
-        self._egress.append(session_id, self.cluster_time, payload)
-        return True
-
-    def offer_egress(self, batch: EgressBatch) -> bool:
-        """Hand over a batch of answers, behind those given one at a time; False is back pressure."""
-        length = batch.byte_count
-        if not self.egress_room.has(length):
-            return False
-        self.egress_room.used += length
-        self._flush_egress()
-        self._channel.offer_egress(batch)
-        return True
-
-    def _flush_egress(self) -> None:
-        if len(self._egress):
-            self._channel.offer_egress(self._egress.build(self.leadership_term_id))
-
-
-def _version(version: int) -> str:
-    return f"{version >> 16}.{version >> 8 & 0xFF}.{version & 0xFF}"

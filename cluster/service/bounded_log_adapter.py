@@ -21,7 +21,7 @@ from cluster.log.deliver import DeliveredMessages, deliver, read_message
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
 from cluster.protocol import decode
 from cluster.service.channel import LogSource
-from cluster.service.clustered_service import SessionMessageBatch
+from cluster.service.message_batch import SessionMessageBatch
 
 NULL_POSITION = -1
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.errors import AgentTermination, LocalProtocolError, LogDamaged, ServiceError, StorageError
-from cluster.service.clustered_service import SessionMessageBatch, overrides
+from cluster.service.clustered_service import overrides
+from cluster.service.message_batch import SessionMessageBatch
 
 # What a callback may meet that is no fault of its service: the container's end, and the disk.
 PASSED_ON = (AgentTermination, LogDamaged, StorageError)

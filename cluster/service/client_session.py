@@ -1,37 +1,16 @@
-"""A client as its service sees it (Aeron: ClientSession, ContainerClientSession)."""
+"""A client as its service sees it (Aeron: ClientSession)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
-import numpy as np
-
 from cluster.service.buffer_claim import BufferClaim
-
-if TYPE_CHECKING:
-    from cluster.service.cluster import Cluster
-
-Payload: TypeAlias = bytes | bytearray | memoryview | np.ndarray
-
-
-# What an offer returns where it is only acted: on followers and in replays (Aeron: ClientSession).
-MOCKED_OFFER = 1
+from cluster.service.payload import Payload
+from cluster.service.session_egress import SessionEgress
 
 
 class ClientSession:
     """One open session. Offers reach the client on the leader; elsewhere they are only acted."""
 
-    __slots__ = (
-        "_cluster",
-        "_egress_position",
-        "_is_closing",
-        "_is_connected",
-        "_is_open",
-        "encoded_principal",
-        "id",
-        "response_channel",
-        "response_stream_id",
-    )
+    __slots__ = ("_egress", "encoded_principal", "id", "response_channel", "response_stream_id")
 
     def __init__(
         self,
@@ -39,17 +18,13 @@ class ClientSession:
         response_stream_id: int,
         response_channel: str,
         encoded_principal: bytes,
-        cluster: Cluster,
+        egress: SessionEgress,
     ) -> None:
         self.id = cluster_session_id
         self.response_stream_id = response_stream_id
         self.response_channel = response_channel
         self.encoded_principal = encoded_principal
-        self._cluster = cluster
-        self._is_closing = False
-        self._is_open = True
-        self._is_connected = False  # only on the leader, and if the container is a responder
-        self._egress_position = 0
+        self._egress = egress
 
     @property
     def cluster_session_id(self) -> int:
@@ -59,7 +34,7 @@ class ClientSession:
     @property
     def is_closing(self) -> bool:
         """Whether this service has asked for the session to be closed."""
-        return self._is_closing
+        return self._egress.is_closing
 
     def offer(self, *payload: Payload) -> int:
         """Send one message, gathered from the given buffers, to the client.
@@ -70,18 +45,18 @@ class ClientSession:
         LocalProtocolError on every member alike where sending is not allowed, and when the message is longer
         than the log could hold.
         """
-        return self._cluster._offer_to(self, payload)
+        return self._egress.offer(payload)
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
         """Give ``claim`` room for ``length`` bytes; the message goes out when it is committed.
 
         Returns and raises what ``offer`` does; only a positive number means that there is a claim.
         """
-        return self._cluster._try_claim_to(self, length, claim)
+        return self._egress.try_claim(length, claim)
 
     def close(self) -> bool:
         """Ask the consensus module to close the session; it ends with ``on_session_close``."""
-        return self._cluster._close(self)
+        return self._egress.close()
 
     def __repr__(self) -> str:
         return f"ClientSession(id={self.id}, response_channel={self.response_channel!r})"

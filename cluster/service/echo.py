@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.service.cluster import Cluster
-from cluster.service.clustered_service import ClusteredService, SessionMessageBatch
+from cluster.service.clustered_service import ClusteredService
+from cluster.service.message_batch import SessionMessageBatch
 
 
 class EchoService(ClusteredService):

@@ -280,7 +280,7 @@ def test_timers_and_messages_of_the_service_come_once_after_all_members_start_fr
         def on_take_snapshot(publication, member=member, take=take):
             take(publication)
             header = SessionMessageHeader(member.agent.replica.leadership_term_id, 0, 0)
-            member.service_agent.send(header.encode() + b"pending")
+            member.service_agent._outbox.send(header.encode() + b"pending")
 
         member.service.on_take_snapshot = on_take_snapshot
     toggle(cluster, ClusterControlToggle.SHUTDOWN)

@@ -21,6 +21,7 @@ from cluster.protocol.service import JoinLog, RequestServiceAck, ServiceAck, Ser
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import EgressBatch, RecoveryState, ServiceChannel
+from cluster.service.service_context import ServiceContext
 
 LIVE = 2**63 - 1
 NEW_TERM_LENGTH = 8 + NewLeadershipTermEvent.BLOCK_LENGTH
@@ -165,7 +166,7 @@ class Recorder:
 class Container:
     """The agent with its channel, and the moves of a consensus module as methods."""
 
-    def __init__(self, service: Any, **settings: Any) -> None:
+    def __init__(self, service: Any, *, snapshots: Any = None, **settings: Any) -> None:
         self.service = service
         self.log = LogUnderTest()
         self.channel = ServiceChannel(
@@ -175,7 +176,11 @@ class Container:
         self.sent: list[Any] = []  # messages of stream 105, decoded; session messages as (header, payload)
         self.egress: list[EgressBatch] = []
         self.agent = ClusteredServiceAgent(
-            service, self.channel, lambda: self.commit_position, client_id=5, **settings
+            service,
+            self.channel,
+            lambda: self.commit_position,
+            ServiceContext(client_id=5, **settings),
+            snapshots=snapshots,
         )
 
     def start(self) -> Container:

@@ -23,8 +23,10 @@ from cluster.protocol.service import JoinLog, ServiceAck
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.snapshot import SnapshotMarker
 from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.callbacks import Callbacks
 from cluster.service.channel import RecoveryState, ServiceChannel
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.service_context import ServiceContext
 from tests.service.harness import LIVE, Container, Recorder, a_follower, a_leader
 
 
@@ -82,7 +84,7 @@ def test_each_join_is_answered_by_one_ack_with_the_next_id_and_the_join_position
     container.join(Role.FOLLOWER, position=end).settle()
 
     assert container.acks[1:] == [ack(0, 1), ack(0, 2), ack(end, 3, timestamp=40)]
-    assert container.agent.member_id == 0
+    assert container.agent.state.member_id == 0
 
 
 @pytest.mark.conformance("S-102", "C-123")
@@ -296,9 +298,9 @@ def test_a_snapshot_that_is_not_taken_is_acked_with_minus_1_and_reported():
 @pytest.mark.conformance("S-122")
 def test_service_ids_are_0_to_9():
     for service_id in range(10):
-        ClusteredServiceAgent(Recorder(), ServiceChannel(), lambda: 0, service_id=service_id)
+        ClusteredServiceAgent(Recorder(), ServiceChannel(), lambda: 0, ServiceContext(service_id))
     with pytest.raises(AssertionError):
-        ClusteredServiceAgent(Recorder(), ServiceChannel(), lambda: 0, service_id=10)
+        ServiceContext(service_id=10)
 
 
 @pytest.mark.conformance("S-122")
@@ -457,8 +459,8 @@ def test_a_service_asks_not_to_be_compared_by_an_attribute():
     class Different(ClusteredService):
         compares_snapshots = False
 
-    agents = [ClusteredServiceAgent(kind(), ServiceChannel(), lambda: 0) for kind in (Different, Recorder)]
-    assert [agent._callbacks.compares_snapshots for agent in agents] == [False, True]
+    services = [Different(), Recorder()]
+    assert [Callbacks(service, 0, lambda: 0).compares_snapshots for service in services] == [False, True]
 
 
 @pytest.mark.conformance("S-74", "S-119")

@@ -18,7 +18,7 @@ LENGTH = 36
 def in_a_message(container: Container, do: Any) -> Container:
     """Have the service do something in the callback of a message of session 1."""
     container.service.do["on_session_message"] = lambda session, *_: do(session, container.service.cluster)
-    if 1 not in container.agent.sessions:
+    if container.service.cluster.get_client_session(1) is None:
         container.log.opened(1)
     container.log.message(1, b"")
     return container.commit()

@@ -15,7 +15,8 @@ from zlib import crc32
 
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.log import NewLeadershipTermEvent
-from cluster.service.clustered_service import ClusteredService, SessionMessageBatch
+from cluster.service.clustered_service import ClusteredService
+from cluster.service.message_batch import SessionMessageBatch
 
 TIMER_DELAYS_MS = (0, 5, 250, 3_000)
 SERVICE_MARK = b"S"  # begins what the service itself sends

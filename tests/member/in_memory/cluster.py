@@ -147,7 +147,7 @@ class SimulatedCluster:
                     member.agent.election is None
                     and member.agent.log.commit_position == end
                     and member.service_agent is not None
-                    and member.service_agent.log_position >= 0
+                    and member.service_agent.state.log_position >= 0
                     and member.service_agent.joined_position == end
                 )
                 for member in self.members

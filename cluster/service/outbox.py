@@ -1,0 +1,94 @@
+"""What leaves a service: messages to its consensus module, and answers to clients.
+
+    cluster.schedule_timer, cluster.offer, ... --send---------> stream 105
+    session.offer --------------------------answer-----+
+                                                       v
+                                         EgressBuilder --flush--> egress, a batch at a time
+    cluster.offer_batch --------------------answer_batch------^
+
+Each stream has room for so many bytes; what is claimed takes its room at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.errors import ClusterError
+from cluster.service.buffer_claim import BufferClaim, Claims
+from cluster.service.channel import EGRESS_OVERHEAD, EgressBatch, ServiceChannel
+from cluster.service.egress import EgressBuilder
+from cluster.service.service_state import ServiceState
+
+
+class Outbox:
+    """The sending half of one service, in the order in which it sends.
+
+    ``check_may_send`` raises LocalProtocolError within a callback that is not of a log entry; whoever sends
+    calls it first, so that every member raises alike.
+    """
+
+    def __init__(
+        self, channel: ServiceChannel, state: ServiceState, check_may_send: Callable[[], None]
+    ) -> None:
+        self.check_may_send = check_may_send
+        self._channel = channel
+        self._state = state
+        self._claims = Claims(check_may_send)
+        self._answers = EgressBuilder()
+
+    def send(self, message: bytes) -> bool:
+        """Queue an encoded message for the consensus module; False is back pressure.
+
+        Raises ClusterError when the consensus module is gone.
+        """
+        if self._channel.is_closed:
+            raise ClusterError("the consensus module is gone: its channel is closed")
+        return self._channel.offer_to_consensus_module(message, self._state.log_position)
+
+    def answer(self, session_id: int, payload: bytes) -> bool:
+        """Give one answer; False is back pressure."""
+        if not self._take_egress_room(EGRESS_OVERHEAD + len(payload)):
+            return False
+        self._answers.append(session_id, self._state.cluster_time, payload)
+        return True
+
+    def answer_batch(self, batch: EgressBatch) -> bool:
+        """Hand over a batch of answers, after those given one at a time; False is back pressure."""
+        if not self._take_egress_room(batch.byte_count):
+            return False
+        self.flush()
+        self._channel.offer_egress(batch)
+        return True
+
+    def claim_message(
+        self, claim: BufferClaim, length: int, reserved: int, offer: Callable[[memoryview], int]
+    ) -> bool:
+        """Claim ``length`` bytes of a message to the consensus module; as ``Claims.open``."""
+        return self._claims.open(claim, length, self._channel.control_room, reserved, offer)
+
+    def claim_answer(
+        self, claim: BufferClaim, length: int, reserved: int, offer: Callable[[memoryview], int]
+    ) -> bool:
+        """Claim ``length`` bytes of an answer; as ``Claims.open``."""
+        return self._claims.open(claim, length, self._channel.egress_room, reserved, offer)
+
+    def abort_claims(self) -> None:
+        """Nobody will commit those that are open: the callback that could has failed."""
+        self._claims.abort_all()
+
+    def flush(self) -> None:
+        """Hand the answers given one at a time to the consensus module, as one batch of their term."""
+        if len(self._answers):
+            self._channel.offer_egress(self._answers.build(self._state.leadership_term_id))
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether either stream has less than half of its room left."""
+        return self._channel.egress_room.is_half_used or self._channel.control_room.is_half_used
+
+    def _take_egress_room(self, length: int) -> bool:
+        room = self._channel.egress_room
+        if not room.has(length):
+            return False
+        room.used += length
+        return True

@@ -1,0 +1,30 @@
+"""What is configured of one service container (Aeron: ClusteredServiceContainer.Context)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.protocol.versions import DEFAULT_APP_VERSION
+
+SERVICE_ID_MAX = 9
+NULL_CLIENT_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """``client_id`` stands in the first ServiceAck, as the Aeron client's does. Lengths are in bytes."""
+
+    service_id: int = 0
+    client_id: int = 0
+    app_version: int = DEFAULT_APP_VERSION
+    is_responder: bool = True  # whether offers to clients are sent, or answered with NOT_CONNECTED
+    max_message_length: int = 8 * 1024 * 1024  # of the default term length, 64 MiB
+
+    # Messages that one turn delivers. Aeron's limit is 50 fragments; a vectorised service gains from more,
+    # and a slow one (10 µs a message) still yields well within the 100 ms threshold of a cycle.
+    log_fragment_limit: int = 4096
+    log_read_bytes: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.service_id <= SERVICE_ID_MAX
+        assert self.client_id != NULL_CLIENT_ID

@@ -1,0 +1,21 @@
+"""Where a service is in the log, and what its member is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.service.message_batch import SessionMessageBatch
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """What the log and the consensus module have said up to the event being delivered."""
+
+    member_id: int = -1  # -1 before the first log is joined
+    role: Role = Role.FOLLOWER
+    log_position: int = 0  # after the event
+    leadership_term_id: int = -1  # -1 before the first
+    cluster_time: int = 0
+    time_unit: ClusterTimeUnit | None = None  # None before the first leadership term
+    batch: SessionMessageBatch | None = None  # the one being delivered
