@@ -181,7 +181,7 @@ def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int)
         return f"{planned:,}"
     if source.starting_offsets is None:
         if options.table and Path(options.table, "_delta_log").is_dir():
-            return "behind what its table holds"
+            return "the end of its table"
         return f"{log.start_position:,}"
     return f"{log.resolve('startingOffsets', source.starting_offsets, end):,}"
 

@@ -46,7 +46,7 @@ class ClusterBatchReader(DataSourceReader):
         start = log.resolve("startingOffsets", options.starting_offsets or EARLIEST, recorded_end)
         if start > end:
             raise ConfigurationError(
-                f"option startingOffsets is {start}, behind endingOffsets, which is {end}"
+                f"option startingOffsets is {start}, after endingOffsets, which is {end}"
             )
         # Spark asks for one range at least.
         ranges = _ranges(options.plan_limits, log.cluster, start, end)

@@ -57,7 +57,7 @@ def put_back_flips(catalog: bytearray) -> list[PutBack]:
             put(offset, entry, "a bit of the entry had flipped, it was put back by the entry's checksum")
         length = _number(catalog, offset)
         if length > 0 and not any(catalog[offset + STATE_OFFSET : offset + _ENTRY_LENGTH_MIN]):
-            put(offset, bytes(4), "a bit behind the last entry had flipped, it was put back")
+            put(offset, bytes(4), "a bit after the last entry had flipped, it was put back")
             break
         if length <= 0:
             break

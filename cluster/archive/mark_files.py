@@ -83,7 +83,7 @@ class MarkFile:
     def tell_damage(self, damage: LogDamaged | None, now_ms: int) -> None:
         """Note as an error that the file which stood here could not be read."""
         if damage is not None:
-            self.record_error(f"{damage}: written anew", now_ms)
+            self.record_error(f"{damage}: rewritten", now_ms)
 
     def errors(self) -> list[ErrorLogEntry]:
         """The distinct errors of this run."""

@@ -1,4 +1,4 @@
-"""``cluster archive``: what Aeron's ArchiveTool tells of a member's archive, and does to it."""
+"""``cluster archive``: what Aeron's ArchiveTool prints of a member's archive, and does to it."""
 
 from __future__ import annotations
 

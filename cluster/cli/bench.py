@@ -73,7 +73,7 @@ def bench(
     ] = None,
     transport: Annotated[
         Transport | None,
-        typer.Option(help="Use this one; the members tell their endpoints of it. Default: as given."),
+        typer.Option(help="Use this one; the members name their endpoints of it. Default: as given."),
     ] = None,
     warm_up: Annotated[float, typer.Option(help="Seconds before measuring.", min=0)] = 1.0,
     histogram: Annotated[
@@ -118,7 +118,7 @@ def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:
                     told[member_id] = str(other)
     if not told:
         raise ConfigurationError(
-            f"--transport {transport.value}: no member at {endpoints} tells such an endpoint"
+            f"--transport {transport.value}: no member at {endpoints} names such an endpoint"
         )
     return ",".join(f"{member_id}={told[member_id]}" for member_id in sorted(told)), transport.value
 

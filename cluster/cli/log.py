@@ -162,7 +162,7 @@ def export(
     if format is None:
         if file.suffix.lstrip(".") not in Format.__members__:
             raise typer.BadParameter(
-                "give arrow or parquet, the file's name does not tell", param_hint="--format"
+                "give arrow or parquet, the file's name has no such ending", param_hint="--format"
             )
         format = Format(file.suffix.lstrip("."))
     with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:

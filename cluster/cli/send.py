@@ -41,11 +41,11 @@ Examples:
   D=cluster-data S=driver/ingress.sock
   cluster send --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --binary in.bin >out
 
-Over gRPC one member that can be reached is enough: it tells of the others. Of tcp and ipc endpoints name
+Over gRPC one reachable member is enough: it knows the others. Of tcp and ipc endpoints name
 every member's: a follower sends clients on to the leader, and knows only its own.
 
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
-With --binary messages are records instead, each behind its length as 4 bytes, little-endian; answers too.
+With --binary messages are records instead, each after its length as 4 bytes, little-endian; answers too.
 Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed
 or a service raised an exception on one (it is committed all the same).
 Messages survive a leader; answers that were on their way when one died do not: standard error says so then.

@@ -58,7 +58,7 @@ def set_control_toggle(
             raise TimedOut(f"{who} was asked for {toggle_name}, and has not done it within {TIMEOUT_S:g} s")
         time.sleep(POLL_S)
     if wanted is ClusterControlToggle.SNAPSHOT and snapshots.get() == snapshots_before:
-        raise ClusterError(f"{who} took no snapshot: `cluster tool errors` tells why")
+        raise ClusterError(f"{who} took no snapshot: `cluster tool errors` says why")
 
 
 def _is_done(wanted: ClusterControlToggle, toggle: Counter, state: Counter) -> bool:

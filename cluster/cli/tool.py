@@ -1,4 +1,4 @@
-"""``cluster tool``: what Aeron's ClusterTool tells of a member's cluster directory, from its files."""
+"""``cluster tool``: what Aeron's ClusterTool prints of a member's cluster directory, from its files."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     ),
 )
 def is_leader(directory: Directory, as_json: AsJson = False) -> None:
-    """Tell by the exit status whether the member leads."""
+    """Say by the exit status whether the member leads."""
     leads = _leads(str(directory))
     if as_json:
         print(json.dumps({"isLeader": leads}))

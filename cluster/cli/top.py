@@ -28,11 +28,12 @@ Examples:
   cluster top --dir cluster-data/member-1 --counters
   cluster top --endpoints 127.0.0.1:9000 --once --json
 
---dir shows everything that the members' counters files have, --endpoints what a member tells of itself. With
---json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role", "electionState",
-"moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag", "bytesPerSecond", "sessions",
-...}]}; with --once there is one. Lag is how far a commit position is behind the greatest of all, in bytes,
-and bytesPerSecond how fast it grew since the look before; null while the member replays its log. A member
+--dir shows everything that the members' counters files have, --endpoints what a member reports of itself.
+With --json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role",
+"electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
+"bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below
+the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the
+member replays its log. A member
 whose process is gone is "not running" at once. "waitsFor" are the members that one without its promises has
 to hear before it takes part: docs/operations.md says when, and what to do when they never come.
 """

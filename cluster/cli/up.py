@@ -34,7 +34,7 @@ Examples:
 Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the other members; ipc clients use
 DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
 member that died is reported and not restarted; `cluster node --config DIR/member-i/node.toml` does that.
-What a service raises is told on standard error, and in DIR/member-i/node.log; what it prints is in
+What a service raises is printed on standard error, and in DIR/member-i/node.log; what it prints is in
 DIR/member-i/output.log.
 
 Once there is a leader it is said where the cluster is reached (first line, "endpoints: 0=..."), who leads,

@@ -94,7 +94,7 @@ def recover(
         if older is not None or start_position == 0:
             snapshot = older
     if snapshot is not None and snapshot.log_position > append_position:
-        tell(f"the log ends at {append_position}, before the snapshot at {snapshot.log_position}: begun anew")
+        tell(f"the log ends at {append_position}, and restarts at the snapshot at {snapshot.log_position}")
         geometry = LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu)
         first_frame = recording.first_frame()
         recording = begin_log_at(archive, recording_log, snapshot.entries, geometry, first_frame)

@@ -128,8 +128,8 @@ class SnapshotReplication:
     def _on_too_little(self, offer: SnapshotOffer, own_end: int) -> None:
         """Neither log nor snapshot to go on with: asked again when its time is up, it may have one then."""
         error = ClusterError(
-            f"the log of member {self.member_id} begins at {offer.log_start_position}, the own one "
-            f"ends at {own_end}, and member {self.member_id} has no snapshot behind that"
+            f"the log of member {self.member_id} begins at {offer.log_start_position}, ours "
+            f"ends at {own_end}, and member {self.member_id} has no snapshot after that"
         )
         if offer.log_start_position <= own_end:
             raise error  # the log is there after all
@@ -396,7 +396,7 @@ class SnapshotServer:
         archive = agent.archive
         self.last_request_ns = agent.now_ns
         if agent.repair.mending is not None:
-            self._refuse(member_id, fetch, "the log here is being mended")
+            self._refuse(member_id, fetch, "the log here is being repaired")
             return
         if not archive.has_recording(fetch.recording_id):
             self._refuse(member_id, fetch, f"recording {fetch.recording_id} is not here")

@@ -68,7 +68,7 @@ class NodeConfig(BaseModel):
     # -- who --
     cluster_id: int = _key(
         MODULE.cluster_id,
-        """Tells clusters apart that share a host: members of another id are refused, and the counters
+        """Distinguishes clusters that share a host: members of another id are refused, and the counters
         carry it.""",
         aeron="aeron.cluster.id",
         section="Who this member is",
@@ -158,10 +158,10 @@ class NodeConfig(BaseModel):
     )
     service_error_policy: Literal["continue", "stop"] = _key(
         "continue",
-        """What an exception of a service's callback does to its member. continue: it is counted and told, and
-        the log goes on behind the entry; a service that fails on every member alike stays alike. stop: the
-        member ends, and meets the same entry again when it is started, until the service is mended. The same
-        on every member.""",
+        """What an exception of a service's callback does to its member. continue: it is counted and reported,
+        and the log goes on after the entry; a service that fails on every member alike stays alike. stop: the
+        member ends, and meets the same entry again when it is started, until the service is repaired. The
+        same on every member.""",
     )
     service_cycle_threshold_ns: Duration = _key(
         "100ms",
@@ -240,7 +240,7 @@ class NodeConfig(BaseModel):
     )
     received_bytes_max: Size = _key(
         size_text(BOUNDS.received_bytes_max),
-        """Most bytes that are held of frames that have not come whole, of all clients together. Beyond it
+        """Most bytes that are kept of frames that have not come whole, of all clients together. Beyond it
         whoever holds most is cut off, one without a session first.""",
         unit=SIZE,
         ge=MIB,
@@ -253,7 +253,7 @@ class NodeConfig(BaseModel):
     )
     egress_bytes_total_max: Size = _key(
         size_text(BOUNDS.egress_bytes_total_max),
-        "As egress_bytes_max, of all clients together; whoever is furthest behind is cut off.",
+        "As egress_bytes_max, of all clients together; the client that lags most is cut off.",
         unit=SIZE,
         ge=MIB,
     )
@@ -310,7 +310,7 @@ class NodeConfig(BaseModel):
     )
     leader_heartbeat_interval_ns: Duration = _key(
         duration_text(MODULE.leader_heartbeat_interval_ns),
-        "How often the leader tells the commit position, and a follower its append position, when idle.",
+        "How often the leader reports the commit position, and a follower its append position, when idle.",
         unit=DURATION,
         aeron="aeron.cluster.leader.heartbeat.interval",
         gt=0,
@@ -334,7 +334,7 @@ class NodeConfig(BaseModel):
     )
     election_status_interval_ns: Duration = _key(
         duration_text(MODULE.election_status_interval_ns),
-        "How often positions are told again during an election.",
+        "How often positions are reported again during an election.",
         unit=DURATION,
         aeron="aeron.cluster.election.status.interval",
         gt=0,
@@ -416,7 +416,7 @@ class NodeConfig(BaseModel):
         MODULE.log_retained_snapshots,
         """Segments of the log that are older than the n-th last snapshot are dropped, and older snapshots
         with them; 0 keeps everything. With 1 a damaged snapshot costs a copy from another member, with 2 a
-        replay. Readers that ask for what was dropped are told so. In Aeron this is the operator's work.""",
+        replay. Readers that ask for what was dropped get an error. In Aeron this is the operator's work.""",
         unit="snapshots",
         ge=0,
         le=1000,
@@ -513,7 +513,7 @@ class NodeConfig(BaseModel):
 
     @property
     def ingress_endpoints(self) -> str:
-        """Of all members, as clients are told."""
+        """Of all members, as clients get them."""
         return ingress_endpoints(self.cluster_members)
 
     @property

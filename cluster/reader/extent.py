@@ -175,7 +175,7 @@ class MemberState:
     def _crashed_extent(self, checksum: Checksum | None) -> Extent:
         end = self._recovered_end(checksum)
         proven = self._proven_end(end)
-        unproven = f"what lies behind position {proven}, up to {end}, is recorded"
+        unproven = f"what lies after position {proven}, up to {end}, is recorded"
         if self._is_ours():
             if proven < end:
                 self.warn(f"the member did not stop in order: {unproven} but not known to be committed")

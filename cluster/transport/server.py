@@ -379,7 +379,7 @@ class ClientPort:
         if self._held_bytes > self._bounds.received_bytes_max:
             most = max(self._strangers.values(), key=_held, default=client)
             most = most if most.held else max(self._clients.values(), key=_held)
-            why = f"{self._held_bytes} bytes are held of what clients sent, most of them here"
+            why = f"{self._held_bytes} bytes are buffered of what clients sent, most of them here"
             self._cut_off(most, f"{why} (received_bytes_max)")
             self._held_bytes -= most.held
             most.held = 0

@@ -60,7 +60,7 @@ def test_whose_a_log_is_cannot_flip(tmp_path, name, is_killed):
         assert (header.cluster_id, header.member_id) == OWNER
         [error] = mark.errors()
         assert error.text.startswith(f"{path} at offset 64: member ")
-        assert error.text.endswith("written anew")
+        assert error.text.endswith("rewritten")
         mark.abandon() if is_killed else mark.close()
 
 

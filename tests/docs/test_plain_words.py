@@ -1,4 +1,4 @@
-"""README and docs are in plain technical English: short sentences, and the words of the field."""
+"""README, docs, help and keys are in plain technical English: short sentences, and the words of the field."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster.cli.main import main
+from tests.cli.test_main import command_lines
 from tests.test_tidy import ROOT
 
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NODE_TOML = ROOT / "conf" / "node.toml"
 WORDS_MEAN_MAX = 18
 WORDS_MAX = 40
 
@@ -62,7 +65,7 @@ def test_sentences_are_short(path: Path) -> None:
     assert words_in(longest_first[0]) <= WORDS_MAX, shown
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*TEXTS, NODE_TOML], ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_text_has_words_of_its_own(path: Path) -> None:
     found = [
         f"{number}: {line.strip()}"
@@ -70,6 +73,13 @@ def test_no_text_has_words_of_its_own(path: Path) -> None:
         if _PRIVATE.search(line)
     ]
     assert not found, "\n".join([*found, f"better: {PRIVATE}"])
+
+
+@pytest.mark.parametrize("words", [[], ["log"], ["tool"], ["archive"], *command_lines()], ids=" ".join)
+def test_no_help_has_words_of_its_own(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main([*words, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert not _PRIVATE.findall(text), text
 
 
 def test_the_splitter_leaves_out_what_is_no_prose() -> None:

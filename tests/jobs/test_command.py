@@ -99,7 +99,7 @@ def test_a_job_says_first_what_it_is_going_to_read(told, tmp_path):
     assert told(**told.at('{"position": 96}')) == "96 to 4,032"
     assert told(checkpoint="s3a://b/c") == "where it left off to 4,032"
     (tmp_path / "t" / "_delta_log").mkdir(parents=True)
-    assert told() == "behind what its table holds to 4,032"
+    assert told() == "the end of its table to 4,032"
 
 
 def test_a_job_with_a_checkpoint_says_where_it_goes_on(told, tmp_path):

@@ -298,7 +298,7 @@ def test_a_batch_that_runs_backwards_or_beyond_the_end_is_refused(live):
     live.lines(live.session_id, 0, 3)
     with pytest.raises(ConfigurationError, match=r"endingOffsets.*beyond the end"):
         batch(live, endingOffsets='{"position": 1048576}').partitions()
-    with pytest.raises(ConfigurationError, match=r"startingOffsets is \d+, behind endingOffsets"):
+    with pytest.raises(ConfigurationError, match=r"startingOffsets is \d+, after endingOffsets"):
         batch(live, startingOffsets="latest", endingOffsets='{"position": 96}').partitions()
 
 
