@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from tests.test_tidy import imports_in, modules
+from tests.tree import imports_in, modules
 
 KNOWN: list[set[str]] = [
     {f"cluster.reader.{name}" for name in ("directory", "log_reader", "remote")},

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("cluster", "spark_connector", "jobs")
+from tests.tree import PACKAGES, ROOT, files_of_the_tree, imports_in, modules
 
 BYTES = ("cluster.errors", "cluster.protocol", "cluster.log")
 MEDIA = ("cluster.archive", "cluster.transport", "cluster.counters")
@@ -77,28 +76,6 @@ LONGER = {"cluster/consensus/election.py": 1350}
 BYTES_MAX = 2 * 1024 * 1024
 
 
-def files_of_the_tree() -> list[Path]:
-    """What belongs to the tree: everything that git tracks or would track."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT, capture_output=True, check=True,
-    )  # fmt: skip
-    names = listing.stdout.decode().split("\0")
-    return sorted(ROOT / name for name in names if name and (ROOT / name).is_file())
-
-
-def modules() -> Iterator[tuple[str, Path]]:
-    """Every module of the packages by its dotted name."""
-    for path in files_of_the_tree():
-        relative = path.relative_to(ROOT)
-        if path.suffix != ".py" or relative.parts[0] not in PACKAGES:
-            continue
-        if relative.parts[:2] == ("spark_connector", "discovery"):
-            relative = Path(*relative.parts[2:])
-        name = ".".join(relative.with_suffix("").parts)
-        yield name.removesuffix(".__init__"), path
-
-
 def imports(module: str, path: Path) -> Iterator[tuple[str, int]]:
     """Each module that ``path`` imports, absolute, with its line; what only type checkers see is left out."""
     tree = ast.parse(path.read_text())
@@ -106,20 +83,6 @@ def imports(module: str, path: Path) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = []
     yield from imports_in(tree, module, path)
-
-
-def imports_in(tree: ast.AST, module: str, path: Path) -> Iterator[tuple[str, int]]:
-    """Each module that is imported anywhere in ``tree``, which is in that module, absolute, with its line."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*above, base]) if base else ".".join(above)
-            yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
 
 
 def is_within(module: str, prefixes: tuple[str, ...]) -> bool:
@@ -240,6 +203,17 @@ def test_files_can_be_read_in_one_sitting() -> None:
     ]
     assert not too_long, too_long
     assert not too_big, too_big
+
+
+def test_what_tests_share_is_in_no_test() -> None:
+    shared = [
+        f"{path.relative_to(ROOT)}:{line}: {imported}"
+        for path in files_of_the_tree()
+        if path.suffix == ".py" and path.is_relative_to(ROOT / "tests")
+        for imported, line in imports_in(ast.parse(path.read_text()), "", path)
+        if re.search(r"\.test_\w+\.", imported)
+    ]
+    assert not shared, "\n".join(shared)
 
 
 # Put together here so that this file does not hold what it looks for.

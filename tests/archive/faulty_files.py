@@ -15,8 +15,12 @@ import os
 from random import Random
 from typing import Any
 
+from cluster.archive import Archive
+from tests.archive.logs import SEGMENT_LENGTH, Clock
+
 PAGE = 4096
 SECTOR = 512
+DIRECTORY = "/member/archive"
 
 
 class PowerCut(BaseException):
@@ -240,3 +244,14 @@ class FaultyDisk:
 
 def io_error(number: int = errno.EIO) -> OSError:
     return OSError(number, os.strerror(number))
+
+
+def open_archive(disk: FaultyDisk, level: int = 1, checksum: str | None = None) -> Archive:
+    return Archive.open(
+        DIRECTORY,
+        files=disk,
+        file_sync_level=level,
+        segment_length=SEGMENT_LENGTH,
+        checksum=checksum,
+        epoch_ms=Clock(),
+    )

@@ -15,8 +15,8 @@ from cluster.archive.flipped_bit import LENGTH_MAX
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import CHECKSUM_OFFSET, HEADER_LENGTH, STATE_OFFSET, CatalogEntry
+from tests.archive.damaged import opened
 from tests.archive.logs import T0, a_descriptor, a_log
-from tests.archive.test_damage import opened
 
 FILES = OsFiles()
 COVERED = {*range(4), *range(CHECKSUM_OFFSET, CHECKSUM_OFFSET + 4)}  # of the header

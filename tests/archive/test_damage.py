@@ -1,7 +1,6 @@
 """Damage is found wherever it is, told with file and offset, and cut off without losing what is whole."""
 
 import errno
-import os
 
 import numpy as np
 import pytest
@@ -11,41 +10,8 @@ from cluster.archive.damage import SET_ASIDE_FOLDER
 from cluster.archive.files import OsFile
 from cluster.errors import LogDamaged
 from cluster.log.checksum import restore_session_ids
-from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, a_log
-
-LOG = a_log(1000)
-
-
-def opened(directory, **options):
-    options.setdefault("checksum", "crc32c")
-    return Archive.open(
-        str(directory), segment_length=SEGMENT_LENGTH, may_be_damaged=True, epoch_ms=Clock(), **options
-    )
-
-
-def recorded(directory, *, is_stopped=True, **options):
-    archive = opened(directory, **options)
-    recording = archive.create_recording(
-        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
-    )
-    last = LOG.entries[-1][0]
-    recording.append(0, LOG.frames(0, last))
-    recording.sync()
-    recording.append(last, LOG.frames(last))
-    recording.sync()
-    archive.close() if is_stopped else archive.abandon()
-
-
-def damage_of(directory, from_position=None, **options):
-    archive = opened(directory, **options)
-    damage = archive.find_damage(0, from_position)
-    archive.abandon()
-    return damage
-
-
-def entry_at(position):
-    """(begin, end) of the entry whose frames hold the position."""
-    return next((begin, end) for begin, end in LOG.entries if begin <= position < end)
+from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened, recorded, unreadable_at
+from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock
 
 
 def frame_at(position):
@@ -61,12 +27,6 @@ def frame_at(position):
 
 def frame_before(position):
     return frame_at(position - 1)
-
-
-def flip(path, offset):
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 0x10
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
@@ -154,31 +114,6 @@ def test_an_unreadable_sector_is_damage_from_a_frame_close_before_it(tmp_path, m
     assert header[2] == damage.position % TERM_LENGTH, "a frame begins there"
     assert "0-0.rec" in str(damage.error)
     assert "Input/output error" in str(damage.error)
-
-
-def unreadable_at(monkeypatch, base, bad):
-    """Let reads of one byte of a segment fail, and of all that is read with it; not of its successor."""
-    inodes = []
-
-    def check(file, offset, length):
-        if file.path.endswith(f"0-{base}.rec"):
-            inode = os.stat(file.path).st_ino
-            inodes.append(inode)
-            if inode == inodes[0] and offset <= bad < offset + length:
-                raise OSError(errno.EIO, "Input/output error", file.path)
-
-    read_into, read = OsFile.pread_into, OsFile.pread
-
-    def pread_into(self, buffer, offset):
-        check(self, offset, len(buffer))
-        return read_into(self, buffer, offset)
-
-    def pread(self, length, offset):
-        check(self, offset, length)
-        return read(self, length, offset)
-
-    monkeypatch.setattr(OsFile, "pread_into", pread_into)
-    monkeypatch.setattr(OsFile, "pread", pread)
 
 
 def test_a_bad_sector_in_the_page_where_the_log_goes_on_is_damage_though_a_snapshot_stands_for_it(

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from cluster.archive import Archive, NodeStateFile, RecordingLog
+from cluster.archive import NodeStateFile, RecordingLog
 from cluster.archive.recording import Recording
 from cluster.errors import LogDamaged, StorageError
 from cluster.log.checksum import restore_session_ids
-from tests.archive.faulty_files import FaultyDisk, PowerCut, io_error
-from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, LogWriter, a_log
+from tests.archive.faulty_files import DIRECTORY, FaultyDisk, PowerCut, io_error, open_archive
+from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, LogWriter, a_log
 
-DIRECTORY = "/member/archive"
 LOG = a_log(420)
 
 
@@ -39,17 +38,6 @@ class Promises:
             return self.log.frames(0, end)
         head = self.log.frames(0, self.after_cut.start)
         return np.concatenate([head, self.after_cut.frames(end=min(end, self.after_cut.position))])
-
-
-def open_archive(disk: FaultyDisk, level: int = 1, checksum: str | None = None) -> Archive:
-    return Archive.open(
-        DIRECTORY,
-        files=disk,
-        file_sync_level=level,
-        segment_length=SEGMENT_LENGTH,
-        checksum=checksum,
-        epoch_ms=Clock(),
-    )
 
 
 def live(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) -> None:

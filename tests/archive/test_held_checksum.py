@@ -7,8 +7,8 @@ from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.maintenance import add_checksums
 from cluster.archive.verification import verify_recording
 from cluster.log.checksum import Checksum, verify_checksums
+from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH
-from tests.archive.test_damage import LOG, damage_of, entry_at, flip, opened
 
 HALF = LOG.entries[500][0]
 KINDS = {None: None, "crc32": Checksum.CRC_32, "crc32c": Checksum.CRC_32C}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cluster.archive.files import OsFile
+from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened, recorded, unreadable_at
 from tests.archive.logs import SEGMENT_LENGTH
-from tests.archive.test_damage import LOG, damage_of, entry_at, flip, opened, recorded, unreadable_at
 
 
 def whole_log(directory):

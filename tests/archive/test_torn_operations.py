@@ -23,9 +23,8 @@ from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol import streams
 from cluster.protocol.counter_types import CounterTypeId
-from tests.archive.faulty_files import PAGE, SECTOR, FaultyDisk, PowerCut
+from tests.archive.faulty_files import PAGE, SECTOR, FaultyDisk, PowerCut, open_archive
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, T0, TERM_LENGTH, a_log
-from tests.archive.test_disk_faults import open_archive
 
 CLUSTER = "/member/cluster"
 LOG = a_log(420)

@@ -12,12 +12,12 @@ import pytest
 
 from cluster.archive import OsFiles
 from cluster.archive.promises_file import read_promises, write_promises
-from cluster.cli.main import main
 from cluster.protocol.link import PromiseState, PromiseStatement
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 from tests.node.processes import COMMAND, DEADLINE_S, environment
 
+GROUP = "tool"
 FORGOTTEN = "its votes and what it had acknowledged"
 QUESTION = "What no other member holds of that is lost. Its id, to go on:"
 
@@ -98,24 +98,18 @@ def test_without_a_terminal_nothing_is_taken_for_an_answer(directory):
     assert state_of(directory) is PromiseState.LOST
 
 
-def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    status = main(["tool", *map(str, arguments)])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def test_accept_data_loss_names_the_member_and_leaves_a_note(capsys, directory):
-    status, _, err = run(capsys, "accept-data-loss", "--dir", directory, "--member", 9)
+def test_accept_data_loss_names_the_member_and_leaves_a_note(run, directory):
+    status, _, err = run("accept-data-loss", "--dir", directory, "--member", 9)
     assert status == 2
     assert "not of member 9" in err
 
-    status, out, err = run(capsys, "accept-data-loss", "--dir", directory, "--member", 0, "--json")
+    status, out, err = run("accept-data-loss", "--dir", directory, "--member", 0, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out) == {"member": 0, "forgotten": "its votes and what it had acknowledged"}
     assert state_of(directory) is PromiseState.KEPT
     assert (directory / "cluster" / "data-loss-accepted").read_text().endswith("had acknowledged\n")
     assert "data loss accepted" in (directory / "node.log").read_text()
 
-    status, _, err = run(capsys, "accept-data-loss", "--dir", directory, "--member", 0)
+    status, _, err = run("accept-data-loss", "--dir", directory, "--member", 0)
     assert status == 1
     assert "forgotten nothing" in err

@@ -6,39 +6,19 @@ import errno
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.archive import Archive
 from cluster.archive.files import OsFile
-from cluster.cli.main import main
 from tests.archive.logs import SEGMENT_LENGTH, Clock, LogWriter, a_log
 from tests.archive.members import Member, live_counters, write_member
-from tests.cli.test_tool import said
-from tests.reader.real import a_copy, members, remove_unpacked
+from tests.cli.conftest import Run
+from tests.reader.real import a_copy, members, said
 
-Run = Callable[..., tuple[int, str, str]]
+GROUP = "archive"
 ALL_WELL = "(recordingId=0) OK\n(recordingId=1) OK\n(recordingId=2) OK\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _unpacked() -> Iterator[None]:
-    yield
-    remove_unpacked()
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command; return its exit status, standard output and standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = main(["archive", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def states(run: Run, directory: Path) -> list[str]:

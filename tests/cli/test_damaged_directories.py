@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -15,7 +14,7 @@ from cluster.archive.files import OsFiles
 from cluster.cli.main import main
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
-from tests.reader.real import a_copy, members, remove_unpacked
+from tests.reader.real import a_copy, members
 
 SEEDS = 40
 WORDS = [0, 1, 32, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x01000000]
@@ -31,12 +30,6 @@ COMMANDS = [
     ["archive", "verify"],
     ["archive", "dump"],
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _unpacked() -> Iterator[None]:
-    yield
-    remove_unpacked()
 
 
 @pytest.mark.timeout(60)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -17,27 +16,9 @@ from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
 from tests.archive.members import Member, write_member
-from tests.reader.real import as_read, expected, members, remove_unpacked
+from tests.reader.real import as_read, expected, members
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _unpacked() -> Iterator[None]:
-    yield
-    remove_unpacked()
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command; return its exit status, standard output and standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = main(["log", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+GROUP = "log"
 
 
 @pytest.mark.parametrize("member", [0, 1, 2])

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer
 
-from cluster.cli.main import COMMANDS, app, main
+from cluster.cli.main import main
+from tests.cli.command_lines import command_lines
 from tests.node.processes import COMMAND, DEADLINE_S, environment
-from tests.reader.real import members, remove_unpacked
+from tests.reader.real import members
 
 GROUPS = ("log", "tool", "archive")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _unpacked() -> Iterator[None]:
-    yield
-    remove_unpacked()
-
-
-def command_lines() -> list[list[str]]:
-    """Every command with its verbs, as typed."""
-    group: Any = typer.main.get_command(app)
-    found: list[list[str]] = []
-    for name in COMMANDS:
-        command = group.get_command(None, name)
-        verbs = getattr(command, "commands", {})
-        found += [[name, verb] for verb in verbs] or [[name]]
-    return found
 
 
 @pytest.mark.parametrize("words", [[], *([group] for group in GROUPS)], ids=" ".join)

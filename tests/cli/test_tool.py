@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,33 +20,9 @@ from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import SNAPSHOT
 from tests.archive.logs import T0, a_log
 from tests.archive.members import Member, live_counters, write_member
-from tests.reader.real import DATA, a_copy, members, remove_unpacked
+from tests.reader.real import a_copy, members, said
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _unpacked() -> Iterator[None]:
-    yield
-    remove_unpacked()
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command; return its exit status, standard output and standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = main(["tool", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
-
-
-def said(member: int, tool: str) -> str:
-    """What the real tool printed about a member of the set."""
-    text = (DATA / "tools.txt").read_text()
-    return text.partition(f"== member-{member}: {tool}\n")[2].partition("\n== ")[0]
+GROUP = "tool"
 
 
 @pytest.mark.conformance("S-136")

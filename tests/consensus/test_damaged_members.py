@@ -26,7 +26,7 @@ from tests.consensus.language import (
     sent,
     stated,
 )
-from tests.consensus.test_histories import SHORT, a_cluster
+from tests.consensus.short_histories import SHORT, a_cluster
 
 S = ElectionState
 HELD = (2, 1600)

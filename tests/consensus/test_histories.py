@@ -9,17 +9,7 @@ import pytest
 from cluster.consensus.context import NULL_VALUE, SECOND
 from cluster.consensus.election import LEADER_STATES
 from tests.consensus.connected import Cluster, Disk
-
-SHORT = {"startup_canvass_timeout_ns": 4 * SECOND, "leader_heartbeat_timeout_ns": 2 * SECOND}
-
-
-def a_cluster(*, seed: int, members: int = 3) -> Cluster:
-    """Members that have processed one entry together, under some leader of term 0."""
-    cluster = Cluster(*(Disk() for _ in range(members)), seed=seed)
-    cluster.write(cluster.await_leader(), "a")
-    cluster.await_processed("a")
-    return cluster
-
+from tests.consensus.short_histories import SHORT, a_cluster
 
 # ---- aeron-io/aeron PR 2147: a member with the tail of an older term makes up a majority
 

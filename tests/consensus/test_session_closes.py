@@ -6,7 +6,7 @@ from cluster.consensus.cluster_session import SessionState
 from cluster.consensus.context import SECOND
 from cluster.log import session_table
 from cluster.protocol.enums import CloseReason
-from tests.consensus.test_sessions import LEADER, TERM, Sessions
+from tests.consensus.session_language import LEADER, TERM, Sessions
 
 
 @pytest.mark.conformance("C-233")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.consensus.test_sessions import LEADER, TERM, Sessions
+from tests.consensus.session_language import LEADER, TERM, Sessions
 
 CHANGES = {
     "it loses its leadership": lambda manager: manager.prepare_for_new_election(0, TERM, LEADER, 0),

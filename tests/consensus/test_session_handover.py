@@ -4,7 +4,7 @@ from cluster.consensus.context import SECOND
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.log import SessionCloseEvent
 from cluster.protocol.session import NewLeaderEvent
-from tests.consensus.test_sessions import ENDPOINTS, LEADER, TERM, Sessions
+from tests.consensus.session_language import ENDPOINTS, LEADER, TERM, Sessions
 
 
 def deposed(sessions, commit_position=None):

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.protocol.resume import with_resume_hash
-from tests.consensus.test_sessions import TOKEN, Sessions, Watching
+from tests.consensus.session_language import TOKEN, Sessions, Watching
 
 
 def test_a_session_goes_on_only_with_the_right_credentials():

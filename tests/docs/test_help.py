@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster.cli.main import main
-from tests.cli.test_main import command_lines
-from tests.docs.test_texts import exists
+from tests.cli.command_lines import command_lines
+from tests.docs.texts import exists
 from tests.reader.real import a_copy, remove_unpacked
 
 README = "tests/docs/test_texts.py::test_the_readme_works_as_it_stands"

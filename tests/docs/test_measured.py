@@ -1,7 +1,7 @@
 """The tables of figures in the README are those of benchmarks/results/."""
 
 from benchmarks.measured import RESULTS, read, tables
-from tests.test_tidy import ROOT
+from tests.tree import ROOT
 
 
 def test_the_tables_of_the_readme_are_of_the_figures_that_were_taken():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster.cli.main import main
-from tests.cli.test_main import command_lines
-from tests.test_tidy import ROOT
+from tests.cli.command_lines import command_lines
+from tests.tree import ROOT
 
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NODE_TOML = ROOT / "conf" / "node.toml"

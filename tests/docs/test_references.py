@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.test_tidy import ROOT, files_of_the_tree
+from tests.tree import ROOT, files_of_the_tree
 
 _POINT = re.compile(r"(?<![\w-])[CIS]-\d+\b")
 _POINT_STATED = re.compile(r"^- \*\*([CIS]-\d+)\*\* ", re.MULTILINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.docs.shell import Terminal
-from tests.docs.texts import ROOT, Step, steps
+from tests.docs.texts import ROOT, Step, exists, steps
 from tests.node.processes import await_that
 
 TEXTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -116,13 +115,6 @@ def test_no_command_and_no_block_of_a_text_is_left_out(document: str) -> None:
     for step in steps(document):
         run_here = document == "README.md" and (step.file or step.text in PRINTS)
         assert run_here or document in OWN_TESTS or elsewhere(step), f"no test runs {step.text!r}"
-
-
-def exists(test: str) -> bool:
-    """Whether there is a test of that name, given as pytest writes it."""
-    path, _, name = test.partition("::")
-    tree = ast.parse((ROOT / path).read_text())
-    return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))

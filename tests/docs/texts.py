@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,3 +43,10 @@ def steps(document: str) -> Iterator[Step]:
 
 def without_comment(line: str) -> str:
     return re.sub(r"\s+# .*$", "", line).rstrip()
+
+
+def exists(test: str) -> bool:
+    """Whether there is a test of that name, given as pytest writes it."""
+    path, _, name = test.partition("::")
+    tree = ast.parse((ROOT / path).read_text())
+    return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

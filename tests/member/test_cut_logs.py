@@ -5,8 +5,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.walk import log_params
 from tests.archive.logs import LogWriter
-from tests.member.test_damaged_members import check_equal, stop_all
-from tests.member.test_snapshots import a_busy_cluster, send
+from tests.member.cluster_steps import a_busy_cluster, check_equal, send, stop_all
 
 
 class StoppedLog:

@@ -10,47 +10,21 @@ from cluster.consensus.cluster_member import LogEnd
 from cluster.member.mending import frames_for
 from cluster.member.repair import RepairNote
 from cluster.protocol.link import LogRangeRequest
+from tests.member.cluster_steps import a_busy_cluster, check_equal, note_of, send, stop_all, take_snapshot
 from tests.member.in_memory.cluster import SECOND
 from tests.member.in_memory.member import log_bytes
-from tests.member.test_snapshots import a_busy_cluster, send, take_snapshot
 
 SEGMENT = 64 * 1024
-
-
-def note_of(member):
-    return RepairNote(member.disk, "member/cluster")
 
 
 def lose_segment(member, number):
     member.disk.unlink(f"member/archive/0-{number * SEGMENT}.rec")
 
 
-def stop_all(cluster, *, last):
-    """In order; the last one to go has all that any of them has."""
-    for member in cluster.members:
-        if member is not last and member.is_running:
-            member.stop()
-    last.stop()
-
-
 @pytest.fixture
 def without_mending(monkeypatch):
     """As if nobody gave what is missing: logs are cut."""
     monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
-
-
-def check_equal(cluster):
-    cluster.await_level()
-    ends = {member.agent.log.recording.append_position for member in cluster.members}
-    assert len(ends) == 1
-    [end] = ends
-    assert len({log_bytes(member, 0, end) for member in cluster.members}) == 1
-    cluster.check_promises()
-    for member in cluster.members:
-        assert not note_of(member).is_there
-        assert not member.disk.is_directory("member/archive/damaged") or (
-            member.disk.list_directory("member/archive/damaged") == []
-        )
 
 
 # ---- mended

@@ -16,7 +16,7 @@ from cluster.protocol.enums import (
     NodeControlToggle,
     Role,
 )
-from cluster.protocol.frame import align, frame
+from cluster.protocol.frame import frame
 from cluster.protocol.log import TimerEvent
 from cluster.protocol.session import (
     AdminRequest,
@@ -26,27 +26,8 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from tests.member.cluster_steps import a_cluster, entries
 from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
-from tests.member.in_memory.member import log_bytes
-
-
-def a_cluster(members=3, seed=1, **settings):
-    cluster = SimulatedCluster(members, seed, **settings)
-    cluster.await_leader(timeout_ns=90 * SECOND)
-    cluster.await_level()
-    return cluster
-
-
-def entries(member):
-    """The committed log of a member, decoded, padding left out."""
-    data = log_bytes(member, 0, member.agent.log.commit_position)
-    found, offset = [], 0
-    while offset < len(data):
-        length = int.from_bytes(data[offset : offset + 4], "little")
-        if data[offset + 6]:
-            found.append(decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH))
-        offset += align(length)
-    return found
 
 
 class Spy:

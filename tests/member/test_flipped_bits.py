@@ -18,8 +18,8 @@ from cluster.protocol.catalog import (
 )
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, EntryRecord, decode_recording_log
+from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND
-from tests.member.test_snapshots import a_busy_cluster, send, take_snapshot
 
 WORD = 4
 

@@ -5,8 +5,8 @@ import pytest
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.protocol.log import NewLeadershipTermEvent, SessionOpenEvent, TimerEvent
 from cluster.protocol.session import SessionMessageHeader
+from tests.member.cluster_steps import a_cluster, entries
 from tests.member.in_memory.cluster import SECOND
-from tests.member.test_duty_cycle import a_cluster, entries
 
 
 @pytest.mark.conformance("C-130", "C-251", "C-257", "C-258")

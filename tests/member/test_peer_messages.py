@@ -10,9 +10,9 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.member.admission import fault_of
 from cluster.protocol import consensus, link
 from cluster.protocol.enums import ElectionState
+from tests.member.cluster_steps import a_busy_cluster, take_snapshot
 from tests.member.in_memory import liar
 from tests.member.in_memory.cluster import MS, SECOND
-from tests.member.test_snapshots import a_busy_cluster, take_snapshot
 
 ARCHITECTURE_MD = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 NAME = re.compile(r"`(\w+)`")

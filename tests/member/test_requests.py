@@ -27,8 +27,8 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from tests.member.cluster_steps import entries
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
-from tests.member.test_duty_cycle import entries
 
 
 def a_cluster(seed=1, members=3):

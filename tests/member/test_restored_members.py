@@ -6,6 +6,7 @@ from cluster.archive.files import replace
 from cluster.errors import ClusterError
 from cluster.member.data_loss import DATA_LOSS_FILE_NAME, accept_data_loss
 from cluster.protocol.counter_types import members_of
+from tests.member.cluster_steps import wiped
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
 
@@ -96,13 +97,6 @@ def test_a_wiped_member_comes_back_by_itself_while_the_cluster_works(who):
     cluster.await_level()
     cluster.check()
     cluster.check_promises()
-
-
-def wiped(member):
-    member.kill()
-    for names in (member.disk._inodes, member.disk._durable_names):
-        names.clear()
-    member.start()
 
 
 def awaited_by(member):

@@ -6,8 +6,8 @@ from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.export_watermark import FILE_NAME, read_export_watermark, write_export_watermark
 from cluster.archive.files import OsFiles
 from cluster.errors import LogDamaged
+from tests.member.cluster_steps import entries_of, send, take_snapshot, toggle
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
-from tests.member.test_snapshots import entries_of, send, take_snapshot, toggle
 
 SEGMENT = 64 * 1024
 

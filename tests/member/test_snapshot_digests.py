@@ -8,8 +8,8 @@ import pytest
 
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.protocol.link import PartDigest, SnapshotDigest
+from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
-from tests.member.test_snapshots import a_busy_cluster, send, take_snapshot
 
 APART = re.compile(
     r"error: (.+) has come apart: its snapshot at position (\d+) on member (\d) "

@@ -7,8 +7,8 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_repair import seed_from_latest_snapshot
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.protocol import streams
+from tests.member.cluster_steps import a_busy_cluster, content_of, entries_of, send, take_snapshot
 from tests.member.in_memory.cluster import MS
-from tests.member.test_snapshots import a_busy_cluster, content_of, entries_of, send, take_snapshot
 
 
 def damage_snapshot(member, service_id, change):

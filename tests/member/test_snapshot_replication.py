@@ -9,8 +9,8 @@ from cluster.protocol import streams
 from cluster.protocol.link import RecordingBlock
 from cluster.transport.envelopes import ENVELOPE_BYTES
 from cluster.transport.frames import link_frame
+from tests.member.cluster_steps import a_busy_cluster, content_of, entries_of, send, take_snapshot
 from tests.member.in_memory.cluster import MS, SECOND
-from tests.member.test_snapshots import a_busy_cluster, content_of, entries_of, send, take_snapshot
 
 
 def purge(member):

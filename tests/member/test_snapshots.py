@@ -6,60 +6,8 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, NodeControlToggle
 from cluster.protocol.session import SessionMessageHeader
-from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
-
-
-def a_busy_cluster(members=3, seed=1, messages=40):
-    cluster = SimulatedCluster(members, seed)
-    cluster.await_leader()
-    cluster.add_client()
-    send(cluster, messages)
-    return cluster
-
-
-def send(cluster, messages):
-    client = cluster.clients[0]
-    for _ in range(messages):
-        client.send(b"0:%d:" % len(client.sent) + bytes(200))
-    cluster.await_settled()
-    cluster.await_level()
-
-
-def toggle(cluster, value=ClusterControlToggle.SNAPSHOT):
-    cluster.leader.agent.counters.control_toggle.set(value)
-
-
-def take_snapshot(cluster):
-    """Have one taken by all running members; returns its position."""
-    count = cluster.leader.agent.counters.snapshot_count.get()
-    toggle(cluster)
-
-    def every_member_has_taken_it():
-        return all(
-            member.agent is None or member.agent.counters.snapshot_count.get() > count
-            for member in cluster.members
-        )
-
-    cluster.run_until(every_member_has_taken_it)
-    return cluster.leader.agent.log.recording_log.latest_snapshot().log_position
-
-
-def entries_of(member):
-    """(service, position) of the valid snapshot entries, as a tool reads them."""
-    log = RecordingLog.open("member/cluster", files=member.disk, write=False)
-    return [
-        (entry.service_id, entry.log_position)
-        for entry in log.entries
-        if entry.is_valid and entry.service_id >= -1 and entry.entry_type.name == "SNAPSHOT"
-    ]
-
-
-def content_of(member, service_id):
-    """Bytes of the newest snapshot of a service, or of the module (-1)."""
-    agent = member.agent
-    entry = agent.log.recording_log.latest_snapshot(service_id)
-    recording = agent.archive.recording(entry.recording_id)
-    return recording.read(0, recording.append_position).tobytes()
+from tests.member.cluster_steps import a_busy_cluster, content_of, entries_of, send, take_snapshot, toggle
+from tests.member.in_memory.cluster import MS, SECOND
 
 
 def restart_all(cluster, *, end="kill"):

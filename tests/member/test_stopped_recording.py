@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.member.cluster_steps import a_cluster
 from tests.member.in_memory.cluster import MS
-from tests.member.test_duty_cycle import a_cluster
 
 
 @pytest.mark.conformance("C-12")

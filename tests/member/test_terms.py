@@ -7,9 +7,9 @@ from cluster.consensus.promises import TERM_JUMP_MAX
 from cluster.member.frames import consensus_frame
 from cluster.protocol.consensus import CanvassPosition, CommitPosition, NewLeadershipTerm, RequestVote, Vote
 from cluster.protocol.node_state import CandidateTerm, seal_node_state
+from tests.member.cluster_steps import wiped
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
-from tests.member.test_restored_members import wiped
 
 NODE_STATE = f"{DIRECTORY}/cluster/node-state.dat"
 BOUND_NS = 60 * SECOND

@@ -168,3 +168,18 @@ def dump(member_dir: Path) -> list[dict[str, Any]]:
     result = run("log", "dump", "--dir", str(member_dir), "--json", "--payload", "utf8")
     assert result.returncode == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def keys_of(tmp_path: Path, **more: Any) -> dict[str, Any]:
+    """The configuration of a cluster of one member, on free ports."""
+    port = free_base_port(ports=10)
+    return {
+        "members": [f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4],
+        "dir": str(tmp_path / "member-{member_id}"),
+        **more,
+    }
+
+
+def tool(node: Any, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``cluster tool`` about a member of this process."""
+    return run("tool", verb, "--dir", str(node.config.path), *arguments)

@@ -11,7 +11,7 @@ from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.reader.directory import DirectoryLogReader
 from tests.node.processes import await_that
-from tests.node.test_disk_failures import Three, check_level, damage, opened, said, send
+from tests.node.three import Three, check_level, damage, opened, said, send
 
 __all__ = ["opened"]  # the fixture
 

@@ -26,16 +26,7 @@ from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
 from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.transport.poller import Poller
-from tests.node.processes import await_that, free_base_port
-
-
-def keys_of(tmp_path, **more):
-    port = free_base_port(ports=10)
-    return {
-        "members": [f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4],
-        "dir": str(tmp_path / "member-{member_id}"),
-        **more,
-    }
+from tests.node.processes import await_that, free_base_port, keys_of
 
 
 class Counting(ClusteredService):

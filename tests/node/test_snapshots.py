@@ -8,8 +8,10 @@ import shutil
 import pytest
 
 from cluster import ClusterClient, ClusteredService, ClusterNode, DataLoss, LogReader
-from tests.node.processes import await_that, free_base_port, run
+from tests.node.processes import await_that, free_base_port, keys_of, run, tool
 from tests.reader.real import a_copy, remove_unpacked
+
+SERVICES = [f"{__name__}:Remembering"]
 
 
 class Remembering(ClusteredService):
@@ -34,16 +36,6 @@ class Remembering(ClusteredService):
         self.messages.append(bytes(buffer))
 
 
-def keys_of(tmp_path, **more):
-    port = free_base_port(ports=10)
-    return {
-        "members": [f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4],
-        "dir": str(tmp_path / "member-{member_id}"),
-        "services": [f"{__name__}:Remembering"],
-        **more,
-    }
-
-
 def send(node, *payloads):
     with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:
         for payload in payloads:
@@ -52,13 +44,9 @@ def send(node, *payloads):
         client.await_committed()
 
 
-def tool(node, verb, *arguments):
-    return run("tool", verb, "--dir", str(node.config.path), *arguments)
-
-
 @pytest.mark.conformance("S-74", "S-132", "S-142")
 def test_a_member_starts_again_from_the_snapshot_that_its_operator_had_taken(tmp_path):
-    keys = keys_of(tmp_path)
+    keys = keys_of(tmp_path, services=SERVICES)
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         send(node, b"one", b"two")
@@ -78,7 +66,7 @@ def test_a_member_starts_again_from_the_snapshot_that_its_operator_had_taken(tmp
 
 @pytest.mark.conformance("S-133", "S-135")
 def test_a_suspended_cluster_takes_no_snapshot_and_goes_on_when_it_is_resumed(tmp_path):
-    with ClusterNode.launch(**keys_of(tmp_path)) as node:
+    with ClusterNode.launch(**keys_of(tmp_path, services=SERVICES)) as node:
         await_that(lambda: node.is_leader, "a leader")
         assert tool(node, "resume").stderr == "member 0 is ACTIVE, expected SUSPENDED\n"
         assert tool(node, "suspend").stdout == "[0] SUSPEND completed\n"
@@ -143,7 +131,7 @@ def test_a_follower_refuses_and_names_its_leader(tmp_path):
 
 @pytest.mark.conformance("S-124")
 def test_a_shutdown_ends_the_member_in_order_behind_a_snapshot(tmp_path):
-    keys = keys_of(tmp_path)
+    keys = keys_of(tmp_path, services=SERVICES)
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         send(node, b"last")

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import AgentTermination, ClusterClient, ClusteredService, ClusterNode
-from tests.node.processes import await_that
-from tests.node.test_snapshots import keys_of, tool
+from tests.node.processes import await_that, keys_of, tool
 
 
 class _Relaying(ClusteredService):

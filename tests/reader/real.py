@@ -95,3 +95,9 @@ def as_read(entry: dict[str, Any]) -> dict[str, Any]:
     if "encodedPrincipal" in row:
         row["encodedPrincipal"] = row["encodedPrincipal"].decode()
     return row
+
+
+def said(member: int, tool: str) -> str:
+    """What the real tool printed about a member of the set."""
+    text = (DATA / "tools.txt").read_text()
+    return text.partition(f"== member-{member}: {tool}\n")[2].partition("\n== ")[0]

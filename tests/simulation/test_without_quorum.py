@@ -7,7 +7,7 @@ import pytest
 
 from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection
 from tests.simulation import network
-from tests.simulation.test_stale_leaders import Script
+from tests.simulation.script import Script
 from tests.simulation.world import MS, SECOND
 
 MINUTE = 60 * SECOND

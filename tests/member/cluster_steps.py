@@ -1,0 +1,116 @@
+"""What tests of members do with a cluster in memory, and what they read of its members."""
+
+from cluster.archive.recording_log import RecordingLog
+from cluster.log.frames import HEADER_LENGTH
+from cluster.member.repair import RepairNote
+from cluster.protocol import decode
+from cluster.protocol.enums import ClusterControlToggle
+from cluster.protocol.frame import align
+from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.member import log_bytes
+
+
+def a_cluster(members=3, seed=1, **settings):
+    cluster = SimulatedCluster(members, seed, **settings)
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster.await_level()
+    return cluster
+
+
+def entries(member):
+    """The committed log of a member, decoded, padding left out."""
+    data = log_bytes(member, 0, member.agent.log.commit_position)
+    found, offset = [], 0
+    while offset < len(data):
+        length = int.from_bytes(data[offset : offset + 4], "little")
+        if data[offset + 6]:
+            found.append(decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH))
+        offset += align(length)
+    return found
+
+
+def a_busy_cluster(members=3, seed=1, messages=40):
+    cluster = SimulatedCluster(members, seed)
+    cluster.await_leader()
+    cluster.add_client()
+    send(cluster, messages)
+    return cluster
+
+
+def send(cluster, messages):
+    client = cluster.clients[0]
+    for _ in range(messages):
+        client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.await_settled()
+    cluster.await_level()
+
+
+def toggle(cluster, value=ClusterControlToggle.SNAPSHOT):
+    cluster.leader.agent.counters.control_toggle.set(value)
+
+
+def take_snapshot(cluster):
+    """Have one taken by all running members; returns its position."""
+    count = cluster.leader.agent.counters.snapshot_count.get()
+    toggle(cluster)
+
+    def every_member_has_taken_it():
+        return all(
+            member.agent is None or member.agent.counters.snapshot_count.get() > count
+            for member in cluster.members
+        )
+
+    cluster.run_until(every_member_has_taken_it)
+    return cluster.leader.agent.log.recording_log.latest_snapshot().log_position
+
+
+def entries_of(member):
+    """(service, position) of the valid snapshot entries, as a tool reads them."""
+    log = RecordingLog.open("member/cluster", files=member.disk, write=False)
+    return [
+        (entry.service_id, entry.log_position)
+        for entry in log.entries
+        if entry.is_valid and entry.service_id >= -1 and entry.entry_type.name == "SNAPSHOT"
+    ]
+
+
+def content_of(member, service_id):
+    """Bytes of the newest snapshot of a service, or of the module (-1)."""
+    agent = member.agent
+    entry = agent.log.recording_log.latest_snapshot(service_id)
+    recording = agent.archive.recording(entry.recording_id)
+    return recording.read(0, recording.append_position).tobytes()
+
+
+def note_of(member):
+    return RepairNote(member.disk, "member/cluster")
+
+
+def stop_all(cluster, *, last):
+    """In order; the last one to go has all that any of them has."""
+    for member in cluster.members:
+        if member is not last and member.is_running:
+            member.stop()
+    last.stop()
+
+
+def check_equal(cluster):
+    cluster.await_level()
+    ends = {member.agent.log.recording.append_position for member in cluster.members}
+    assert len(ends) == 1
+    [end] = ends
+    assert len({log_bytes(member, 0, end) for member in cluster.members}) == 1
+    cluster.check_promises()
+    for member in cluster.members:
+        assert not note_of(member).is_there
+        assert not member.disk.is_directory("member/archive/damaged") or (
+            member.disk.list_directory("member/archive/damaged") == []
+        )
+
+
+def wiped(member):
+    """Kill a member and start it again with an empty disk."""
+    member.kill()
+    for names in (member.disk._inodes, member.disk._durable_names):
+        names.clear()
+    member.start()
