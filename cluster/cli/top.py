@@ -33,9 +33,9 @@ With --json each look is one object a line: {"time", "members": [{"memberId", "i
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
 "bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below
 the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the
-member replays its log. A member
-whose process is gone is "not running" at once. "waitsFor" are the members that one without its promises has
-to hear before it takes part: docs/operations.md says when, and what to do when they never come.
+member replays its log. A member whose process is gone is "not running" at once. "waitsFor" are the members
+that one without its promises has to hear before it takes part: docs/operations.md says when, and what to do
+when they never come.
 """
 
 

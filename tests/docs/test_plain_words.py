@@ -12,7 +12,7 @@ from cluster.cli.main import main
 from tests.cli.command_lines import command_lines
 from tests.tree import ROOT
 
-TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NODE_TOML = ROOT / "conf" / "node.toml"
 WORDS_MEAN_MAX = 18
 WORDS_MAX = 40
