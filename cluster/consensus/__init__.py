@@ -12,6 +12,7 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     leadership_terms.py  which term wrote which part of the log, and what that proves
     log_proof.py         whether a log is the begin of a leader's
     actions.py           everything the core can ask for
+    leadership.py        the term that a member leads: who follows, what a majority holds, what is told
     established.py       leading and following once the election is over: reports, commit, heartbeats
     replica.py           all that the log determines: read, swept, undone, taken into a snapshot, loaded
     sessions.py          clients: from the connect request to the close

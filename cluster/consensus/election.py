@@ -55,21 +55,19 @@ from cluster.consensus.actions import (
 from cluster.consensus.cluster_member import (
     ClusterMember,
     LogEnd,
-    has_active_quorum,
     has_majority,
-    has_quorum_at,
     is_quorum_candidate,
     is_quorum_leader,
     is_refused_candidate,
     is_unanimous_candidate,
     is_unanimous_leader,
-    quorum_position,
 )
 from cluster.consensus.context import (
     NULL_POSITION,
     NULL_VALUE,
     ConsensusModuleContext,
 )
+from cluster.consensus.leadership import Leadership
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.consensus.log_proof import Ask, Cut, LogProof, NotThere
 from cluster.consensus.promises import Promises
@@ -216,7 +214,7 @@ class Election:
         self.notified_commit_position = 0
         self.leader_member_id = NULL_VALUE
         self.log_session_id = NULL_VALUE
-        self.log_recording_id = log_recording_id
+        self.leadership: Leadership | None = None  # in the leader states, and when it has closed as leader
         self.is_node_startup = is_node_startup
         self.is_leader_startup = False
         self.graceful_closed_leader_id = graceful_closed_leader_id
@@ -240,13 +238,11 @@ class Election:
         self._time_of_last_leader_message_ns = time_of_last_leader_message_ns
         self._time_of_state_change_ns = 0
         self._time_of_last_send_ns: int | None = None
-        self._time_of_last_commit_ns: int | None = None
         self._nomination_deadline_ns = 0
         self._refused_ballots = 0  # since INIT
-        self._time_of_last_following_ns = 0  # that a majority was seen to follow
         self._term_base = NULL_POSITION  # of leadership_term_id, once it is led or followed
         self._previous_term_id = NULL_VALUE  # of the log that is led: what most others hold, too
-        self._last_quorum_position = 0
+        self._log_recording_id = log_recording_id
         self._sent_append_position = NULL_POSITION
         self._catchup_join_position = NULL_POSITION
         self._is_catchup_stopped = False
@@ -298,6 +294,12 @@ class Election:
         if append_position > self.append_position:
             self.append_position = append_position
             self._growth_ns = now_ns
+
+    def on_log_created(self, log_recording_id: int) -> None:
+        """There was no log; this is its recording."""
+        self._log_recording_id = log_recording_id
+        if self.leadership is not None:
+            self.leadership.log_recording_id = log_recording_id
 
     def on_log_image(self, leadership_term_id: int, join_position: int, now_ns: int) -> list[Action]:
         """The leader's log is about to come, from ``join_position`` on."""
@@ -371,6 +373,7 @@ class Election:
             self._do(PrepareForNewLeadership(self.log_position))
 
     def _leave_init(self, now_ns: int) -> None:
+        self.leadership = None
         self.notified_commit_position = 0
         self.leader_member_id = NULL_VALUE
         self.log_session_id = NULL_VALUE
@@ -553,9 +556,16 @@ class Election:
             self.log_session_id = 0
         for member in self._members.values():
             member.clear_report()
-        self._last_quorum_position = 0
-        self._time_of_last_commit_ns = None
-        self._time_of_last_following_ns = now_ns
+        self.leadership = Leadership(
+            self._context,
+            self._members,
+            self.terms,
+            leadership_term_id=self.leadership_term_id,
+            term_base=self._term_base,
+            log_session_id=self.log_session_id,
+            log_recording_id=self._log_recording_id,
+            now_ns=now_ns,
+        )
         self._record_term(self.leadership_term_id, self._term_base)
         self._do(SetRole(Role.LEADER))
         self._do(CreateLogPublication(self.leadership_term_id, self._term_base, self.log_session_id))
@@ -563,7 +573,7 @@ class Election:
     def _work_leader_log_replication(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
             return
-        if self._has_quorum(now_ns):
+        if self._led.has_quorum(now_ns):
             self._change_state(
                 ElectionState.LEADER_REPLAY, now_ns, f"a majority holds the log to {self._term_base}"
             )
@@ -609,7 +619,7 @@ class Election:
     def _work_leader_ready(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
             return
-        if self._has_quorum(now_ns):
+        if self._led.has_quorum(now_ns):
             self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._term_base))
 
     # ---- FOLLOWER_LOG_REPLICATION: fetch one closed term, or the rest of one -----------------------------
@@ -860,7 +870,7 @@ class Election:
             if message.log_leadership_term_id > self.leadership_term_id:
                 self._restart(now_ns, f"member {member.id} holds a later term")
             else:
-                self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
+                self._send_new_leadership_term(member.id, message.log_leadership_term_id)
         return self._take()
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> list[Action]:
@@ -882,7 +892,7 @@ class Election:
                 self._propose(term_id)
             self._send_vote(member.id, term_id, False)
             if self.state in LEADER_STATES:
-                self._send(member.id, self._new_leadership_term(message.log_leadership_term_id))
+                self._send_new_leadership_term(member.id, message.log_leadership_term_id)
         elif self.state in VOTING_STATES and self._promises.has_say:
             self._propose(term_id)
             self._send_vote(member.id, term_id, True)
@@ -1164,26 +1174,10 @@ class Election:
             flags=flags,
         )
 
-    def _has_quorum(self, now_ns: int) -> bool:
-        """Whether a majority has recorded this term and holds our whole log."""
-        return has_quorum_at(
-            self._members.values(),
-            self.leadership_term_id,
-            self._term_base,
-            now_ns,
-            self._context.leader_heartbeat_timeout_ns,
-            self._context.quorum_threshold,
-        )
-
-    def _quorum_position(self, now_ns: int) -> int:
-        position = quorum_position(
-            self._members.values(),
-            self.leadership_term_id,
-            now_ns,
-            self._context.leader_heartbeat_timeout_ns,
-            self._context.quorum_threshold,
-        )
-        return min(position, self.append_position)
+    @property
+    def _led(self) -> Leadership:
+        assert self.leadership is not None
+        return self.leadership
 
     def _publish_leadership(self, now_ns: int) -> bool:
         """NewLeadershipTerm each interval; CommitPosition when it changed, and each interval.
@@ -1191,61 +1185,38 @@ class Election:
         False when no majority is heard any more: then others must be free to elect. One that can send and
         not hear would keep their canvass waiting for ever by what it sends (Aeron leaves it there).
         """
+        leadership = self._led
         self._this.report(self.leadership_term_id, self.append_position, now_ns)
-        members, quorum_threshold = self._members.values(), self._context.quorum_threshold
         timeout_ns = self._context.leader_heartbeat_timeout_ns
-        if self._is_past(timeout_ns, now_ns) and not has_active_quorum(
-            members, now_ns, timeout_ns, quorum_threshold
-        ):
+        is_followed = leadership.is_followed(now_ns)
+        if self._is_past(timeout_ns, now_ns) and not leadership.has_active_quorum(now_ns, timeout_ns):
             self._restart(now_ns, "no majority is heard")
             return False
-        if has_quorum_at(members, self.leadership_term_id, 0, now_ns, timeout_ns, quorum_threshold):
-            self._time_of_last_following_ns = now_ns
-        elif now_ns - self._time_of_last_following_ns >= 2 * timeout_ns:
+        if not is_followed:
             self._restart(now_ns, "a majority is heard, but does not follow")
             return False
-        interval_ns = self._context.leader_heartbeat_interval_ns
-        position = self._quorum_position(now_ns)
-        if self._is_due(interval_ns, now_ns):
+        position = leadership.quorum_position_at(self.append_position, now_ns)
+        if self._is_due(self._context.leader_heartbeat_interval_ns, now_ns):
             self._time_of_last_send_ns = now_ns
-            message = self._new_leadership_term(self._previous_term_id, position)
-            for member in self._others:
-                self._send(member.id, message)
-        last_ns = self._time_of_last_commit_ns
-        is_due = last_ns is None or now_ns - last_ns >= interval_ns
-        if position != self._last_quorum_position or is_due:
-            self._last_quorum_position = position
-            self._time_of_last_commit_ns = now_ns
-            for member in self._others:
-                self._send(
-                    member.id,
-                    CommitPosition(
-                        leadership_term_id=self.leadership_term_id,
-                        log_position=position,
-                        leader_member_id=self._this.id,
-                    ),
-                )
+            self._send_others(self._new_leadership_term(self._previous_term_id, position))
+        if position != leadership.quorum_position or leadership.is_commit_due(now_ns):
+            leadership.on_commit_told(position, now_ns)
+            self._send_others(leadership.commit_position_message())
         return True
 
-    def _new_leadership_term(self, log_term_id: int, commit_position: int | None = None) -> NewLeadershipTerm:
-        """What is told to a member whose log ends in ``log_term_id``."""
-        next_term = self.terms.after(log_term_id, self.append_position)
-        return NewLeadershipTerm(
-            log_leadership_term_id=log_term_id,
-            next_leadership_term_id=next_term.leadership_term_id,
-            next_term_base_log_position=next_term.term_base_log_position,
-            next_log_position=next_term.log_position,
-            leadership_term_id=self.leadership_term_id,
-            term_base_log_position=self._term_base,
-            log_position=self.append_position,
-            leader_recording_id=self.log_recording_id,
-            timestamp=self._cluster_time,
-            leader_member_id=self._this.id,
-            log_session_id=self.log_session_id,
-            app_version=self._context.app_version,
+    def _new_leadership_term(self, log_term_id: int, commit_position: int) -> NewLeadershipTerm:
+        """What a member whose log ends in ``log_term_id`` is told; this term ends where our log does now."""
+        return self._led.new_leadership_term(
+            log_term_id,
+            self.append_position,
+            self._cluster_time,
+            commit_position=commit_position,
             is_startup=self.is_leader_startup,
-            commit_position=self._last_quorum_position if commit_position is None else commit_position,
+            open_end=self.append_position,
         )
+
+    def _send_new_leadership_term(self, member_id: int, log_term_id: int) -> None:
+        self._send(member_id, self._new_leadership_term(log_term_id, self._led.quorum_position))
 
     def _start_replay(self, stop_position: int) -> None:
         self._replay_stop_position = stop_position
@@ -1296,6 +1267,10 @@ class Election:
 
     def _send(self, member_id: int, message: Message) -> None:
         self._actions.append(Send(member_id, message))
+
+    def _send_others(self, message: Message) -> None:
+        for member in self._others:
+            self._send(member.id, message)
 
     def _do(self, action: Action) -> None:
         self._actions.append(action)

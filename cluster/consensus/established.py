@@ -10,9 +10,9 @@ term, and that the leader obeys.
 
 from collections.abc import Mapping
 
-from cluster.consensus.cluster_member import ClusterMember, LogEnd, has_active_quorum, quorum_position
+from cluster.consensus.cluster_member import ClusterMember, LogEnd
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
-from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.consensus.leadership import Leadership
 from cluster.protocol.consensus import (
     CanvassPosition,
     CommitPosition,
@@ -23,40 +23,32 @@ from cluster.protocol.consensus import (
 
 
 class Leader:
-    """What an established leader knows; ``commit_position`` never falls."""
+    """What an established leader knows; ``commit_position`` never falls.
+
+    ``leadership`` is what the election has led; reports that it has taken still count.
+    """
 
     def __init__(
         self,
         context: ConsensusModuleContext,
         members: Mapping[int, ClusterMember],
-        terms: LeadershipTerms,
+        leadership: Leadership,
         *,
-        leadership_term_id: int,
-        term_base: int,
         commit_position: int,
-        log_session_id: int,
-        log_recording_id: int,
         candidate_term_id: int,
-        now_ns: int,
     ) -> None:
-        self.leadership_term_id = leadership_term_id
-        self.term_base = term_base
+        self.leadership = leadership
+        self.leadership_term_id = leadership.leadership_term_id
         self.commit_position = commit_position
-        self.quorum_position = commit_position  # what CommitPosition carries: it may fall (C-170)
-        self.log_session_id = log_session_id
-        self.log_recording_id = log_recording_id
         self.candidate_term_id = candidate_term_id
         self.has_news = True  # reports came since the last update
         self._context = context
         self._members = members
         self._this = members[context.member_id]
-        self._all = list(members.values())
-        self._terms = terms
         self._append_position = NULL_POSITION
-        self._time_of_last_following_ns = now_ns  # that a majority was seen to follow
-        self._time_of_last_update_ns = now_ns - context.leader_heartbeat_interval_ns
         self._regression_told_at = NULL_POSITION
         self.regression: str | None = None  # set once per commit position, for the error log
+        leadership.make_commit_due()
 
     def on_append_position(
         self, member_id: int, leadership_term_id: int, log_position: int, now_ns: int
@@ -73,25 +65,17 @@ class Leader:
         self.has_news = True
 
     def update(self, synced_position: int, now_ns: int) -> bool:
-        """Take in our own position; True when CommitPosition is to be sent (``quorum_position``)."""
-        this = self._this
+        """Take in our own position; True when CommitPosition is to be sent (``leadership`` knows which)."""
+        this, leadership = self._this, self.leadership
         this.time_of_last_activity_ns = now_ns
-        interval_ns = self._context.leader_heartbeat_interval_ns
-        is_due = now_ns - self._time_of_last_update_ns >= interval_ns
+        is_due = leadership.is_commit_due(now_ns)
         if synced_position == self._append_position and not self.has_news and not is_due:
             return False
         self._append_position = synced_position
         self.has_news = False
         this.report_term_id = self.leadership_term_id
         this.report_position = synced_position
-        position = quorum_position(
-            self._all,
-            self.leadership_term_id,
-            now_ns,
-            self._context.leader_heartbeat_timeout_ns,
-            self._context.quorum_threshold,
-        )
-        position = min(position, synced_position)
+        position = leadership.quorum_position_at(synced_position, now_ns)
         if position > self.commit_position:
             self.commit_position = position
         elif not is_due:
@@ -101,39 +85,24 @@ class Leader:
             self.regression = (
                 f"quorum position fell to {position} below commit position {self.commit_position}"
             )
-        self.quorum_position = position
-        self._time_of_last_update_ns = now_ns
+        leadership.on_commit_told(position, now_ns)
         return True
 
     def has_active_quorum(self, now_ns: int) -> bool:
-        """Whether a majority was heard within the heartbeat timeout; always for a single member (C-20).
+        """Whether a majority is heard and follows; always for a single member (C-20).
 
-        Who canvasses is heard (C-19), but maybe cannot hear us, and so never follows. A leader that no
-        majority has followed for twice the time makes room: those that do follow it vote for nobody else.
+        A leader whom a majority hears and does not follow makes room for another.
         """
-        timeout_ns = self._context.leader_heartbeat_timeout_ns
-        if len(self._all) == 1:
+        if len(self._members) == 1:
             return True
-        if self.is_followed_since(now_ns - timeout_ns, now_ns):
-            self._time_of_last_following_ns = now_ns
-        return now_ns - self._time_of_last_following_ns < 2 * timeout_ns and has_active_quorum(
-            self._all, now_ns, timeout_ns, self._context.quorum_threshold
-        )
-
-    def is_followed_since(self, time_ns: int, now_ns: int) -> bool:
-        """Whether a majority has reported in this term since ``time_ns``; always for a single member."""
-        followers = sum(
-            member.report_term_id == self.leadership_term_id
-            and member.is_active(now_ns, now_ns - time_ns + 1)
-            for member in self._all
-            if member is not self._this
-        )
-        return followers + 1 >= self._context.quorum_threshold
+        timeout_ns = self._context.leader_heartbeat_timeout_ns
+        is_followed = self.leadership.is_followed(now_ns)
+        return is_followed and self.leadership.has_active_quorum(now_ns, timeout_ns)
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
         """C-94, C-95, unless a majority still reports to this leader."""
-        if message.candidate_term_id <= self.leadership_term_id or has_active_quorum(
-            self._all, now_ns, self._context.election_timeout_ns, self._context.quorum_threshold
+        if message.candidate_term_id <= self.leadership_term_id or self.leadership.has_active_quorum(
+            now_ns, self._context.election_timeout_ns
         ):
             return None
         return f"member {message.candidate_member_id} asks for a vote in term {message.candidate_term_id}"
@@ -166,23 +135,8 @@ class Leader:
         member.time_of_last_activity_ns = now_ns
         member.clear_report()
         self.has_news = True
-        log_term_id = message.log_leadership_term_id
-        next_term = self._terms.after(log_term_id)
-        return NewLeadershipTerm(
-            log_leadership_term_id=log_term_id,
-            next_leadership_term_id=next_term.leadership_term_id,
-            next_term_base_log_position=next_term.term_base_log_position,
-            next_log_position=next_term.log_position,
-            leadership_term_id=self.leadership_term_id,
-            term_base_log_position=self.term_base,
-            log_position=append_position,
-            leader_recording_id=self.log_recording_id,
-            timestamp=timestamp,
-            leader_member_id=self._this.id,
-            log_session_id=self.log_session_id,
-            app_version=self._context.app_version,
-            is_startup=False,
-            commit_position=self.commit_position,
+        return self.leadership.new_leadership_term(
+            message.log_leadership_term_id, append_position, timestamp, commit_position=self.commit_position
         )
 
 

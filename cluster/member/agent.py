@@ -467,7 +467,7 @@ class ConsensusModuleAgent:
             return self.log.create(NULL_VALUE, None)
         geometry = self._geometry_of.get(election.leader_member_id)
         recording = self.log.create(election.log_session_id, geometry)
-        election.log_recording_id = recording.recording_id
+        election.on_log_created(recording.recording_id)
         return recording
 
     def active_recording(self, log_session_id: int) -> Recording:

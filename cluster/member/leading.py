@@ -27,7 +27,7 @@ class Leading:
         self._agent = agent
         self._replica = agent.replica
         publication, recording = agent.publication, agent.log.recording
-        assert publication is not None and recording is not None
+        assert publication is not None and recording is not None and election.leadership is not None
         self._publication = publication
         self._recording = recording
         self._commit_frame = CommitPositionFrame(agent.context.member_id)
@@ -37,14 +37,9 @@ class Leading:
         self.leader = Leader(
             agent.context,
             agent.members,
-            election.terms,
-            leadership_term_id=action.leadership_term_id,
-            term_base=action.term_base_log_position,
+            election.leadership,
             commit_position=action.log_position,
-            log_session_id=election.log_session_id,
-            log_recording_id=recording.recording_id,
             candidate_term_id=election.candidate_term_id,
-            now_ns=agent.now_ns,
         )
 
     def do_work(self) -> int:
@@ -126,7 +121,7 @@ class Leading:
     def _tell_commit(self) -> None:
         self._is_commit_untold = False
         agent, leader = self._agent, self.leader
-        frame = self._commit_frame.of(leader.leadership_term_id, leader.quorum_position)
+        frame = self._commit_frame.of(leader.leadership_term_id, leader.leadership.quorum_position)
         for member_id in agent.other_ids:
             agent.links.send(member_id, frame)
 

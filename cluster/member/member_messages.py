@@ -176,7 +176,7 @@ class MemberMessages:
         """(term, session) of the log that this member leads, in an election too; else nulls."""
         agent = self._agent
         if agent.leading is not None:
-            return agent.leading.leader.leadership_term_id, agent.leading.leader.log_session_id
+            return agent.leading.leader.leadership_term_id, agent.leading.leader.leadership.log_session_id
         if agent.election is not None and agent.role is Role.LEADER:
             return agent.election.leadership_term_id, agent.election.log_session_id
         return NULL_VALUE, NULL_VALUE

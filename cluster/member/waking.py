@@ -40,7 +40,8 @@ class Waking:
         """So much was there to be read in this turn."""
         agent = self._agent
         if agent.leading is not None:
-            is_done = not heard and agent.leading.leader.is_followed_since(self._woken_ns, agent.now_ns)
+            leadership = agent.leading.leader.leadership
+            is_done = not heard and leadership.is_followed_since(self._woken_ns, agent.now_ns)
             if not is_done:
                 agent.check_quorum()
         else:

@@ -180,7 +180,7 @@ class Member:
     def _leader_turn(self, leader: Leader) -> None:
         now_ns = self.cluster.now_ns
         if leader.update(self.disk.position, now_ns):
-            message = CommitPosition(leader.leadership_term_id, leader.quorum_position, self.id)
+            message = leader.leadership.commit_position_message()
             for other in self.cluster.ids:
                 self.cluster.post(self.id, other, message)
         self._process(leader.commit_position)
@@ -387,14 +387,9 @@ class Member:
             self.leader = Leader(
                 self.context,
                 self.members,
-                election.terms,
-                leadership_term_id=done.leadership_term_id,
-                term_base=done.term_base_log_position,
+                election.leadership,
                 commit_position=done.log_position,
-                log_session_id=election.log_session_id,
-                log_recording_id=0,
                 candidate_term_id=election.candidate_term_id,
-                now_ns=now_ns,
             )
         else:
             self.follower = Follower(
@@ -546,7 +541,9 @@ class Cluster:
         def found() -> bool:
             leader = self.leader
             return (
-                leader is not None and leader.id not in besides and leader.processed > leader.leader.term_base
+                leader is not None
+                and leader.id not in besides
+                and leader.processed > leader.leader.leadership.term_base
             )
 
         self.run_until(found)

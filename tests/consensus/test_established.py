@@ -5,6 +5,7 @@ import pytest
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import MS, SECOND
 from cluster.consensus.established import Follower, Leader
+from cluster.consensus.leadership import Leadership
 from tests.consensus.language import (
     CLUSTER_TIME,
     LEADER_ID,
@@ -29,17 +30,18 @@ class Led:
         terms = a_log(400, 1000)
         terms.record(TERM, 1000)
         self.now_ns = START_NS
-        self.leader = Leader(
+        leadership = Leadership(
             context,
             self.members,
             terms,
             leadership_term_id=TERM,
             term_base=1000,
-            commit_position=commit,
             log_session_id=77,
             log_recording_id=0,
-            candidate_term_id=TERM,
             now_ns=START_NS,
+        )
+        self.leader = Leader(
+            context, self.members, leadership, commit_position=commit, candidate_term_id=TERM
         )
         self.position = 1000
 
@@ -50,7 +52,8 @@ class Led:
         """What CommitPosition says in this turn, None when none is sent."""
         self.now_ns += after
         self.position = self.position if position is None else position
-        return self.leader.quorum_position if self.leader.update(self.position, self.now_ns) else None
+        is_told = self.leader.update(self.position, self.now_ns)
+        return self.leader.leadership.quorum_position if is_told else None
 
 
 def a_leader(**options: int) -> Led:

@@ -15,7 +15,7 @@ from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshots import SnapshotArchive
-from cluster.consensus import cluster_member, election, established, promises, service_messages
+from cluster.consensus import cluster_member, election, leadership, promises, service_messages
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -101,7 +101,7 @@ def quorum_one_too_small(patch: Patch) -> None:
     def wrong(members: Any, term_id: int, now_ns: int, timeout_ns: int, threshold: int) -> int:
         return right(members, term_id, now_ns, timeout_ns, max(threshold - 1, 1))
 
-    patch(established, "quorum_position", wrong)
+    patch(leadership, "quorum_position", wrong)
 
 
 def quorum_counts_a_stale_term(patch: Patch) -> None:
@@ -116,8 +116,7 @@ def quorum_counts_a_stale_term(patch: Patch) -> None:
             positions.append(told if member.is_active(now_ns, timeout_ns) else 0)
         return sorted(positions, reverse=True)[threshold - 1]
 
-    patch(established, "quorum_position", wrong)
-    patch(election, "quorum_position", wrong)
+    patch(leadership, "quorum_position", wrong)
 
 
 def replay_beyond_commit(patch: Patch) -> None:
