@@ -210,7 +210,7 @@ def test_what_cannot_be_is_told_and_counted(what, role):
     liars.cluster.run(1 * MS)
 
     assert agent.counters.errors.get() == before + 1
-    assert f"error: member {peer.member_id}" in liars.cluster.world.events[-1]
+    assert f"error: consensus module: member {peer.member_id}" in liars.cluster.world.events[-1]
     liars.goes_on()
     assert agent.counters.election_count.get() == 1
 

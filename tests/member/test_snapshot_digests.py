@@ -12,7 +12,7 @@ from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 APART = re.compile(
-    r"error: (.+) has come apart: its snapshot at position (\d+) on member (\d) "
+    r"error: consensus module: (.+) has come apart: its snapshot at position (\d+) on member (\d) "
     r"is not that of member (\d), the leader"
 )
 
