@@ -18,10 +18,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
-from cluster.archive.archive import Archive
-from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording import Recording
-from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.actions import Action, CompleteElection
 from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
 from cluster.consensus.cluster_member import ClusterMember
@@ -42,9 +39,10 @@ from cluster.member.log_entries import LogEntries
 from cluster.member.log_publication import LogPublication
 from cluster.member.log_streams import LogStreams
 from cluster.member.log_subscription import LogSubscription
+from cluster.member.member_files import MemberFiles
 from cluster.member.member_log import MemberLog
 from cluster.member.member_messages import MemberMessages
-from cluster.member.ports import Clients, Links
+from cluster.member.ports import Clients, Links, Peers
 from cluster.member.presence import Presence
 from cluster.member.promise_keeper import PromiseKeeper
 from cluster.member.recovery import leadership_terms, recover
@@ -92,9 +90,7 @@ class ConsensusModuleAgent:
         self,
         context: ConsensusModuleContext,
         *,
-        archive: Archive,
-        recording_log: RecordingLog,
-        node_state: NodeStateFile,
+        files: MemberFiles,
         links: Links,
         clients: Clients,
         service_channels: Sequence[ServiceChannel],
@@ -111,8 +107,9 @@ class ConsensusModuleAgent:
     ) -> None:
         assert len(service_channels) == context.service_count
         self.context = context
-        self.archive = archive
-        self.node_state = node_state
+        self.files = files
+        self.archive = files.archive
+        self.node_state = files.node_state
         self.links = links
         self.clients = clients
         self.counters = counters
@@ -137,7 +134,7 @@ class ConsensusModuleAgent:
         self.streams = LogStreams(links)
         self.requests = ClientRequests(self)
         self.replica = ReplicatedState(context, self.requests, authenticator)
-        self.log = MemberLog(context, archive, recording_log, counters, self.replica, LogEntries(self))
+        self.log = MemberLog(context, files, counters, self.replica, LogEntries(self))
         self.services = ServiceAdapter(self, tuple(service_channels))
         self.egress = EgressPublisher(clients, self.replica.sessions.table, tuple(service_channels))
         self.ingress_adapter = IngressAdapter(self)
@@ -146,14 +143,22 @@ class ConsensusModuleAgent:
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.snapshots = SnapshotTaker(self)
-        self.digests = SnapshotDigests(self)
+        self.digests = SnapshotDigests(context.member_id, links, self.on_error)
         self.replications = SnapshotReplications(self)
-        self.retention = Retention(self, tuple(needed_positions))
+        self.retention = Retention(
+            context, files.archive, self.log, self.streams, tuple(needed_positions), on_event
+        )
         self.fetching = FetchedLogSync()
         self.termination = Termination(self)
         self.slow_tick = SlowTick(self)
         self.waking = Waking(self)
-        self.repair = Repair(self, distrusts_log)
+        self.repair = Repair(
+            context,
+            files,
+            Peers(self.other_ids, self.gone_member_ids, links),
+            on_event,
+            distrusts_log=distrusts_log,
+        )
         self.promise_keeper = PromiseKeeper(self)
         self._consensus_adapter = ConsensusAdapter(self)
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
@@ -174,7 +179,7 @@ class ConsensusModuleAgent:
         self._slow_tick_ns = now_ns
         self.presence.start(now_ns)
         self.promise_keeper.begin()
-        self.repair.begin()
+        self.repair.begin(now_ns)
         if self.repair.mending is None:
             self._recover()
 
@@ -220,7 +225,7 @@ class ConsensusModuleAgent:
             work_count += done
         heard = self.links.poll(self._consensus_adapter)
         if self.repair.mending is not None:
-            if self.repair.mend():
+            if self.repair.mend(now_ns):
                 self._recover()
             return work_count + heard
         work_count += heard + self.publish_egress() + self.replications.server.do_work()
@@ -388,7 +393,7 @@ class ConsensusModuleAgent:
         assert election is not None
         self.election = None
         self.promise_keeper.on_elected()
-        self.repair.finish(action.leader_member_id)
+        self.repair.finish(action.leader_member_id, self.log)
         self.replica.enter_term(action.leadership_term_id)
         self.counters.leadership_term_id.set(action.leadership_term_id)
         if action.leader_member_id == self.context.member_id:

@@ -10,7 +10,7 @@ from cluster.archive.files import Files, replace
 from cluster.archive.node_state import NodeStateFile
 from cluster.archive.promises_file import read_promises, write_promises
 from cluster.errors import ClusterError
-from cluster.member.repair import RepairNote
+from cluster.member.member_files import RepairNote
 from cluster.protocol.link import PromiseState
 
 DATA_LOSS_FILE_NAME = "data-loss-accepted"

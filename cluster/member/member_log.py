@@ -8,14 +8,13 @@ Whoever leads appends to the recording by a LogPublication, whoever follows by a
 from here. A cut is theirs, too: nothing that is processed is ever cut.
 """
 
-from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
-from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.log.frames import LogParams
 from cluster.member.counters import MemberCounters
 from cluster.member.log_adapter import LogAdapter, LogHandler
+from cluster.member.member_files import MemberFiles
 from cluster.protocol import streams
 from cluster.protocol.link import LogGeometry
 
@@ -26,18 +25,17 @@ class MemberLog:
     def __init__(
         self,
         context: ConsensusModuleContext,
-        archive: Archive,
-        recording_log: RecordingLog,
+        files: MemberFiles,
         counters: MemberCounters,
         replica: ReplicatedState,
         entries: LogHandler,
     ) -> None:
         """``entries`` is given what is no session message, on members that do not lead."""
-        self.recording_log = recording_log
+        self.recording_log = files.recording_log
         self.recording: Recording | None = None
         self.commit_position = 0
         self.adapter = LogAdapter(entries, replica.sessions.table)
-        self._archive = archive
+        self._archive = files.archive
         self._counters = counters
         self._replica = replica
         self._own_geometry = LogGeometry(0, context.log_term_length, context.log_mtu)

@@ -8,7 +8,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member import leading
 from cluster.member.admission import fault_of
-from cluster.member.mending import serve_range
+from cluster.member.mending import range_answer
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -72,15 +72,16 @@ class MemberMessages:
             case CatchupPosition():
                 self._on_catchup_position(message)
             case LogRangeRequest():
-                serve_range(self._agent, member_id, message)
+                self._agent.links.send(member_id, range_answer(self._agent.files, message))
             case RecordingBlock() | LinkError() if (mending := self._agent.repair.mending) is not None:
-                mending.on_answer(member_id, message)
+                mending.on_answer(member_id, message, self._agent.now_ns)
             case RecordingFetch():  # what is wrong with our own recordings ends this life
                 self._agent.replications.server.on_fetch(member_id, message)
             case SnapshotRequest() | SnapshotOffer() | RecordingBlock() | LinkError():
                 self._on_replication(member_id, message)
             case SnapshotDigest():
-                self._agent.digests.on_reported(member_id, message)
+                if self._agent.leading is not None:
+                    self._agent.digests.on_reported(member_id, message)
             case TerminationPosition():
                 self._agent.termination.on_termination_position(message)
             case TerminationAck():

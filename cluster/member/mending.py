@@ -10,28 +10,27 @@ whole is the very one by which its member has voted and reported: nothing is to 
 Where nobody gives it in time, the log is cut (``repair.py``).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from cluster.archive.mending import Mender
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.walk import log_params
-from cluster.consensus.context import NULL_POSITION
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.errors import LogDamaged
 from cluster.log.scan import check_run
+from cluster.member.member_files import MemberFiles
+from cluster.member.ports import Peers
 from cluster.protocol.link import LinkError, LinkErrorCode, LogRangeRequest, RecordingBlock
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 from cluster.transport.frames import link_frame
-
-if TYPE_CHECKING:
-    from cluster.archive.recording_log import RecordingLog
-    from cluster.member.agent import ConsensusModuleAgent
 
 BLOCK_BYTES = 64 * 1024
 
 
 def _bytes_of_term(
-    recording_log: "RecordingLog", position: int, end: int
+    recording_log: RecordingLog, position: int, end: int
 ) -> tuple[RecordingLogEntry, int] | None:
     """The term that wrote ``position`` of a log that ends at ``end``, and where its bytes end there."""
     for entry in reversed(recording_log.entries):
@@ -46,34 +45,46 @@ def _bytes_of_term(
 class Mending:
     """Exists from the start of a damaged member until its log is mended, or nobody is asked any more."""
 
-    def __init__(self, agent: "ConsensusModuleAgent", recording_id: int, mender: Mender) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        files: MemberFiles,
+        peers: Peers,
+        tell: Callable[[str], None],
+        recording_id: int,
+        mender: Mender,
+        now_ns: int,
+    ) -> None:
+        self._timeout_ns = context.startup_canvass_timeout_ns
+        self._files = files
+        self._peers = peers
+        self._tell = tell
         self._recording_id = recording_id
         self._mender = mender
-        self._correlation_id = agent.now_ns
-        self._progress_ns = agent.now_ns
+        self._correlation_id = now_ns
+        self._progress_ns = now_ns
         self._asked: set[int] = set()
         self._refused: set[int] = set()
         self._put_bytes = 0
         self.is_over = False
 
-    def do_work(self) -> int:
+    def do_work(self, now_ns: int) -> int:
         """Ask whoever was not asked; give up when all have refused, or nothing came for too long.
 
         Where nobody answers, nobody is there either with whom to do better after a cut.
         """
         if self.is_over:
             return 1
-        agent, mender = self._agent, self._mender
-        recording = agent.archive.recording(self._recording_id)
-        found = _bytes_of_term(agent.log.recording_log, mender.position, recording.append_position)
+        mender, peers = self._mender, self._peers
+        recording = self._files.archive.recording(self._recording_id)
+        found = _bytes_of_term(self._files.recording_log, mender.position, recording.append_position)
         if mender.is_done:
             self._end(f"log mended: {self._put_bytes} bytes have come from others")
         elif found is None:
             self._end(f"no term has written log position {mender.position}")
-        elif self._refused and self._refused | set(agent.gone_member_ids) >= set(agent.other_ids):
+        elif self._refused and self._refused | set(peers.gone_ids) >= set(peers.ids):
             self._end(f"nobody else has log position {mender.position}")
-        elif agent.now_ns - self._progress_ns >= agent.context.startup_canvass_timeout_ns:
+        elif now_ns - self._progress_ns >= self._timeout_ns:
             self._end(f"nobody has given log position {mender.position} in time")
         if self.is_over:
             return 1
@@ -87,10 +98,10 @@ class Mending:
             to_position=min(mender.limit, term_end),
         )
         work_count = 0
-        for member_id in agent.other_ids:
-            if member_id in self._asked or not agent.links.is_up(member_id):
+        for member_id in peers.ids:
+            if member_id in self._asked or not peers.links.is_up(member_id):
                 continue
-            if agent.links.send(member_id, link_frame(request)) > 0:
+            if peers.links.send(member_id, link_frame(request)) > 0:
                 self._asked.add(member_id)
                 work_count += 1
         return work_count
@@ -98,25 +109,25 @@ class Mending:
     def _end(self, told: str) -> None:
         self.is_over = True
         self._mender.close()
-        self._agent.tell(told)
+        self._tell(told)
 
     def on_link_down(self, member_id: int) -> None:
         """What it was asked may be lost; and it may come back with more."""
         self._asked.discard(member_id)
         self._refused.discard(member_id)
 
-    def on_answer(self, member_id: int, message: RecordingBlock | LinkError) -> None:
+    def on_answer(self, member_id: int, message: RecordingBlock | LinkError, now_ns: int) -> None:
         """Frames that are missing, or none."""
         if message.correlation_id != self._correlation_id or self.is_over:
             return
-        if isinstance(message, LinkError) or not self._put(message):
+        if isinstance(message, LinkError) or not self._put(message, now_ns):
             self._refused.add(member_id)
 
-    def _put(self, block: RecordingBlock) -> bool:
+    def _put(self, block: RecordingBlock, now_ns: int) -> bool:
         """Put frames in their place; False when they are not what belongs there."""
-        agent, mender = self._agent, self._mender
+        mender = self._mender
         frames = np.frombuffer(bytearray(block.frames), np.uint8)
-        params = log_params(agent.archive.recording(self._recording_id).descriptor)
+        params = log_params(self._files.archive.recording(self._recording_id).descriptor)
         if block.position != mender.position or not 0 < len(frames) <= mender.limit - mender.position:
             return False
         if check_run(frames, 0, len(frames), block.position, params, is_recording=True) < len(frames):
@@ -128,33 +139,33 @@ class Mending:
             return True
         self._put_bytes += len(frames)
         self._correlation_id += 1
-        self._progress_ns = agent.now_ns
+        self._progress_ns = now_ns
         self._asked.clear()
         self._refused.clear()
         return True
 
 
-def serve_range(agent: "ConsensusModuleAgent", member_id: int, request: LogRangeRequest) -> None:
-    """Send the frames that another member misses, as far as they are whole here and of the same term."""
-    frames = frames_for(agent, request)
+def range_answer(files: MemberFiles, request: LogRangeRequest) -> bytes:
+    """What another member misses, in one frame: as far as it is whole here, and of the same term."""
+    frames = frames_for(files, request)
     answer: RecordingBlock | LinkError
     if len(frames):
         answer = RecordingBlock(request.correlation_id, request.from_position, frames.tobytes())
     else:
         text = f"log position {request.from_position} of term {request.leadership_term_id} is not here"
         answer = LinkError(request.correlation_id, LinkErrorCode.NOT_AVAILABLE, text)
-    agent.links.send(member_id, link_frame(answer))
+    return link_frame(answer)
 
 
-def frames_for(agent: "ConsensusModuleAgent", request: LogRangeRequest) -> np.ndarray:
+def frames_for(files: MemberFiles, request: LogRangeRequest) -> np.ndarray:
     """Whole frames from the position that is asked for on, with session ids; empty without any."""
     nothing = np.zeros(0, np.uint8)
-    recording_id = agent.log.recording_log.find_last_recording_id()
-    if recording_id is None or not agent.archive.has_recording(recording_id):
+    recording_id = files.recording_log.find_last_recording_id()
+    if recording_id is None or not files.archive.has_recording(recording_id):
         return nothing
-    recording = agent.archive.recording(recording_id)
+    recording = files.archive.recording(recording_id)
     begin = request.from_position
-    found = _bytes_of_term(agent.log.recording_log, begin, recording.synced_position)
+    found = _bytes_of_term(files.recording_log, begin, recording.synced_position)
     if found is None or begin < recording.start_position:
         return nothing
     term, end = found
@@ -163,4 +174,4 @@ def frames_for(agent: "ConsensusModuleAgent", request: LogRangeRequest) -> np.nd
         request.term_base_log_position,
     ):
         return nothing
-    return agent.archive.whole_frames(recording_id, begin, min(end, request.to_position), BLOCK_BYTES)
+    return files.archive.whole_frames(recording_id, begin, min(end, request.to_position), BLOCK_BYTES)

@@ -1,6 +1,7 @@
 """What the agent is given: the media, by what it calls on them. The simulator gives others."""
 
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -55,3 +56,11 @@ class Clients(Protocol):
     def close(self, connection_id: int, why: str = ...) -> None:
         """Close once what was sent is out."""
         ...
+
+
+class Peers(NamedTuple):
+    """The other members, for a part that asks them for something."""
+
+    ids: Sequence[int]
+    gone_ids: Collection[int]  # whose processes are known to be gone; changes as that is found out
+    links: Links

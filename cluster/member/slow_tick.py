@@ -54,7 +54,7 @@ class SlowTick:
             work_count += self._as_follower()
         if agent.election is None and self._replica.module.is_active:
             work_count += self._check_node_toggle()
-            work_count += agent.retention.do_work()
+            work_count += agent.retention.do_work(agent.now_ns, agent.replications.server.last_request_ns)
         return work_count
 
     def _let_go_of_clients(self, kept_until_ns: int) -> int:

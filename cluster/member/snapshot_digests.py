@@ -6,22 +6,23 @@ A difference is told and stops nobody. Which of the two is wrong the digests do 
 shows against every other member.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from cluster.consensus.context import NULL_VALUE
 from cluster.errors import MembersApart
+from cluster.member.ports import Links
 from cluster.protocol.link import PartDigest, ServiceSnapshotDigest, SnapshotDigest
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.transport.frames import link_frame
-
-if TYPE_CHECKING:
-    from cluster.member.agent import ConsensusModuleAgent
 
 
 class SnapshotDigests:
     """The newest digests of this member, and of each follower while it leads."""
 
-    def __init__(self, agent: "ConsensusModuleAgent") -> None:
-        self._agent = agent
+    def __init__(self, member_id: int, links: Links, on_error: Callable[[Exception], None]) -> None:
+        self._member_id = member_id
+        self._links = links
+        self._on_error = on_error
         self._of_services: dict[int, ServiceSnapshotDigest] = {}
         self._own: SnapshotDigest | None = None
         self._reported: dict[int, SnapshotDigest] = {}  # by member, not compared yet
@@ -30,25 +31,26 @@ class SnapshotDigests:
         """A service of this member took its snapshot."""
         self._of_services[message.service_id] = message
 
-    def on_taken(self, log_position: int, module_digest: int) -> None:
-        """All snapshots of this member at the position are taken: tell the leader, or compare."""
-        agent = self._agent
+    def on_taken(self, log_position: int, module_digest: int, leader_member_id: int) -> None:
+        """All snapshots of this member at the position are taken: report to the leader, or compare.
+
+        ``leader_member_id`` is NULL_VALUE in an election.
+        """
         parts = [PartDigest(CONSENSUS_MODULE_SERVICE_ID, module_digest)]
         for service_id, taken in sorted(self._of_services.items()):
             if taken.log_position == log_position:
                 parts.append(PartDigest(service_id, taken.digest))
         self._own = SnapshotDigest(log_position, tuple(parts))
-        if agent.leading is not None:
+        if leader_member_id == self._member_id:
             for member_id in sorted(self._reported):
                 self._compare(member_id)
-        elif agent.following is not None:
-            agent.links.send(agent.leader_member_id, link_frame(self._own))
+        elif leader_member_id != NULL_VALUE:
+            self._links.send(leader_member_id, link_frame(self._own))
 
     def on_reported(self, member_id: int, message: SnapshotDigest) -> None:
         """A follower took its snapshot, maybe before this leader has."""
-        if self._agent.leading is not None:
-            self._reported[member_id] = message
-            self._compare(member_id)
+        self._reported[member_id] = message
+        self._compare(member_id)
 
     def _compare(self, member_id: int) -> None:
         own, other = self._own, self._reported[member_id]
@@ -60,9 +62,9 @@ class SnapshotDigests:
             if digests.get(part.service_id, part.digest) != part.digest:
                 is_module = part.service_id == CONSENSUS_MODULE_SERVICE_ID
                 what = "the consensus module" if is_module else f"service {part.service_id}"
-                self._agent.on_error(
+                self._on_error(
                     MembersApart(
                         f"{what} has come apart: its snapshot at position {own.log_position} on member "
-                        f"{member_id} is not that of member {self._agent.context.member_id}, the leader"
+                        f"{member_id} is not that of member {self._member_id}, the leader"
                     )
                 )

@@ -112,7 +112,7 @@ class SnapshotTaker:
             module_id = self._take(log_position, taken)
             if module_id is not None:
                 self._record(log_position, timestamp, [*taken, module_id])
-                agent.digests.on_taken(log_position, self._module_digest)
+                agent.digests.on_taken(log_position, self._module_digest, agent.leader_member_id)
                 taken = []
         for recording_id in taken:
             self._discard(recording_id)

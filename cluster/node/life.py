@@ -17,7 +17,7 @@ from cluster.archive.mark_files import ClusterMarkFile, MarkFile
 from cluster.errors import AgentTermination, ClusterError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
-from cluster.member.repair import open_files
+from cluster.member.member_files import open_files
 from cluster.node.disk_failures import SURVIVED, DiskFailures
 from cluster.node.hosted_service import HostedService
 from cluster.node.ports import LifeSettings, Ports
@@ -53,7 +53,7 @@ class MemberLife:
         failures.check_room(ports.files, settings.archive_directory, settings.archive_segment_file_length)
         self.counters_file = ports.open_counters()
         self.opened.callback(lambda: self.counters_file.close(orderly=self._is_orderly))
-        self.archive, self.recording_log, self.node_state = open_files(
+        self.files = open_files(
             ports.files,
             settings.archive_directory,
             settings.cluster_directory,
@@ -65,12 +65,16 @@ class MemberLife:
             epoch_ms=ports.epoch_ms,
             tell=ports.on_event,
         )
-        self.opened.callback(lambda: self.archive.close() if self._is_orderly else self.archive.abandon())
-        self.opened.callback(self.recording_log.close)
-        self.opened.callback(self.node_state.close)
-        for recovered in self.archive.recovered:
+        self.opened.callback(
+            lambda: self.files.archive.close() if self._is_orderly else self.files.archive.abandon()
+        )
+        self.opened.callback(self.files.recording_log.close)
+        self.opened.callback(self.files.node_state.close)
+        for recovered in self.files.archive.recovered:
             ports.on_event(f"recovered a recording that was not stopped: {recovered}")
-        self._archive_mark_file = self.archive.create_mark_file(aeron_directory=settings.driver_directory)
+        self._archive_mark_file = self.files.archive.create_mark_file(
+            aeron_directory=settings.driver_directory
+        )
         self.opened.callback(self._close_mark_file, self._archive_mark_file)
 
     def _open_media(self) -> None:
@@ -85,9 +89,7 @@ class MemberLife:
         channels = [ServiceChannel() for _ in range(context.service_count)]
         self.consensus_module = ConsensusModuleAgent(
             context,
-            archive=self.archive,
-            recording_log=self.recording_log,
-            node_state=self.node_state,
+            files=self.files,
             links=self.links,
             clients=self.clients,
             service_channels=channels,

@@ -7,8 +7,8 @@ import pytest
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.consensus.cluster_member import LogEnd
+from cluster.member.member_files import RepairNote
 from cluster.member.mending import frames_for
-from cluster.member.repair import RepairNote
 from cluster.protocol.link import LogRangeRequest
 from tests.member.cluster_steps import a_busy_cluster, check_equal, note_of, send, stop_all, take_snapshot
 from tests.member.in_memory.cluster import SECOND
@@ -106,8 +106,8 @@ def test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place():
         {"from_position": end},
         {"from_position": 64},
     ):
-        assert not len(frames_for(leader.agent, asked.replace(**wrong)))
-    assert frames_for(leader.agent, asked).tobytes() == log_bytes(other, 96, end)
+        assert not len(frames_for(leader.agent.files, asked.replace(**wrong)))
+    assert frames_for(leader.agent.files, asked).tobytes() == log_bytes(other, 96, end)
 
 
 # ---- cut

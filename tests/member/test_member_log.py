@@ -4,11 +4,13 @@ import pytest
 
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
+from cluster.archive.node_state import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import CountersFile
 from cluster.member.counters import MemberCounters
+from cluster.member.member_files import MemberFiles
 from cluster.member.member_log import MemberLog
 from cluster.protocol.enums import ConsensusModuleState
 from cluster.protocol.link import LogGeometry
@@ -56,11 +58,14 @@ def log(tmp_path, counters, replica, entries):
         str(tmp_path / "archive"), files=OsFiles(), segment_length=128 * 1024, epoch_ms=lambda: 0
     )
     recording_log = RecordingLog.open(str(tmp_path / "cluster"), files=OsFiles())
-    log = MemberLog(CONTEXT, archive, recording_log, counters, replica, entries)
+    node_state = NodeStateFile.open(str(tmp_path / "cluster"), files=OsFiles())
+    files = MemberFiles(archive, recording_log, node_state)
+    log = MemberLog(CONTEXT, files, counters, replica, entries)
     yield log
     log.stop(now_ms=0)
     archive.close()
     recording_log.close()
+    node_state.close()
 
 
 def write(log, timers, session_id=7):

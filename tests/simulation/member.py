@@ -129,7 +129,7 @@ class Member(Process):
             turn = partial(self._turn_service, service_id, service.agent.do_work)
             service.agent.do_work = turn  # type: ignore[method-assign]
         if not self.settings.is_mended:
-            self.life.archive.mender = lambda damage: None  # type: ignore[method-assign]
+            self.life.files.archive.mender = lambda damage: None  # type: ignore[method-assign]
         self._began_ns = self.clock_ns()
         self.life.start(self._began_ns, self.epoch_ms())
         self.world.effects.add(Effect.BEGAN, self.member_id)
@@ -302,15 +302,15 @@ class Member(Process):
 
     @property
     def archive(self) -> Archive:
-        return self._of_life().archive
+        return self._of_life().files.archive
 
     @property
     def recording_log(self) -> RecordingLog:
-        return self._of_life().recording_log
+        return self._of_life().files.recording_log
 
     @property
     def node_state(self) -> NodeStateFile:
-        return self._of_life().node_state
+        return self._of_life().files.node_state
 
     def _of_life(self) -> MemberLife:
         assert self.life is not None, f"{self.name} has no life"

@@ -24,7 +24,7 @@ from cluster.consensus.promises import Promises
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.log.session_table import SessionTable
 from cluster.member import mending
-from cluster.member.repair import RepairNote
+from cluster.member.member_files import RepairNote
 from cluster.member.service_adapter import ServiceAdapter
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.frame import FRAME_ALIGNMENT
@@ -115,18 +115,18 @@ def frames_of_any_term_given(patch: Patch) -> None:
     """Who asks for frames of a term is given what stands at that position, of whatever term."""
     frames_for = mending.frames_for
 
-    def generous(agent: Any, request: Any) -> Any:
-        recording_id = agent.log.recording_log.find_last_recording_id()
-        if recording_id is not None and agent.archive.has_recording(recording_id):
-            end = agent.archive.recording(recording_id).synced_position
-            found = mending._bytes_of_term(agent.log.recording_log, request.from_position, end)
+    def generous(files: Any, request: Any) -> Any:
+        recording_id = files.recording_log.find_last_recording_id()
+        if recording_id is not None and files.archive.has_recording(recording_id):
+            end = files.archive.recording(recording_id).synced_position
+            found = mending._bytes_of_term(files.recording_log, request.from_position, end)
             if found is not None:
                 term, _ = found
                 request = request.replace(
                     leadership_term_id=term.leadership_term_id,
                     term_base_log_position=term.term_base_log_position,
                 )
-        return frames_for(agent, request)
+        return frames_for(files, request)
 
     patch(mending, "frames_for", generous)
 

@@ -1,0 +1,225 @@
+"""The files of a member: opened together, and out of the way together where one of them is damaged.
+
+    archive/        catalog and segments
+    cluster/        recording.log, node-state.dat; repair-needed while the member is not whole
+
+A file that tells how to read the others and is damaged is set aside with them: the log is fetched again.
+A member whose log is cut, or that has forgotten its votes, notes that first (``RepairNote``), and reads it at
+each start.
+"""
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cluster.archive.archive import Archive
+from cluster.archive.damage import SET_ASIDE_FOLDER, drop_set_aside, set_aside
+from cluster.archive.files import Files, replace
+from cluster.archive.node_state import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.cluster_member import LogEnd
+from cluster.errors import LogDamaged, StorageError
+from cluster.protocol import streams
+from cluster.protocol.catalog import CATALOG_FILE_NAME
+from cluster.protocol.node_state import NODE_STATE_FILE_NAME
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
+
+NOTE_FILE_NAME = "repair-needed"
+_HELD = re.compile(r"\nheld: position (\d+) of term (\d+), CRC-32 ([0-9a-f]{8})$")
+
+
+def _held_line(held: LogEnd) -> str:
+    fact = f"held: position {held.log_position} of term {held.leadership_term_id}"
+    return f"{fact}, CRC-32 {zlib.crc32(fact.encode()):08x}"
+
+
+class RepairNote:
+    """The note in a cluster directory that this member is not whole, and why; survives restarts."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._path = f"{directory}/{NOTE_FILE_NAME}"
+
+    @property
+    def is_there(self) -> bool:
+        return self._files.exists(self._path)
+
+    def read(self) -> tuple[str, LogEnd | None]:
+        """What is missing and why, for people; and where the log ended before, or beyond, if known."""
+        try:
+            file = self._files.open(self._path)
+            try:
+                text = file.pread(file.size(), 0).decode("utf-8", "replace").strip()
+            finally:
+                file.close()
+        except OSError as error:
+            return f"the note cannot be read: {error.strerror}", None
+        match = _HELD.search(text)
+        if match is None:
+            return text, None
+        held = LogEnd(int(match[2]), int(match[1]))
+        return text[: match.start()], held if text.endswith(_held_line(held)) else None
+
+    def write(self, text: str, held: LogEnd | None) -> None:
+        """Note it, durable when this returns; what an earlier note says stays. Raises StorageError.
+
+        Of several ends that were held the best counts; one that is not known is not known for good.
+        """
+        if self.is_there:
+            earlier, held_earlier = self.read()
+            text = f"{earlier}; {text}"
+            held = None if held is None or held_earlier is None else max(held, held_earlier)
+        if held is not None:
+            text = f"{text}\n{_held_line(held)}"
+        replace(self._files, self._path, f"{text}\n".encode())
+
+    def drop_set_aside(self) -> None:
+        """Remove what was set aside of the cluster directory. Raises StorageError."""
+        try:
+            drop_set_aside(self._files, self._directory)
+        except OSError as error:
+            raise StorageError(self._directory, error.errno, "removing what was set aside failed") from error
+
+    def remove(self) -> None:
+        """The member is whole. Raises StorageError."""
+        try:
+            self._files.unlink(self._path)
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            raise StorageError(self._path, error.errno, "removing the note failed") from error
+
+
+class MemberFiles(NamedTuple):
+    """What a member keeps on its disk, open."""
+
+    archive: Archive
+    recording_log: RecordingLog
+    node_state: NodeStateFile
+
+
+def open_files(
+    files: Files,
+    archive_directory: str,
+    cluster_directory: str,
+    *,
+    file_sync_level: int,
+    segment_length: int,
+    checksum: str | None,
+    is_after_failure: bool,
+    is_alone: bool,
+    epoch_ms: Callable[[], int],
+    tell: Callable[[str], None],
+) -> MemberFiles:
+    """Open a member's files; what tells how to read the others and is damaged is set aside with them.
+
+    A member that is alone has nobody to fetch them from. Raises LogDamaged then, and what opening raises.
+    """
+
+    def opened() -> MemberFiles:
+        archive = Archive.open(
+            archive_directory,
+            files=files,
+            file_sync_level=file_sync_level,
+            segment_length=segment_length,
+            checksum=checksum,
+            is_after_failure=is_after_failure,
+            may_be_damaged=not is_alone,
+            epoch_ms=epoch_ms,
+        )
+        try:
+            recording_log = RecordingLog.open(
+                cluster_directory,
+                files=files,
+                file_sync_level=file_sync_level,
+                find_recording=archive.find_recording,
+            )
+            try:
+                node_state = NodeStateFile.open(
+                    cluster_directory, files=files, file_sync_level=file_sync_level
+                )
+            except BaseException:
+                recording_log.close()
+                raise
+        except BaseException:
+            archive.abandon()
+            raise
+        return MemberFiles(archive, recording_log, node_state)
+
+    for _ in range(2):
+        try:
+            found = opened()
+            try:
+                if not is_alone:
+                    _check_log_is_known(found)
+            except LogDamaged:
+                found.recording_log.close()
+                found.node_state.close()
+                found.archive.abandon()
+                raise
+            for flip in found.archive.put_back:
+                tell(str(flip))
+            for entry in found.recording_log.changed_by_others:
+                tell(f"{found.recording_log.path} at offset {entry.offset}: changed by another program")
+            return found
+        except LogDamaged as damage:
+            if is_alone:
+                raise
+            set_files_aside(files, archive_directory, cluster_directory, damage, tell)
+    return opened()
+
+
+def _check_log_is_known(files: MemberFiles) -> None:
+    """Raise LogDamaged when recording.log and the archive do not speak of the same log.
+
+    One that a verification has marked INVALID is looked at again: its good part is as good as before.
+    """
+    archive, recording_log = files.archive, files.recording_log
+    term = recording_log.find_last_term()
+    if term is not None:
+        if not archive.revive(term.recording_id):
+            what = f"the archive has no recording {term.recording_id}"
+            raise LogDamaged(recording_log.path, max(term.offset, 0), what)
+        archive.check_start(term.recording_id)
+    elif not any(entry.is_valid for entry in recording_log.entries):
+        for descriptor in archive.recordings():
+            if descriptor.stream_id == streams.LOG and descriptor.stop_position > descriptor.start_position:
+                what = f"it has no entries, but the archive has a log to position {descriptor.stop_position}"
+                raise LogDamaged(recording_log.path, 0, what)
+
+
+def set_files_aside(
+    files: Files,
+    archive_directory: str,
+    cluster_directory: str,
+    damage: LogDamaged,
+    tell: Callable[[str], None],
+) -> None:
+    """Put the damaged file out of the way, and what nobody can read without it."""
+    is_vote = (damage.path or "").endswith(NODE_STATE_FILE_NAME)
+    what = "its votes are forgotten" if is_vote else "all of the log is to be fetched again"
+    tell(f"{damage}: set aside, {what}")
+    RepairNote(files, cluster_directory).write(f"{damage}: {what}", None)
+    folder = f"{cluster_directory}/{SET_ASIDE_FOLDER}"
+    try:
+        files.make_directory(folder)
+        if is_vote:
+            set_aside(files, f"{cluster_directory}/{NODE_STATE_FILE_NAME}", folder)
+        elif files.exists(f"{cluster_directory}/{RECORDING_LOG_FILE_NAME}"):
+            set_aside(files, f"{cluster_directory}/{RECORDING_LOG_FILE_NAME}", folder)
+        files.sync_directory(folder)
+        files.sync_directory(cluster_directory)
+        if is_vote:
+            return
+        folder = f"{archive_directory}/{SET_ASIDE_FOLDER}"
+        files.make_directory(folder)
+        for name in files.list_directory(archive_directory):
+            if name == CATALOG_FILE_NAME or name.endswith(".rec") or name.startswith("recording-"):
+                set_aside(files, f"{archive_directory}/{name}", folder)
+        files.sync_directory(folder)
+        files.sync_directory(archive_directory)
+    except OSError as error:
+        raise StorageError(
+            error.filename or folder, error.errno, "setting damaged files aside failed"
+        ) from error
