@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cluster.archive.log_cursor import LogSource
 from cluster.errors import ClusterError
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import Role
@@ -26,7 +27,7 @@ from cluster.protocol.service import (
     ServiceTerminationPosition,
 )
 from cluster.protocol.session import SessionMessageHeader
-from cluster.service.channel import LogSource, RecoveryState, ServiceChannel
+from cluster.service.channel import RecoveryState, ServiceChannel
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

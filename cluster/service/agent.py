@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol
 
+from cluster.archive.log_cursor import LogSource
 from cluster.archive.snapshots import SnapshotImage
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.protocol import decode, streams
@@ -33,7 +34,7 @@ from cluster.protocol.service import (
 from cluster.protocol.versions import version_text
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.callbacks import PASSED_ON, RAISED, Callbacks, raised_at
-from cluster.service.channel import LogClosed, LogJoined, LogSource, RecoveryState, ServiceChannel
+from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel
 from cluster.service.cluster import Cluster
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.message_batch import SessionMessageBatch

@@ -2,12 +2,6 @@
 
 What is read is bounded by the commit position and by the log's own end; a kernel turns runs of session
 messages into columns, every other entry is decoded by itself.
-
-    read_position      position               commit position, or the end of the log
-    |                  |                      |
-    +--fragments of----+--not read yet--------+--not ours yet-->
-       an unfinished
-       message
 """
 
 from __future__ import annotations
@@ -16,11 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.errors import LogDamaged
+from cluster.archive.log_cursor import LogCursor, LogSource, damage_at
 from cluster.log.deliver import DeliveredMessages, deliver, read_message
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
 from cluster.protocol import decode
-from cluster.service.channel import LogSource
 from cluster.service.message_batch import SessionMessageBatch
 
 NULL_POSITION = -1
@@ -52,18 +45,14 @@ class BoundedLogAdapter:
         self._handler = handler
         self._messages = DeliveredMessages(fragment_limit, max_message_length)
         self._fragment_limit = fragment_limit
-        self._buffer = np.empty(read_bytes, np.uint8)
-        # A message with its frames' headers, at the smallest MTU, and the padding before it.
-        self._read_bytes_max = max(read_bytes, 4 * max_message_length)
+        self._cursor = LogCursor(read_bytes, max_message_length)
         self._log: LogSource | None = None
-        self._read_position = 0
-        self._position = 0
         self._max_log_position = NULL_POSITION
 
     @property
     def position(self) -> int:
         """Up to where the log was taken: an exclusive end of a frame."""
-        return self._position
+        return self._cursor.position
 
     @property
     def has_log(self) -> bool:
@@ -72,7 +61,7 @@ class BoundedLogAdapter:
     @property
     def is_done(self) -> bool:
         """Whether the log that is held has been read to its end."""
-        return self._log is not None and self._position >= self._max_log_position
+        return self._log is not None and self.position >= self._max_log_position
 
     def start(self, position: int) -> None:
         """Begin behind what a snapshot has."""
@@ -80,7 +69,7 @@ class BoundedLogAdapter:
 
     def advance(self, position: int) -> None:
         """Everything before ``position`` has been handed over."""
-        self._read_position = self._position = position
+        self._cursor.advance(position)
 
     def join(self, log: LogSource, max_log_position: int) -> None:
         """Go on at ``position`` in another log, up to ``max_log_position`` (exclusive)."""
@@ -99,10 +88,10 @@ class BoundedLogAdapter:
     def poll(self, commit_position: int) -> int:
         """Hand over at most ``fragment_limit`` messages below the commit position; returns the work done."""
         limit = min(commit_position, self._max_log_position)
-        if self._log is None or self._position >= limit:
+        if self._log is None or self.position >= limit:
             return 0
-        position = self._read_position
-        data = self._read(position, min(limit - position, len(self._buffer)))
+        cursor = self._cursor
+        position, data = cursor.read(self._log, limit)
         end = len(data)
         offset = 0
         count = 0
@@ -115,27 +104,12 @@ class BoundedLogAdapter:
                 count += 1
                 offset = self._hand_over_entry(data, offset, end, position)
             elif status == MALFORMED:
-                raise LogDamaged(None, None, f"the log is damaged at position {position + offset}")
+                raise damage_at(position + offset)
             else:
                 assert status == DONE
-                self.advance(position + offset)
-                if position + end == limit:
-                    self._position = limit
-                elif offset == 0:
-                    self._grow(position)
+                cursor.end_chunk(position, position + offset, position + end, limit)
                 return max(count, 1)
         return count
-
-    def _read(self, position: int, length: int) -> np.ndarray:
-        assert self._log is not None
-        return self._log.read(position, length, self._buffer[:length])
-
-    def _grow(self, position: int) -> None:
-        """The message at ``position`` is longer than what is read at once."""
-        if len(self._buffer) >= self._read_bytes_max:
-            what = f"the log is damaged at position {position}: a message without an end"
-            raise LogDamaged(None, None, what)
-        self._buffer = np.empty(min(2 * len(self._buffer), self._read_bytes_max), np.uint8)
 
     def _hand_over(self, end_position: int) -> None:
         messages = self._messages

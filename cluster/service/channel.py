@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
+from cluster.archive.log_cursor import LogSource
 from cluster.protocol.session import SessionMessageHeader
 
 # Aeron's control channel has terms of 128 KiB, emptied by another thread meanwhile. Here the module
@@ -51,14 +51,6 @@ class Room:
     @property
     def is_half_used(self) -> bool:
         return 2 * self.used > self._capacity
-
-
-class LogSource(Protocol):
-    """What a service reads the log from: an archive's recording, or a simulator's."""
-
-    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
-        """Return the recorded bytes ``[position, position + max_length)``, or fewer at the end."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,68 @@
+"""How far a log is taken by one who follows it, chunk by chunk, up to a limit that moves.
+
+read position        position                     limit
+ |--- begin of a -------|---- not taken yet -------|
+      message that is
+      not whole yet
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from cluster.errors import LogDamaged
+from cluster.protocol.frame import MESSAGE_LENGTH_MAX
+
+
+class LogSource(Protocol):
+    """What a log is read from: an archive's recording, or a simulator's."""
+
+    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
+        """Return the recorded bytes ``[position, position + max_length)``, or fewer at the end."""
+        ...
+
+
+class LogCursor:
+    """``position`` is how far the log is taken, an exclusive end of a frame.
+
+    Of a message that ends beyond the limit the begin counts as taken; it is read again with the rest.
+    """
+
+    __slots__ = ("_buffer", "_chunk_bytes_max", "_read_position", "position")
+
+    def __init__(self, chunk_bytes: int, message_length_max: int = MESSAGE_LENGTH_MAX) -> None:
+        self._buffer = np.empty(chunk_bytes, np.uint8)
+        # A message with its frames' headers, at the smallest MTU, and the padding before it.
+        self._chunk_bytes_max = max(chunk_bytes, 4 * message_length_max)
+        self.position = self._read_position = 0
+
+    def advance(self, position: int) -> None:
+        """What lies before ``position`` is taken, and no more: what was taken behind it is read again."""
+        self.position = self._read_position = position
+
+    def read(self, log: LogSource, limit: int) -> tuple[int, np.ndarray]:
+        """The position of the next chunk below ``limit``, and its bytes, which hold until the next call."""
+        begin = self._read_position
+        assert begin <= self.position < limit
+        return begin, log.read(begin, min(limit - begin, len(self._buffer)), self._buffer)
+
+    def end_chunk(self, begin: int, taken: int, end: int, limit: int) -> None:
+        """Of a chunk [begin, end) all is taken before ``taken``, and no whole message is left behind that.
+
+        Raises LogDamaged when a message is longer than any that a cluster writes.
+        """
+        self._read_position = taken
+        self.position = limit if end >= limit else max(self.position, taken)
+        if taken == begin and end < limit:
+            self._grow()
+
+    def _grow(self) -> None:
+        """The next message is longer than what is read at once."""
+        if len(self._buffer) >= self._chunk_bytes_max:
+            raise damage_at(self._read_position, "a message without an end")
+        self._buffer = np.empty(min(2 * len(self._buffer), self._chunk_bytes_max), np.uint8)
+
+
+def damage_at(position: int, what: str = "bytes that no cluster writes") -> LogDamaged:
+    """Why nothing from ``position`` on can be taken."""
+    return LogDamaged(None, None, f"the log is damaged at position {position}: {what}")
