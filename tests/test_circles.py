@@ -14,7 +14,6 @@ from pathlib import Path
 from tests.tree import imports_in, modules
 
 KNOWN: list[set[str]] = [
-    {f"cluster.reader.{name}" for name in ("directory", "log_reader", "remote")},
     {
         f"cluster.member.{name}"
         for name in (

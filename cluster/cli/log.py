@@ -201,7 +201,7 @@ class _Told:
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
         self._is_damaged = False
-        for damage in getattr(reader, "damage", ()):
+        for damage in reader.damage:
             self.damage(damage)
         reader.end_position()  # tells whether the log was stopped in order
         for warning in reader.warnings:

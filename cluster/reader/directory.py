@@ -23,12 +23,12 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
+from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.reader.extent import Extent, MemberState
-from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage
 from cluster.reader.member_directory import find_member
 
 
-class DirectoryLogReader(LogReader):
+class DirectoryLog:
     """The log in a member's directory. ``now_ms`` tells the time, by which counters are fresh or not."""
 
     def __init__(
@@ -50,7 +50,7 @@ class DirectoryLogReader(LogReader):
         self._segments = self.state.segments()
         self._generation = 0
         self._identity: LogIdentity | None = None
-        self._time_unit: int | None = None
+        self._time_unit: ClusterTimeUnit | None = None
         self._kinds = held_kinds(self._segments, self.state.descriptor)  # empty until frames tell
 
     @property
@@ -87,7 +87,7 @@ class DirectoryLogReader(LogReader):
         return self.state.descriptor.term_buffer_length
 
     @property
-    def time_unit(self) -> int:
+    def time_unit(self) -> ClusterTimeUnit:
         if self._time_unit is None:
             self._time_unit = self._find_time_unit()
         return self._time_unit
@@ -274,18 +274,18 @@ class DirectoryLogReader(LogReader):
             pass
         return None
 
-    def _find_time_unit(self) -> int:
+    def _find_time_unit(self) -> ClusterTimeUnit:
         """From the event of any term that is still there, or from how large timestamps are."""
         events = [self._first_term_event()]
         if events[0] is None:
             events = [self._term_event_at(base) for base in self._term_bases()]
         for event in events:
             if event is not None:
-                return int(event.time_unit or ClusterTimeUnit.MILLIS)
+                return event.time_unit or ClusterTimeUnit.MILLIS
         timestamp = max((entry.timestamp for entry in self.state.log_entries), default=0)
         if timestamp < 10**14:
-            return int(ClusterTimeUnit.MILLIS)
-        return int(ClusterTimeUnit.MICROS if timestamp < 10**17 else ClusterTimeUnit.NANOS)
+            return ClusterTimeUnit.MILLIS
+        return ClusterTimeUnit.MICROS if timestamp < 10**17 else ClusterTimeUnit.NANOS
 
 
 def _term_event(frame: bytes) -> NewLeadershipTermEvent | None:

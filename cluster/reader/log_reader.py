@@ -5,53 +5,38 @@ member.
         for entry in reader.entries():
             print(entry["position"], entry["entryType"])
 
-``blocks`` and the positions are what a medium provides; everything else is made from them here. A range of
-positions is half-open, and an entry belongs to the range in which its first frame begins.
+A medium provides blocks and positions (``committed_log.py``); entries and batches are made from them here. A
+range of positions is half-open, and an entry belongs to the range in which its first frame begins.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from cluster.archive.clock import pause
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, LogIdentity, OnDamage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_LENGTH = 4 * 1024 * 1024
 FOLLOW_INTERVAL_S = 0.02
 
 Wait = Callable[[float], object]
-OnDamage = Callable[[LogDamaged], object]
 
 
-class LogIdentity(NamedTuple):
-    """What tells one cluster's log from another's, the same on every member.
+class LogReader:
+    """Reads one log. Raises the errors of ``cluster.errors``; not to be shared between threads."""
 
-    Timestamp and log session id of the first NewLeadershipTermEvent; both are None when the log's head was
-    purged by a real Aeron archive, which does not keep them.
-    """
+    def __init__(self, log: CommittedLog) -> None:
+        self.log = log
 
-    cluster_id: int
-    first_term_timestamp: int | None
-    log_session_id: int | None
-
-
-class LogReader(ABC):
-    """Reads one log. Raises the errors of ``cluster.errors``; not to be shared between threads.
-
-    ``warnings`` holds, one line each, what whoever reads should know: where a log that was not stopped in
-    order is proven to be committed, and that a member's counters are gone.
-    """
-
-    warnings: list[str]
-
-    @staticmethod
+    @classmethod
     def open(
+        cls,
         *,
         dir: str | None = None,
         archive_dir: str | None = None,
@@ -59,68 +44,86 @@ class LogReader(ABC):
         aeron_dir: str | None = None,
         endpoints: str | None = None,
         **options: Any,
-    ) -> "LogReader":
+    ) -> Self:
         """A reader of a member's directory on this host, or of a running cluster by its endpoints.
 
         ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
         first member that runs is read then; ``cluster_dir`` and ``archive_dir`` name the two when they lie
-        apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says.
+        apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says. ``options`` are
+        those of ``DirectoryLog`` or ``RemoteLog``.
         """
         directories = (dir, archive_dir, cluster_dir)
         if endpoints is not None:
             if any(directory is not None for directory in directories):
                 raise ConfigurationError("give endpoints or a directory, not both")
-            from cluster.reader.remote import RemoteLogReader
+            from cluster.reader.remote import RemoteLog  # neither medium needs what the other imports
 
-            return RemoteLogReader(endpoints, **options)
+            return cls(RemoteLog(endpoints, **options))
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
         from cluster.archive.files import OsFiles
-        from cluster.reader.directory import DirectoryLogReader
+        from cluster.reader.directory import DirectoryLog
         from cluster.reader.member_directory import serving_member
 
         if dir is not None and archive_dir is None and cluster_dir is None:
             dir = serving_member(OsFiles(), dir)
-        return DirectoryLogReader(
-            dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options
+        return cls(
+            DirectoryLog(
+                dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options
+            )
         )
 
-    # ---- what a medium provides
+    # ---- what the log is, and how far it goes
 
     @property
-    @abstractmethod
     def identity(self) -> LogIdentity | None:
         """None while the log has no entry."""
+        return self.log.identity
 
     @property
-    @abstractmethod
     def start_position(self) -> int:
         """First position that is still there."""
+        return self.log.start_position
 
     @property
-    @abstractmethod
     def term_length(self) -> int:
         """Bytes of a term buffer: no entry crosses a multiple of it."""
+        return self.log.term_length
 
     @property
-    @abstractmethod
-    def time_unit(self) -> int:
-        """Of the log's timestamps: 0 milliseconds, 1 microseconds, 2 nanoseconds."""
+    def time_unit(self) -> ClusterTimeUnit:
+        """Of the log's timestamps."""
+        return self.log.time_unit
 
     @property
-    @abstractmethod
     def is_live(self) -> bool:
         """Whether the member runs, so that the log may grow."""
+        return self.log.is_live
 
-    @abstractmethod
+    @property
+    def warnings(self) -> list[str]:
+        """One line each, what whoever reads should know."""
+        return self.log.warnings
+
+    @property
+    def damage(self) -> Sequence[LogDamaged]:
+        """What could not be read beside the log, while the rest could."""
+        return self.log.damage
+
     def commit_position(self) -> int:
         """End of what is known to be committed: how far a stream may read now."""
+        return self.log.commit_position()
 
-    @abstractmethod
     def end_position(self) -> int:
         """End of what a batch reads: the commit position of a live member, else all that is recorded."""
+        return self.log.end_position()
 
-    @abstractmethod
+    def close(self) -> None:
+        """Close the files or the connections."""
+        self.log.close()
+
+    # ---- its entries
+
     def blocks(
         self,
         from_position: int | None = None,
@@ -130,20 +133,14 @@ class LogReader(ABC):
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Runs of whole messages, each with the position it begins at; together they hold every entry whose
-        first frame lies in [``from_position``, ``to_position``).
-
-        ``from_position`` is a frame's begin (default: the start), ``to_position`` any position (default:
-        ``end_position()``, which bounds it anyway unless the caller knows that the range ``is_committed``). A
-        block is longer than ``max_bytes`` only for one message that is. Damage raises LogDamaged where it is
-        reached, or is handed to ``on_damage`` and skipped. Raises DataLoss when ``from_position`` was purged,
-        and when a range that ``is_committed`` is not here as far as ``to_position``.
-        """
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    # ---- what follows from it
+        """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
+        return self.log.blocks(
+            from_position,
+            to_position,
+            max_bytes=max_bytes,
+            is_committed=is_committed,
+            on_damage=on_damage,
+        )
 
     def boundary_at_or_after(
         self,
@@ -282,7 +279,7 @@ class LogReader(ABC):
                 )
             except LogDamaged as damage:
                 assert damage.offset is not None
-                told = self.locate(damage, position + damage.offset)
+                told = self.log.locate(damage, position + damage.offset)
                 if on_damage is None:
                     raise told from None
                 on_damage(told)
@@ -293,10 +290,6 @@ class LogReader(ABC):
             if decoded.next_position <= position + offset:
                 return
             offset = decoded.next_position - position
-
-    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
-        """The damage told with what holds the bytes at ``position``."""
-        return LogDamaged(None, None, f"{damage.what} (log position {position})")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.entries()

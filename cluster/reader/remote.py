@@ -22,9 +22,9 @@ from cluster.errors import (
     TimedOut,
 )
 from cluster.protocol import link
-from cluster.protocol.enums import Role
+from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
-from cluster.reader.log_reader import BLOCK_LENGTH, LogIdentity, LogReader, OnDamage, Wait
+from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.transport.endpoint import (
     Endpoint,
     adopt_endpoints,
@@ -53,7 +53,7 @@ def member_status(endpoint: Endpoint | str, timeout_s: float = 2.0) -> link.LogS
         client.close()
 
 
-class RemoteLogReader(LogReader):
+class RemoteLog:
     """The log of a running cluster; ``endpoints`` as for a client, of any members.
 
     Where they come without ids, the members tell them, and over gRPC also which other members there are.
@@ -68,7 +68,7 @@ class RemoteLogReader(LogReader):
         spread: int | None = None,
         open_client: OpenClient = open_log_client,
         now_ms: Callable[[], int] = epoch_ms,
-        wait: Wait = pause,
+        wait: Callable[[float], object] = pause,
     ) -> None:
         """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason.
 
@@ -199,13 +199,18 @@ class RemoteLogReader(LogReader):
         return self._status.term_length
 
     @property
-    def time_unit(self) -> int:
-        return int(self._status.time_unit)
+    def time_unit(self) -> ClusterTimeUnit:
+        return self._status.time_unit
 
     @property
     def is_live(self) -> bool:
         """Always: what answers runs."""
         return True
+
+    @property
+    def damage(self) -> tuple[LogDamaged, ...]:
+        """None: what is beside the log is its member's."""
+        return ()
 
     def commit_position(self) -> int:
         """The commit position of one member, never less than before; of all of them when it stands still.
@@ -297,6 +302,9 @@ class RemoteLogReader(LogReader):
             case link.LinkErrorCode.FAILED:
                 raise LogDamaged(None, None, f"member {member_id}: {end.text}")
         raise Unreachable(f"member {member_id}: {end.text}")
+
+    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
+        return LogDamaged(None, None, f"{damage.what} (log position {position})")
 
     def close(self) -> None:
         for client in self._clients.values():

@@ -12,15 +12,15 @@ from cluster.counters import CountersReader
 from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.protocol import link
 from cluster.protocol.counter_types import CounterTypeId, members_of
-from cluster.protocol.enums import ClusterTimeUnit, ElectionState
-from cluster.reader.directory import DirectoryLogReader
+from cluster.protocol.enums import ElectionState
+from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
 
 NONE = -1
 
 
 class ServedLog:
-    """Opens a member's directory for one reader. Cheap enough to be made for each stream."""
+    """Opens a member's directory for one log. Cheap enough to be made for each stream."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class ServedLog:
         tcp_endpoints: str = "",
         ipc_endpoints: str = "",
     ) -> None:
-        """Raises the errors of ``DirectoryLogReader``; of a member that waits for others, it says that."""
+        """Raises the errors of ``DirectoryLog``; of a member that waits for others, it says that."""
         self._cluster_id = cluster_id
         self._member_id = member_id
         self._endpoints = (ingress_endpoints, tcp_endpoints, ipc_endpoints)
         self._aeron_dir = aeron_dir
         self._directory = MemberDirectory(cluster_dir, archive_dir)
         try:
-            self._reader = DirectoryLogReader(
+            self._log = DirectoryLog(
                 None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir
             )
         except NotAClusterDirectory as error:
@@ -51,27 +51,27 @@ class ServedLog:
             raise
 
     def commit_position(self) -> int:
-        return self._reader.commit_position()
+        return self._log.commit_position()
 
     def blocks(
         self, from_position: int, to_position: int, *, max_bytes: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        return self._reader.blocks(from_position, to_position, max_bytes=max_bytes)
+        return self._log.blocks(from_position, to_position, max_bytes=max_bytes)
 
     def frame_around(self, position: int) -> int | None:
-        return self._reader.frame_around(position)
+        return self._log.frame_around(position)
 
     def status(self, correlation_id: int) -> link.LogStatus:
         """Identity, geometry and positions of the log, role and states of the member."""
-        reader = self._reader
-        commit_position = reader.commit_position()  # first: it looks at the files again
-        identity = reader.identity
-        recording = reader.recording
+        log = self._log
+        commit_position = log.commit_position()  # first: it looks at the files again
+        identity = log.identity
+        recording = log.recording
         values = self._counter_values()
         ingress, tcp, ipc = self._endpoints
         return link.LogStatus(
             correlation_id=correlation_id,
-            start_position=reader.start_position,
+            start_position=log.start_position,
             commit_position=commit_position,
             append_position=values.get(CounterTypeId.RECORDING_POSITION, NONE),
             leadership_term_id=values.get(CounterTypeId.LEADERSHIP_TERM_ID, NONE),
@@ -84,10 +84,10 @@ class ServedLog:
             election_state=values.get(CounterTypeId.ELECTION_STATE, NONE),
             module_state=values.get(CounterTypeId.CONSENSUS_MODULE_STATE, NONE),
             session_count=values.get(CounterTypeId.CLIENT_SESSION, 0),
-            term_length=reader.term_length,
+            term_length=log.term_length,
             mtu=recording.mtu_length,
             initial_term_id=recording.initial_term_id,
-            time_unit=ClusterTimeUnit(reader.time_unit),
+            time_unit=log.time_unit,
             awaited_members=values.get(CounterTypeId.AWAITED_MEMBERS, 0),
             ingress_endpoints=ingress,
             tcp_endpoints=tcp,
@@ -98,7 +98,7 @@ class ServedLog:
         """Who leads the term that the log is in; none while there is an election."""
         if values.get(CounterTypeId.ELECTION_STATE) != ElectionState.CLOSED:
             return NONE
-        term = self._reader.last_term()
+        term = self._log.last_term()
         return NONE if term is None else term.leader_member_id
 
     def _counter_values(self) -> dict[int, int]:
@@ -117,4 +117,4 @@ class ServedLog:
         return {}
 
     def close(self) -> None:
-        self._reader.close()
+        self._log.close()

@@ -50,7 +50,7 @@ def test_the_log_of_a_real_node_is_read_while_it_runs_and_after(tmp_path, name, 
 
     with LogReader.open(dir=str(directory)) as reader:
         assert not reader.is_live
-        assert reader.checksum == CHECKSUMS.get(name)
+        assert reader.log.checksum == CHECKSUMS.get(name)
         entries = list(reader.entries())
         assert bool(reader.warnings) == (end == "killed")
     assert entries[: len(running)] == running

@@ -9,7 +9,7 @@ import pytest
 from cluster import ClusterClient, ClusterNode
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
-from cluster.reader.directory import DirectoryLogReader
+from cluster.reader import LogReader
 from tests.node.processes import await_that
 from tests.node.three import Three, check_level, damage, opened, said, send
 
@@ -47,8 +47,8 @@ class SmallSegments(Three):
 
 
 def held_by(node: ClusterNode) -> Checksum | None:
-    with DirectoryLogReader(str(node.config.path)) as reader:
-        return reader.checksum
+    with LogReader.open(dir=str(node.config.path)) as reader:
+        return reader.log.checksum
 
 
 def flip_in_payload(node: ClusterNode) -> None:
@@ -65,7 +65,7 @@ def test_a_flipped_bit_in_a_message_is_never_served_and_mended_at_the_next_start
     damaged = cluster.nodes[0]
     flip_in_payload(damaged)
     mismatch = pytest.raises(LogDamaged, match=r"0-65536\.rec at offset \d+: checksum mismatch")
-    with DirectoryLogReader(str(damaged.config.path)) as reader, mismatch:
+    with LogReader.open(dir=str(damaged.config.path)) as reader, mismatch:
         list(reader)
 
     cluster.start_again(opened)
@@ -96,7 +96,7 @@ def test_a_wiped_member_is_filled_by_members_that_hold_another_kind_and_keeps_it
     shutil.rmtree(wiped)
     cluster.start_again(opened)
     assert held_by(cluster.nodes[0]) == (Checksum.CRC_32C if own == "crc32c" else None)
-    with DirectoryLogReader(str(wiped)) as reader:
+    with LogReader.open(dir=str(wiped)) as reader:
         assert sum(len(run) for _, run in reader.blocks()) == reader.end_position()
 
 

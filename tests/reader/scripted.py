@@ -6,7 +6,8 @@ from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import frame
 from cluster.protocol.log import TimerEvent
-from cluster.reader.remote import RemoteLogReader
+from cluster.reader import LogReader
+from cluster.reader.remote import RemoteLog
 from cluster.transport.log_client import Unreachable
 
 TERM_LENGTH = 65_536
@@ -96,10 +97,12 @@ def open_reader(members, spread=0, endpoints=""):
         nonlocal now_ms
         now_ms += int(seconds * 1000)
 
-    return RemoteLogReader(
-        endpoints or ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
-        open_client=lambda endpoint, timeout_s: members[int(endpoint.host[1:])],
-        spread=spread,
-        now_ms=lambda: now_ms,
-        wait=wait,
+    return LogReader(
+        RemoteLog(
+            endpoints or ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
+            open_client=lambda endpoint, timeout_s: members[int(endpoint.host[1:])],
+            spread=spread,
+            now_ms=lambda: now_ms,
+            wait=wait,
+        )
     )

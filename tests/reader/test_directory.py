@@ -46,7 +46,7 @@ def test_every_entry_of_every_real_member_is_what_java_reads(member):
     with read(members() / f"member-{member}") as reader:
         entries = [as_read(entry) for entry in reader.entries()]
         assert reader.warnings == []
-        assert reader.checksum is None
+        assert reader.log.checksum is None
     assert tuple(entries) == expected()
 
 
@@ -151,7 +151,7 @@ def test_logs_of_any_geometry_with_or_without_checksums(tmp_path, checksum, term
     with read(tmp_path) as reader:
         assert positions(reader) == log.entries
         names = {None: None, "crc32": Checksum.CRC_32, "crc32c": Checksum.CRC_32C}
-        assert reader.checksum == names[checksum]
+        assert reader.log.checksum == names[checksum]
         assert reader.identity == (CLUSTER_ID, T0, SESSION_ID)
 
 

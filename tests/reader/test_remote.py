@@ -11,7 +11,7 @@ import pytest
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
 from cluster.protocol.enums import Role
 from cluster.reader import LogReader
-from cluster.reader.remote import RemoteLogReader, member_status
+from cluster.reader.remote import RemoteLog, member_status
 from cluster.reader.serving import ServedLog
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.grpc_gateway import GrpcGateway
@@ -145,9 +145,9 @@ def test_when_no_member_answers_each_is_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(TimedOut, match=f"member 0: tcp:127.0.0.1:{port}: Connection refused"):
-        RemoteLogReader(f"0=tcp:127.0.0.1:{port}", give_up_s=0.1)
+        RemoteLog(f"0=tcp:127.0.0.1:{port}", give_up_s=0.1)
     with pytest.raises(TimedOut, match=f"member 3: 127.0.0.1:{port}: UNAVAILABLE"):
-        RemoteLogReader(f"3=127.0.0.1:{port}", give_up_s=0.1)
+        RemoteLog(f"3=127.0.0.1:{port}", give_up_s=0.1)
 
 
 # -- members that fail, scripted --
@@ -209,7 +209,7 @@ def test_commit_positions_never_fall_and_a_stalled_one_is_asked_of_all(members):
     assert reader.commit_position() == 6400
     members[2].committed = 12_800
     assert reader.commit_position() == 6400
-    reader._wait(0.5)
+    reader.log._wait(0.5)
     assert reader.commit_position() == 12_800
 
 

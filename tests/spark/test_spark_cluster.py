@@ -284,7 +284,7 @@ def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another
     with LogReader.open(endpoints=cluster.endpoints) as reader:
         blocks = reader.batches(begin, entry_types=("SESSION_MESSAGE",), columns=("position",))
         rows = next(blocks).num_rows
-        silent = cluster.up["members"][reader._order[0]]["pid"]
+        silent = cluster.up["members"][reader.log._order[0]]["pid"]
         os.kill(silent, signal.SIGSTOP)
         stopped = time.monotonic()
         try:

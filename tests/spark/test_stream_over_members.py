@@ -28,7 +28,7 @@ def start_query(members, monkeypatch):
         monkeypatch.setattr("spark_connector.log._readers", {})
         options = SourceOptions.parse({"endpoints": ENDPOINTS, "startingOffsets": "earliest"})
         made = ClusterStreamReader(options, ("position",))
-        made.wait = log_reader._wait
+        made.wait = log_reader.log._wait
         return made
 
     return start

@@ -1,0 +1,101 @@
+"""What a medium provides of one cluster's log; ``LogReader`` makes everything else from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from cluster.errors import LogDamaged
+from cluster.protocol.enums import ClusterTimeUnit
+
+BLOCK_LENGTH = 4 * 1024 * 1024
+
+OnDamage = Callable[[LogDamaged], object]
+
+
+class LogIdentity(NamedTuple):
+    """What tells one cluster's log from another's, the same on every member.
+
+    Timestamp and log session id of the first NewLeadershipTermEvent; both are None when the log's head was
+    purged by a real Aeron archive, which does not keep them.
+    """
+
+    cluster_id: int
+    first_term_timestamp: int | None
+    log_session_id: int | None
+
+
+class CommittedLog(Protocol):
+    """A log as it is in files (``directory.py``), or at members elsewhere (``remote.py``).
+
+    Ends are excluded. ``warnings`` holds, one line each, what whoever reads should know: where a log that was
+    not stopped in order is proven to be committed, and that a member's counters are gone.
+    """
+
+    warnings: list[str]
+
+    @property
+    def identity(self) -> LogIdentity | None:
+        """None while the log has no entry."""
+        ...
+
+    @property
+    def start_position(self) -> int:
+        """First position that is still there."""
+        ...
+
+    @property
+    def term_length(self) -> int:
+        """Bytes of a term buffer: no entry crosses a multiple of it."""
+        ...
+
+    @property
+    def time_unit(self) -> ClusterTimeUnit:
+        """Of the log's timestamps."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the member runs, so that the log may grow."""
+        ...
+
+    @property
+    def damage(self) -> Sequence[LogDamaged]:
+        """What could not be read beside the log, while the rest could."""
+        ...
+
+    def commit_position(self) -> int:
+        """End of what is known to be committed: how far a stream may read now."""
+        ...
+
+    def end_position(self) -> int:
+        """End of what a batch reads: the commit position of a live member, else all that is recorded."""
+        ...
+
+    def blocks(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        max_bytes: int = BLOCK_LENGTH,
+        is_committed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Runs of whole messages, each with the position it begins at; together they hold every entry whose
+        first frame lies in [``from_position``, ``to_position``).
+
+        ``from_position`` is a frame's begin (default: the start), ``to_position`` any position (default:
+        ``end_position()``, which bounds it anyway unless the caller knows that the range ``is_committed``). A
+        block is longer than ``max_bytes`` only for one message that is. Damage raises LogDamaged where it is
+        reached, or is handed to ``on_damage`` and skipped. Raises DataLoss when ``from_position`` was purged,
+        and when a range that ``is_committed`` is not here as far as ``to_position``.
+        """
+        ...
+
+    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
+        """The damage told with what holds the bytes at ``position``."""
+        ...
+
+    def close(self) -> None: ...
