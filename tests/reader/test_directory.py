@@ -384,7 +384,7 @@ def test_of_our_member_that_crashed_a_stream_ends_at_what_is_known_to_be_committ
         assert reader.end_position() == log.position
         assert positions(reader) == log.entries
         (warning,) = reader.warnings
-        assert f"behind position {log.entries[60][1]}, up to {log.position}, is recorded" in warning
+        assert f"after position {log.entries[60][1]}, up to {log.position}, is recorded" in warning
 
 
 def test_a_later_term_proves_what_came_before_it(tmp_path):
