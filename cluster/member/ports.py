@@ -3,19 +3,9 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from cluster.archive.files import Buffer
-
-
-class LinksHandler(Protocol):
-    def on_link_up(self, member_id: int, incarnation: int) -> None: ...
-
-    def on_link_down(self, member_id: int) -> None: ...
-
-    def on_member_gone(self, member_id: int) -> None: ...
-
-    def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> None: ...
+from cluster.transport.links import LinksHandler
+from cluster.transport.server import ClientsHandler
 
 
 class Links(Protocol):
@@ -32,16 +22,6 @@ class Links(Protocol):
     def is_stable(self, member_id: int) -> bool: ...
 
     def queued_bytes(self, member_id: int) -> int: ...
-
-
-class ClientsHandler(Protocol):
-    def on_connect(self, connection_id: int) -> None: ...
-
-    def on_frames(self, connection_id: int, buffer: np.ndarray, start: int, end: int) -> int | None: ...
-
-    def has_session(self, connection_id: int) -> bool: ...
-
-    def on_disconnect(self, connection_id: int) -> None: ...
 
 
 class Clients(Protocol):

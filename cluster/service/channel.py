@@ -13,6 +13,8 @@ answers of a service (the egress publication there), a batch at a time.
       poll_consensus_module()              <--105----   ScheduleTimer, CancelTimer, CloseSession,
                                                         ServiceAck, session messages of the service
       poll_egress()                        <-----       EgressBatch
+      on_idle()                            <-----       within a callback that idles, or before one
+                                                        when room is short: the module polls both
 """
 
 from __future__ import annotations
