@@ -14,6 +14,7 @@ MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simula
     invariants.py     what must hold: after every turn, and at the end
     committed_log.py  the log that all must agree on, read entry by entry
     nemesis.py        what goes wrong, and when
+    power_cuts.py     machines that lose power
     impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict
     effects.py        what a history did, as a hash: a change of words alone does not move it

@@ -239,6 +239,15 @@ class Disk:
             if page in inode.old and page not in inode.pushed and self._random.random() < 0.3:
                 del inode.old[page]
 
+    def settle(self) -> None:
+        """The kernel has written all back in its own time, but for what is newest in each file."""
+        self._changes.clear()
+        for path in sorted(self._names):
+            inode = self._names[path]
+            for page in sorted(inode.old)[: -self._random.randint(1, 4)]:
+                del inode.old[page]
+            inode.device_size = len(inode.cache)
+
     def fail_sync(self, inode: Inode) -> None:
         inode.lost.update(inode.old)
         inode.old.clear()

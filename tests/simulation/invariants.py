@@ -228,8 +228,12 @@ class Invariants(Observer, ClientObserver):
     def on_votes_lost(self, member_id: int) -> None:
         """What a member has voted is not on its disk any more; it must not vote until it may."""
         self.without_promises.add(member_id)
-        for key in [key for key in self.votes if key[0] == member_id]:
-            del self.votes[key]
+        self.on_unsynced_lost(member_id)
+
+    def on_unsynced_lost(self, member_id: int) -> None:
+        """A member may have forgotten its votes and terms, and does not know it."""
+        self.votes = {key: vote for key, vote in self.votes.items() if key[0] != member_id}
+        self._recorded = {key for key in self._recorded if key[0] != member_id}
 
     def on_level(self, member_id: int) -> None:
         """It has what its leader has committed, and stands by its term: it knows what it promises now."""

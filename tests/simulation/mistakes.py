@@ -271,6 +271,11 @@ def checksums_not_verified(patch: Patch) -> None:
         patch(module, "verify_checksums", lambda checksum, run, start, end: scan(run, start, end))
 
 
+def torn_pages_served(patch: Patch) -> None:
+    """Of a power cut without syncs: what it has torn of acknowledged frames is taken as it reads."""
+    checksums_not_verified(patch)
+
+
 def damage_forgotten(patch: Patch) -> None:
     """What was cut off a damaged log counts as if it had never been there."""
     patch(Repair, "held", property(lambda self: election.EMPTY_LOG))
@@ -425,6 +430,7 @@ class Sought(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
+CUT_AT_LEVEL_0 = ("power cut at level 0", "slow paths", "pause", "kill", "isolate the leader")
 LEADERS_GO = ("isolate the leader", "pause the leader", "partition", "deaf", "mute")
 MEMBERS_DIE = ("kill", "kill all", "kill new leaders", "isolate the leader", "partition")
 POWER_GOES = ("kill", "kill in a turn", "power cut in a turn", "power cut of all", "slow disk")
@@ -450,6 +456,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     clock_goes_back: Sought(("I-20",)),
     failed_sync_trusted: Sought(("I-3",), 1, ("failed sync",)),
     checksums_not_verified: Sought(("I-5", "I-12"), 1, ("bit flip", "kill")),
+    torn_pages_served: Sought(("I-4", "I-5"), 75, CUT_AT_LEVEL_0),
     damage_forgotten: Sought(("I-3",), 1, ("all but one damaged",)),
     bad_sector_ends_the_member: Sought(("I-17", "I-14"), 1, ("damaged file", "kill")),
     wiped_member_follows_anybody: Sought(("I-4",), 70, ("stale leader",)),

@@ -18,6 +18,7 @@ from tests.simulation.impostors import Impostors
 from tests.simulation.member import Member
 from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.ports import host_of
+from tests.simulation.power_cuts import PowerCuts
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.world import FOREVER_NS, MS, SECOND
@@ -44,6 +45,7 @@ class Nemesis:
         self.is_storm = False  # faults may begin
         self.network = network = NetworkFaults(self)
         self._disks = FailingDisks(self)
+        self._power_cuts = power_cuts = PowerCuts(self)
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
         if only:
@@ -75,6 +77,9 @@ class Nemesis:
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
+        if history.settings.file_sync_level == 0:
+            name = "power cut at level 0"
+            self._draw_apart(name, power_cuts.cut_dispensable, power_cuts.at_level_0, 0.5, 3)
         self._pause_ns = random.choice([300, 1_000, 2_500]) * MS  # between two faults, on average
         # Drawn apart, as above: of some seeds it is the main thing, with little else that stirs things up.
         how_much = network.deposing.random()
@@ -120,9 +125,7 @@ class Nemesis:
         }
         faults |= self.network.by_name()
         if self.history.settings.file_sync_level > 0:
-            faults["power cut"] = self._power_cut
-            faults["power cut in a turn"] = self._power_cut_in_turn
-            faults["power cut of all"] = self._power_cut_of_all
+            faults |= self._power_cuts.by_name()
             faults["failed sync"] = self._disks.failed_sync
             faults["failed writes"] = self._disks.failed_writes
         if len(self.history.context.member_ids) > 1:
@@ -339,18 +342,17 @@ class Nemesis:
             [self.random.randrange(1, 300 * MS), self.random.randrange(3 * SECOND), 3 * SECOND, 12 * SECOND]
         )
 
-    def _down_ns(self) -> int:
+    def draw_down_ns(self) -> int:
         return self.random.choice([0, self.random.randrange(300 * MS), self.random.randrange(6 * SECOND)])
 
     def any_member(self, *, running: bool = True) -> Member | None:
         members = [m for m in self.history.members.values() if m.is_alive and not (running and m.is_paused)]
         return self.random.choice(members) if members else None
 
-    def bring_down(self, member: Member) -> None:
+    def bring_down(self, member: Member, down_ns: int | None = None) -> None:
         """Leave a member that was killed down for some time."""
-        self._bring_down(member, self._down_ns())
-
-    def _bring_down(self, member: Member, down_ns: int) -> None:
+        if down_ns is None:
+            down_ns = self.draw_down_ns()
         self.down_until_ns[member.member_id] = self.world.now_ns + down_ns
 
     # -- processes --
@@ -359,9 +361,9 @@ class Nemesis:
         member = member or self.any_member(running=False)
         if member is None:
             return None
-        down_ns = self._down_ns()
+        down_ns = self.draw_down_ns()
         member.kill()
-        self._bring_down(member, down_ns)
+        self.bring_down(member, down_ns)
         return f"member {member.member_id} for {down_ns / SECOND:.3f} s"
 
     def _kill_leader(self) -> str | None:
@@ -409,35 +411,12 @@ class Nemesis:
             self._kill(member)
         return "every member"
 
-    def _power_cut(self, member: Member | None = None) -> str | None:
-        member = member or self.any_member(running=False)
-        if member is None:
-            return None
-        down_ns = self._down_ns()
-        member.lose_power()
-        self._bring_down(member, down_ns)
-        return f"member {member.member_id} for {down_ns / SECOND:.3f} s"
-
-    def _power_cut_in_turn(self) -> str | None:
-        member = self.any_member()
-        if member is None:
-            return None
-        effects = self.random.randint(1, 80)
-        member.die_soon(effects)
-        member.dies_by_power = True
-        return f"member {member.member_id} at its effect {effects} from now"
-
-    def _power_cut_of_all(self) -> str:
-        for member in self.history.alive():
-            self._power_cut(member)
-        return "every member"
-
     def _stop_in_order(self) -> str | None:
         member = self.any_member()
         if member is None or not member.is_up:
             return None
         member.stop()
-        self._bring_down(member, self._down_ns())
+        self.bring_down(member)
         return f"member {member.member_id}"
 
     def _pause(self, member: Member | None = None) -> str | None:
@@ -472,7 +451,7 @@ class Nemesis:
         history.invariants.on_wiped(member_id)
         history.recorder.forget(member_id)
         self.not_whole.add(member_id)
-        self._bring_down(member, self._down_ns())
+        self.bring_down(member)
         return f"member {member_id}"
 
     def _wipe_witness(self) -> str | None:
