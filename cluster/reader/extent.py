@@ -1,7 +1,8 @@
 """How far a member's log may be read now: asked anew each time, for it runs, stops and crashes.
 
     running        up to min(commit-pos, rec-pos) of its counters; a log never shows what may still change
-    stopped        up to the stop position in its catalog: after an orderly stop all of it is committed
+    stopped        up to the stop position in its catalog for a batch; for a stream as if crashed, while its
+                   counters are there: a recording also stops with a term, before its tail is committed
     crashed        all that was recorded for a batch; for a stream, of a member of ours, what is known to be
                    committed: the last commit-pos stored, a later term's base, a snapshot
 
@@ -60,7 +61,7 @@ class MemberState:
         self._counters: CountersReader | None = None
         self._found: tuple[FoundCounter, FoundCounter | None] | None = None  # in ``_counters``
         self._found_for: RecordingDescriptor | None = None
-        self._crashed: Extent | None = None
+        self._at_rest: Extent | None = None  # since no member runs here
         self.generation = 0  # of the files: the member may have put new ones in the place of some
         self.mark = self._read_mark()
         self.log_entries = self._read_recording_log()
@@ -89,7 +90,7 @@ class MemberState:
             )
         self.descriptor = descriptor
         self.generation += 1
-        self._crashed = None
+        self._at_rest = None
 
     def extent(self, checksum: Checksum | None) -> Extent:
         """How far the log goes now; ``checksum`` is what its frames carry, if they do."""
@@ -100,12 +101,12 @@ class MemberState:
             commit, recorded = live
             written = max(recorded.get() if recorded is not None else stop, start)
             end = max(min(commit.get(), written), start)
+            self._at_rest = None
             return Extent(end, end, written)
-        if stop != NULL_POSITION:
-            return Extent(stop, stop, stop)
-        if self._crashed is None:
-            self._crashed = self._crashed_extent(checksum)
-        return self._crashed
+        if self._at_rest is None:
+            at_rest = self._crashed_extent(checksum) if stop == NULL_POSITION else self._stopped_extent(stop)
+            self._at_rest = at_rest
+        return self._at_rest
 
     def read_terms(self) -> None:
         """Read the recording log again: a running member adds terms and snapshots."""
@@ -170,7 +171,12 @@ class MemberState:
             return commit, None
         return None
 
-    # ---- a member that crashed
+    # ---- a member that does not run
+
+    def _stopped_extent(self, stop: int) -> Extent:
+        """Of a recording that ended with its member, or with a term: then its tail may not be committed."""
+        has_counters = self._stored_commit_position() is not None
+        return Extent(stop, self._proven_end(stop) if has_counters else stop, stop)
 
     def _crashed_extent(self, checksum: Checksum | None) -> Extent:
         end = self._recovered_end(checksum)
@@ -213,21 +219,26 @@ class MemberState:
 
     def _proven_end(self, end: int) -> int:
         """End of what is known to be committed of a recording that ends at ``end``."""
-        proven = self.descriptor.start_position
-        for path in counters_paths(self.files, self.member, None, self._aeron_dir):
-            try:
-                with CountersReader(path) as counters:
-                    commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id)
-                    if commit is not None:
-                        proven = max(proven, commit.get())
-            except (NotAClusterDirectory, LogDamaged, StorageError):
-                continue
+        proven = max(self.descriptor.start_position, self._stored_commit_position() or 0)
         for entry in self.log_entries:
             if entry.entry_type is TERM:
                 proven = max(proven, entry.term_base_log_position)
             elif entry.service_id == CONSENSUS_MODULE_SERVICE_ID:
                 proven = max(proven, entry.log_position)
         return min(proven, end)
+
+    def _stored_commit_position(self) -> int | None:
+        """The commit position that the member stored last; None where its counters are gone."""
+        stored = None
+        for path in counters_paths(self.files, self.member, None, self._aeron_dir):
+            try:
+                with CountersReader(path) as counters:
+                    commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id)
+                    if commit is not None:
+                        stored = max(stored or 0, commit.get())
+            except (NotAClusterDirectory, LogDamaged, StorageError):
+                continue
+        return stored
 
     def _is_ours(self) -> bool:
         """Whether a member of ours wrote here: its lock files stay."""
