@@ -4,7 +4,7 @@
     stopped        up to the stop position in its catalog for a batch; for a stream as if crashed, while its
                    counters are there: a recording also stops with a term, before its tail is committed
     crashed        all that was recorded for a batch; for a stream, of a member of ours, what is known to be
-                   committed: the last commit-pos stored, a later term's base, a snapshot
+                   committed: the last commit-pos stored, a snapshot
 
 A counters file is believed only when it is this member's: its heartbeat fresh, its
 cluster id right, and its recording or its process the same. The host may run another cluster under the same
@@ -29,7 +29,7 @@ from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import RecordingState
 from cluster.protocol.mark_file import ClusterMarkFileHeader
-from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, TERM, RecordingLogEntry
+from cluster.protocol.recording_log import SNAPSHOT, TERM, RecordingLogEntry
 from cluster.protocol.streams import LOG
 from cluster.reader.member_directory import MemberDirectory, counters_paths, read_cluster_mark
 
@@ -220,12 +220,8 @@ class MemberState:
     def _proven_end(self, end: int) -> int:
         """End of what is known to be committed of a recording that ends at ``end``."""
         proven = max(self.descriptor.start_position, self._stored_commit_position() or 0)
-        for entry in self.log_entries:
-            if entry.entry_type is TERM:
-                proven = max(proven, entry.term_base_log_position)
-            elif entry.service_id == CONSENSUS_MODULE_SERVICE_ID:
-                proven = max(proven, entry.log_position)
-        return min(proven, end)
+        snapshots = (entry.log_position for entry in self.log_entries if entry.entry_type is SNAPSHOT)
+        return min(max(proven, *snapshots, 0), end)
 
     def _stored_commit_position(self) -> int | None:
         """The commit position that the member stored last; None where its counters are gone."""
