@@ -14,6 +14,7 @@ from cluster.archive.files import Files, OsFiles
 from cluster.archive.first_frame import read_first_frame
 from cluster.archive.held_checksum import held_kinds, kinds_of
 from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.counters import CountersReader
 from cluster.errors import DataLoss, LogDamaged, RemoteProtocolError, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import last_message_end, split
@@ -40,11 +41,12 @@ class DirectoryLog:
         aeron_dir: str | None = None,
         files: Files | None = None,
         now_ms: Callable[[], int] = epoch_ms,
+        open_counters: Callable[[str], CountersReader] = CountersReader,
     ) -> None:
         """Raises NotAClusterDirectory, LogDamaged (nothing tells where the log is), StorageError."""
         files = files or OsFiles()
         member = find_member(files, dir, archive_dir, cluster_dir)
-        self.state = MemberState(files, member, aeron_dir, now_ms)
+        self.state = MemberState(files, member, aeron_dir, now_ms, open_counters)
         self.warnings = self.state.warnings
         self._params = log_params(self.state.descriptor)
         self._segments = self.state.segments()

@@ -49,7 +49,12 @@ class MemberState:
     """
 
     def __init__(
-        self, files: Files, member: MemberDirectory, aeron_dir: str | None, now_ms: Callable[[], int]
+        self,
+        files: Files,
+        member: MemberDirectory,
+        aeron_dir: str | None,
+        now_ms: Callable[[], int],
+        open_counters: Callable[[str], CountersReader],
     ) -> None:
         """Raises NotAClusterDirectory when no log is here, LogDamaged when nothing tells where it is."""
         self.files = files
@@ -58,6 +63,7 @@ class MemberState:
         self.damage: list[LogDamaged] = []
         self._aeron_dir = aeron_dir
         self._now_ms = now_ms
+        self._open_counters = open_counters
         self._counters: CountersReader | None = None
         self._found: tuple[FoundCounter, FoundCounter | None] | None = None  # in ``_counters``
         self._found_for: RecordingDescriptor | None = None
@@ -137,7 +143,7 @@ class MemberState:
         self.mark = self._read_mark() or self.mark
         for path in counters_paths(self.files, self.member, self.mark, self._aeron_dir):
             try:
-                counters = CountersReader(path)
+                counters = self._open_counters(path)
             except (NotAClusterDirectory, LogDamaged, StorageError):
                 continue
             found = self._match(counters) if counters.is_live(self._now_ms()) else None
@@ -228,7 +234,7 @@ class MemberState:
         stored = None
         for path in counters_paths(self.files, self.member, None, self._aeron_dir):
             try:
-                with CountersReader(path) as counters:
+                with self._open_counters(path) as counters:
                     commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id)
                     if commit is not None:
                         stored = max(stored or 0, commit.get())

@@ -1,7 +1,8 @@
 """The deterministic simulator: production classes under virtual time, with faults, judged by invariants.
 
 Nothing here is a model of the cluster. Members run ConsensusModuleAgent, ClusteredServiceAgent, Archive,
-MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simulated is what lies below them.
+MemberLinks and ClientPort, clients run ClusterClient, readers DirectoryLog, unchanged. What is
+simulated is what lies below them.
 
     world.py          virtual time, chance by seed, the trace, processes that die in the middle of a turn
     disk_log.py       a member's log, as the bytes of its disk
@@ -15,6 +16,8 @@ MemberLinks and ClientPort, clients run ClusterClient, unchanged; what is simula
     committed_log.py  the log that all must agree on, read entry by entry
     nemesis.py        what goes wrong, and when
     power_cuts.py     machines that lose power
+    readers.py        programs that follow the log in members' files
+    counters_files.py cnc.dat on a simulated disk, which tells readers how far
     impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict
     effects.py        what a history did, as a hash: a change of words alone does not move it

@@ -73,12 +73,12 @@ class CommittedLog:
     def end(self) -> int:
         return len(self.bytes)
 
-    def compare(self, position: int, data: bytes, whose: str) -> None:
-        """``data`` is committed at ``position`` according to one member."""
+    def compare(self, position: int, data: bytes, whose: str, invariant: str = "I-4") -> None:
+        """``data`` is committed at ``position`` according to a member, or a reader."""
         known = self.bytes[position : position + len(data)]
         require(
             data[: len(known)] == known,
-            "I-4",
+            invariant,
             f"{whose} has other bytes than were committed between {position} and {position + len(data)}",
         )
 

@@ -29,6 +29,7 @@ from tests.simulation.member import CLUSTER_ID, Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Network
 from tests.simulation.ports import CLIENT_PORT, host_of
+from tests.simulation.readers import Reader
 from tests.simulation.world import MS, SECOND, Clock, ProcessDied, World, readable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -216,6 +217,11 @@ class History:
             Client(world, number, self.network, endpoints, world.random(f"client {number}"), self.invariants)
             for number in range(random.randint(1, 3))
         ]
+        readers = world.random("readers")
+        self.readers = [
+            Reader(world, self.disks, self.clocks, readers, self.invariants)
+            for _ in range(readers.choice([0, 1]))
+        ]
         self.nemesis = Nemesis(self, only_faults)
         self.coverage.on_elected = self.nemesis.on_elected
 
@@ -298,6 +304,8 @@ class History:
             self.world.at(self.random.choice([0, self.random.randrange(SECOND)]), self.start, member_id)
         for client in self.clients:
             client.wake(self.random.randrange(SECOND))
+        for reader in self.readers:
+            reader.wake(self.world.now_ns)
         self._await_commit("start", self._start_bound_ns())
         self.nemesis.storm()
         self.nemesis.heal_majority()
@@ -350,6 +358,7 @@ class History:
             life = "" if member.is_alive else " (dead)"
             told.append(f"{member.name} {state} at {member.commit_position}{life}")
         told += [f"{c.name} {'done' if c.is_done else 'waits'}" for c in self.clients]
+        told += [f"{reader.name} at {reader.position}" for reader in self.readers]
         return ", ".join(told)
 
     def _come_to_rest(self) -> None:
@@ -368,7 +377,7 @@ class History:
             client.is_leaving = True
         self.world.tell("history", "calm: clients close their sessions")
         deadline_ns = self.world.now_ns + self._start_bound_ns() + self.context.session_timeout_ns
-        while (left := self._unfinished()) or not self._are_level():
+        while (left := self._unfinished()) or not self._are_level() or not self._have_read_all():
             if self.world.now_ns >= deadline_ns:
                 raise Violation(*(left or f"I-14: no rest in time; {self._stand()}").split(": ", 1))
             self._step()
@@ -381,6 +390,9 @@ class History:
             return "I-14: nobody leads"
         is_time_passing = leader.agent.replica.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
         return self.invariants.log.unfinished(is_time_passing=is_time_passing)
+
+    def _have_read_all(self) -> bool:
+        return all(reader.position == self.invariants.log.end for reader in self.readers)
 
     def _are_level(self) -> bool:
         log = self.invariants.log

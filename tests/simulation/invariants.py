@@ -8,6 +8,7 @@ after every turn           commit never falls (I-2), committed bytes are equal (
 from the committed log     each message once, in order (I-3, I-7), timers (I-8), terms and time (I-9)
 when one is taken          snapshots of one position are the same, and what a replay comes to (I-6)
 when a client is told      what is acknowledged is committed, at that position (I-3)
+when a reader is given log  it is committed, and follows on what it had (I-10, I-11)
 at the end                 all members agree, nothing is missing (I-14 and again I-3, I-5, I-8)
 """
 
@@ -16,7 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.archive.files import Buffer
+from cluster.errors import ClusterError, DataLoss
 from cluster.protocol import decode, streams
+from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, RequestVote, Vote
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, align
@@ -24,6 +27,7 @@ from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import SNAPSHOT, TERM
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog, require
+from tests.simulation.counters_files import stored_commit_position
 from tests.simulation.disk import Disk
 from tests.simulation.disk_log import (
     HeldFrames,
@@ -34,6 +38,7 @@ from tests.simulation.disk_log import (
     snapshot_position,
 )
 from tests.simulation.member import Member, Observer
+from tests.simulation.readers import Reader, ReaderObserver
 
 if TYPE_CHECKING:
     from cluster.archive.recording import Recording
@@ -54,7 +59,7 @@ class _Watched:
         self.has_followed = False
 
 
-class Invariants(Observer, ClientObserver):
+class Invariants(Observer, ClientObserver, ReaderObserver):
     """One for a run. Raises Violation as soon as one does not hold."""
 
     def __init__(
@@ -82,6 +87,7 @@ class Invariants(Observer, ClientObserver):
         self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
         self.egress: dict[tuple[int, bytes], int] = {}  # (session, service): last number that was answered
+        self.read_ahead: list[tuple[str, int, bytes]] = []  # what was read before it was seen to be committed
         self.left: dict[int, int] = {}  # session that was closed in peace: under the leader of which term
         self._sync_level = file_sync_level
         self._watched: dict[tuple[int, int], _Watched] = {}
@@ -479,6 +485,41 @@ class Invariants(Observer, ClientObserver):
         require(number > last, "I-7", f"session {session_id} is answered {number} after {last}: out of order")
         self.egress[by_service] = number
 
+    # -- what readers are given --
+
+    def on_bound(self, reader: Reader) -> None:
+        """A member that died within a turn may have stored a commit position that no turn has shown."""
+        committed = self.log.end
+        if reader.bound > committed:
+            path = f"/member-{reader.member_id}/driver/{CNC_FILE_NAME}"
+            committed = max(committed, stored_commit_position(self._disks[reader.member_id], path))
+        require(
+            reader.bound <= committed,
+            "I-10",
+            f"the reader of member {reader.member_id} may read to {reader.bound}, committed is {committed}",
+        )
+
+    def on_read(self, reader: Reader, position: int, data: bytes) -> None:
+        end, whose = position + len(data), f"the reader of member {reader.member_id}"
+        require(
+            position == reader.position,
+            "I-11",
+            f"{whose} is given {position} to {end}, and has come to {reader.position}",
+        )
+        require(end <= reader.bound, "I-10", f"{whose} is given {end}, committed was {reader.bound}")
+        data = self.frames.comparable(reader.member_id, data)
+        self.log.compare(position, data, whose, "I-11")
+        if end > self.log.end:
+            self.read_ahead.append((whose, position, data))
+
+    def on_read_error(self, reader: Reader, error: ClusterError) -> None:
+        told = str(error)
+        require(
+            not isinstance(error, DataLoss) or str(reader.position) in told or "recording" in told,
+            "I-11",
+            f"the reader of member {reader.member_id} at {reader.position} is told: {told}",
+        )
+
     # -- at the end --
 
     def check_converged(self, members: list[Member]) -> None:
@@ -499,6 +540,8 @@ class Invariants(Observer, ClientObserver):
             )
             require(member.member_id not in self.damaged, "I-12", f"{member.name} was not repaired")
             self._compare_all(member, end)
+        for whose, position, data in self.read_ahead:
+            self.log.compare(position, data, whose, "I-11")
         for session_id, leadership_term_id in self.left.items():
             session = self.log.sessions[session_id]
             require(

@@ -171,6 +171,7 @@ class Member(Process):
                 return 0
             assert self.life is not None
             self.poller.wait(0)
+            self.life.counters_file.update_heartbeat(self.epoch_ms())
             work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
         except FATAL as error:
             is_alone = len(self.settings.context.member_ids) == 1
@@ -181,7 +182,7 @@ class Member(Process):
         except ServiceError:
             raise  # a fault of the simulation, which none of its members survives
         except ClusterError as error:
-            require(not self.is_up, "I17", f"{self.name} ends by {type(error).__name__}: {error}")
+            require(not self.is_up, "I-17", f"{self.name} ends by {type(error).__name__}: {error}")
             self._exit(error)
             return None
         assert self.agent is not None

@@ -35,6 +35,8 @@ from cluster.member.service_adapter import ServiceAdapter
 from cluster.protocol.enums import AppendPositionFlags, CloseReason, ElectionState
 from cluster.protocol.link import PromiseState
 from cluster.protocol.service import ServiceAck
+from cluster.reader.directory import DirectoryLog
+from cluster.reader.extent import Extent, MemberState
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.channel import RecoveryState
@@ -422,6 +424,27 @@ def services_share_message_ids(patch: Patch) -> None:
     patch(service_messages, "service_session_id", lambda service_id, number: right(0, number))
 
 
+def reader_goes_to_the_end_of_the_file(patch: Patch) -> None:
+    """A stream is given all that is written, committed or not."""
+    extent = MemberState.extent
+
+    def eager(self: Any, checksum: Any) -> Extent:
+        written = extent(self, checksum).written
+        return Extent(written, written, written)
+
+    patch(MemberState, "extent", eager)
+
+
+def reader_passes_over_what_was_purged(patch: Patch) -> None:
+    """Who asks for what is not there any more is given what follows, and told nothing."""
+    blocks = DirectoryLog.blocks
+
+    def clamped(self: Any, from_position: int, *arguments: Any, **options: Any) -> Any:
+        return blocks(self, max(from_position, self.start_position), *arguments, **options)
+
+    patch(DirectoryLog, "blocks", clamped)
+
+
 class Sought(NamedTuple):
     """How a mistake shows: by which invariants, from which seed on, under which faults (none: the seed's)."""
 
@@ -474,5 +497,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     base_reported_before_its_term: Sought(("I-19",), 1, MEMBERS_DIE),
     first_service_acks_for_all: Sought(("I-6",), 5),
     services_load_the_first_ones_snapshot: Sought(("I-5",), 5),
+    reader_goes_to_the_end_of_the_file: Sought(("I-10",)),
+    reader_passes_over_what_was_purged: Sought(("I-11",)),
     services_share_message_ids: Sought(("I-3",), 5),
 }

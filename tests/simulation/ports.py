@@ -12,10 +12,12 @@ from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.retention import NeededPosition
+from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import MemberLinks
 from cluster.transport.server import ClientPort
+from tests.simulation.counters_files import create_counters
 from tests.simulation.service import ChainService, VectorisedChainService
 
 if TYPE_CHECKING:
@@ -62,13 +64,16 @@ class SimulatedPorts:
             now_ms=self.epoch_ms(),
             cluster_id=context.cluster_id,
             member_id=context.member_id,
+            aeron_directory=f"{member.directory}/driver",
         )
 
     def epoch_ms(self) -> int:
         return self._member.epoch_ms()
 
     def open_counters(self) -> CountersFile:
-        return CountersFile.in_memory(now_ms=self.epoch_ms())
+        member = self._member
+        path = f"{member.directory}/driver/{CNC_FILE_NAME}"
+        return create_counters(member.disk, path, pid=self.files.process_id(), now_ms=self.epoch_ms())
 
     def open_links(self) -> ObservedLinks:
         member, context = self._member, self._context
