@@ -79,12 +79,13 @@ def test_digests_are_compared_whoever_is_first_and_only_of_one_position():
         agent.digests.on_reported(other, SnapshotDigest(position, (PartDigest(-1, digest),)))
 
     report(4096, 1)
-    agent.digests.on_taken(4096, 2)
+    own = agent.context.member_id
+    agent.digests.on_taken(4096, 2, own)
     assert [difference[1] for difference in told(cluster)] == ["4096"]
     report(8192, 1)
-    agent.digests.on_taken(4096 + 32, 2)
+    agent.digests.on_taken(4096 + 32, 2, own)
     assert len(told(cluster)) == 1
-    agent.digests.on_taken(8192, 2)
+    agent.digests.on_taken(8192, 2, own)
     report(8192, 2)
     assert len(told(cluster)) == 2
 

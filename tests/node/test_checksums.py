@@ -11,9 +11,7 @@ from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.reader import LogReader
 from tests.node.processes import await_that
-from tests.node.three import Three, check_level, damage, opened, said, send
-
-__all__ = ["opened"]  # the fixture
+from tests.node.three import Three, check_level, damage, said, send
 
 MESSAGES = 300  # of 1,000 bytes: several segments
 

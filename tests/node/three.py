@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-import pytest
-
 from cluster import ClusterClient, ClusterNode, LogReader
 from tests.node.processes import await_that, free_base_port
 
@@ -34,12 +32,6 @@ class Three:
 
     def archive_of(self, node: ClusterNode) -> str:
         return str(node.config.archive_path)
-
-
-@pytest.fixture
-def opened():
-    with ExitStack() as stack:
-        yield stack
 
 
 def send(client: ClusterClient, count: int, size: int = 100, *, first: int = 0) -> None:

@@ -18,6 +18,7 @@ from cluster.archive.snapshots import SnapshotArchive
 from cluster.consensus import cluster_member, election, leadership, promises, service_messages
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
+from cluster.consensus.leadership import Leadership
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager
 from cluster.consensus.snapshot import ModuleSnapshot
@@ -232,7 +233,7 @@ def log_purged_beyond_the_snapshot(patch: Patch) -> None:
 
     def greedy(self: Any) -> int | None:
         found = limit(self)
-        return None if found is None else self._agent.log.recording.append_position
+        return None if found is None else self._log.append_position
 
     patch(Retention, "_limit", greedy)
 
@@ -337,7 +338,11 @@ def snapshot_without_timers(patch: Patch) -> None:
 
 def service_reads_all_that_is_there(patch: Patch) -> None:
     poll = BoundedLogAdapter.poll
-    patch(BoundedLogAdapter, "poll", lambda self, commit_position: poll(self, 1 << 62))
+
+    def eager(self: Any, commit_position: int) -> int:
+        return poll(self, commit_position if self._log is None else self._log.append_position)
+
+    patch(BoundedLogAdapter, "poll", eager)
 
 
 def majority_of_five_is_two(patch: Patch) -> None:
@@ -351,7 +356,7 @@ def majority_of_five_is_two(patch: Patch) -> None:
 
 def term_on_no_other_disk(patch: Patch) -> None:
     """A leader processes its log before a majority holds it, and the term."""
-    patch(Election, "_has_quorum", lambda self, now_ns: True)
+    patch(Leadership, "has_quorum", lambda self, now_ns: True)
 
 
 def bad_sector_ends_the_member(patch: Patch) -> None:
@@ -464,13 +469,13 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     second_vote_in_a_term: Sought(("I-9",), 5),
     vote_for_a_worse_log: Sought(("I-3",), 13),
     quorum_one_too_small: Sought(("I-3",)),
-    quorum_counts_a_stale_term: Sought(("I-3",), 38, MEMBERS_DIE),
+    quorum_counts_a_stale_term: Sought(("I-3",), 55, MEMBERS_DIE),
     replay_beyond_commit: Sought(("I-3",), 7),
     truncation_skipped: Sought(("I-4", "I-3", "I-5"), 3, LEADERS_GO),
     term_not_recorded: Sought(("I-19",)),
-    commit_of_an_older_term: Sought(("I-3",), 24, MEMBERS_DIE),
+    commit_of_an_older_term: Sought(("I-3",), 30, MEMBERS_DIE),
     acknowledged_before_the_sync: Sought(("I-3",)),
-    readable_is_safe: Sought(("I-3",), 11, POWER_GOES),
+    readable_is_safe: Sought(("I-3",), 14, POWER_GOES),
     service_messages_forgotten: Sought(("I-3",), 3),
     one_timer_request_for_each_event: Sought(("I-6", "I-8"), 3),
     snapshot_recorded_before_the_sync: Sought(("I-3",)),
@@ -498,6 +503,6 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     first_service_acks_for_all: Sought(("I-6",), 5),
     services_load_the_first_ones_snapshot: Sought(("I-5",), 5),
     reader_goes_to_the_end_of_the_file: Sought(("I-10",)),
-    reader_passes_over_what_was_purged: Sought(("I-11",)),
+    reader_passes_over_what_was_purged: Sought(("I-11",), 35),
     services_share_message_ids: Sought(("I-3",), 5),
 }
