@@ -259,9 +259,11 @@ class ClusterNode:
 
         Followers process the log up to the leader's end first (Aeron: ClusterControl, ABORT).
         """
-        assert self._life is not None
-        toggle = self._life.counters.control_toggle
-        if not self._is_leader or toggle.get() != ClusterControlToggle.NEUTRAL:
+        life = self._life
+        if life is None or not self._is_leader:
+            return False
+        toggle = life.counters.control_toggle
+        if toggle.get() != ClusterControlToggle.NEUTRAL:
             return False
         toggle.set(ClusterControlToggle.ABORT)
         return True

@@ -80,6 +80,7 @@ def test_a_full_disk_stops_a_member_until_it_has_room_and_no_longer(tmp_path, op
         await_that(lambda: "the disk is still full" in said(full), "it looks whether there is room")
         assert full.is_running
         assert full is not cluster.leader()
+        assert not full.terminate_cluster(), "it leads nothing"
         disks.full.clear()
         send(client, 10, 1_000)
         client.await_committed(20)
