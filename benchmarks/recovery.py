@@ -23,7 +23,7 @@ from benchmarks.processes import CLUSTER
 from benchmarks.real_members import RealMembers, await_that
 from benchmarks.synthetic_log import write_messages
 from cluster.archive.files import OsFiles
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.node_state_file import NodeStateFile
 
 MESSAGES = (1_000_000, 10_000_000)
 PAYLOAD_LENGTH = 100

@@ -1,11 +1,21 @@
 """A member's files: the archive with its recordings, and what the cluster directory holds.
 
 Read ``recording.py`` first (the log as a file: append, sync, cut), then ``archive.py`` (which recordings
-there are) and ``recovery.py`` (where one ends after a crash). ``recording_log.py``, ``node_state.py`` and
-``mark_files.py`` are the files of the cluster directory. ``files.py`` is the only door to the disk.
+there are). ``files.py`` is the only door to the disk. Beside them
+
+    recording_end.py            where a recording ends after a crash
+    recording_damage.py         where one is damaged, and what is set aside then
+    recording_repair.py         damaged frames are written again, in their place
+    recording_verification.py   whether recordings are as the catalog says (Aeron's verify)
+    sync_proof.py               what the last sync has made durable
+    frame_checksum.py           by which checksum the frames of a recording are verified
+    frame_walk.py               the frames of a recording, one run after another
+    catalog_file.py, catalog_repair.py, snapshots.py, archive_tool.py
+    recording_log.py, recording_log_tool.py, node_state_file.py, promises_file.py, mark_files.py
+                                the files of the cluster directory
 
 The bytes are Aeron's, laid out in ``cluster/protocol``; what is ours beside them is the lock (``*.lock``),
-the proof of what is synced (``recording-*.proof``) and the segment prepared ahead (``recording-*.next``),
+the sync proof (``recording-*.proof``) and the segment prepared ahead (``recording-*.next``),
 which Aeron's tools ignore. The folder decides nothing about consensus and never imports it; it reads no
 clock: whoever calls hands in the time.
 """
@@ -13,10 +23,10 @@ clock: whoever calls hands in the time.
 from cluster.archive.archive import Archive
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
+from cluster.archive.recording_end import RecordingEnd
 from cluster.archive.recording_log import RecordingLog, RecoveryPlan
-from cluster.archive.recovery import Recovered
 
 __all__ = [
     "Archive",
@@ -27,6 +37,6 @@ __all__ = [
     "OsFiles",
     "Recording",
     "RecordingLog",
-    "Recovered",
+    "RecordingEnd",
     "RecoveryPlan",
 ]

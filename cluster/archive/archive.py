@@ -17,23 +17,23 @@ import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import checksum_named
-from cluster.archive.damage import (
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import Files, OsFiles
+from cluster.archive.frame_checksum import frame_checksum
+from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.mark_files import ArchiveMarkFile
+from cluster.archive.recording import Recording
+from cluster.archive.recording_damage import (
     Damage,
-    damage_behind,
+    damage_of_open_recording,
     drop_set_aside,
     first_damage,
     set_aside_segments,
 )
-from cluster.archive.directory_lock import DirectoryLock
-from cluster.archive.files import Files, OsFiles
-from cluster.archive.held_checksum import held_checksum
-from cluster.archive.mark_files import ArchiveMarkFile
-from cluster.archive.mending import Mender
-from cluster.archive.proof import proof_exists, read_proof, remove_proof
-from cluster.archive.recording import Recording
-from cluster.archive.recovery import Recovered, find_stop, held_position
+from cluster.archive.recording_end import RecordingEnd, acknowledged_end, find_end
+from cluster.archive.recording_repair import RecordingRepair
 from cluster.archive.segments import PAGE, Segments, list_segments, segment_bases
-from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.sync_proof import read_sync_proof, remove_sync_proof, sync_proof_exists
 from cluster.errors import ConfigurationError, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.catalog import (
@@ -71,7 +71,7 @@ class Archive:
         epoch_ms: Callable[[], int],
     ) -> None:
         self.directory = directory
-        self.recovered: list[Recovered] = []
+        self.recovered: list[RecordingEnd] = []
         self._damage: dict[int, Damage] = {}
         self.files = files
         self._checksum = checksum  # of new recordings
@@ -155,7 +155,7 @@ class Archive:
             self._catalog.check_entry(entry, bases.get(recording_id, []))
             if entry.descriptor.stop_position == NULL_POSITION:
                 self._find_end(entry.descriptor, is_after_failure, may_be_damaged)
-            elif is_after_failure and proof_exists(self.files, self.directory, recording_id):
+            elif is_after_failure and sync_proof_exists(self.files, self.directory, recording_id):
                 # The failed recording wrote its end into the catalog, but did not stop in order.
                 self._cut_tail(recording_id, may_be_damaged, into_new_file=True)
 
@@ -165,21 +165,21 @@ class Archive:
         """Give a recording that never stopped its end, or take note of the damage that hides it."""
         recording_id = descriptor.recording_id
         segments = Segments(self.files, self.directory, descriptor)
-        checksum = self._held_checksum(descriptor)
+        checksum = self._frame_checksum(descriptor)
         proof = None
         try:
             try:
-                proof = read_proof(self.files, self.directory, recording_id, descriptor.session_id)
-                found = find_stop(segments, descriptor, proof, checksum, file_sync_level=self._sync_level)
+                proof = read_sync_proof(self.files, self.directory, recording_id, descriptor.session_id)
+                found = find_end(segments, descriptor, proof, checksum, file_sync_level=self._sync_level)
             except (LogDamaged, OSError) as error:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
                     raise
-                damage = damage_behind(segments, descriptor, proof, error, checksum)
-                held = held_position(segments, proof)
-                self._damage[recording_id] = replace(damage, held_position=held)
+                damage = damage_of_open_recording(segments, descriptor, proof, error, checksum)
+                end = acknowledged_end(segments, proof)
+                self._damage[recording_id] = replace(damage, acknowledged_end=end)
                 return
-            if self._sync_level > 0 and found.unsure_from >= 0 and not is_after_failure:
-                segments.write_again(found.unsure_from, found.stop_position)
+            if self._sync_level > 0 and found.unsynced_from >= 0 and not is_after_failure:
+                segments.write_again(found.unsynced_from, found.stop_position)
         finally:
             segments.close()
         self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())
@@ -199,7 +199,7 @@ class Archive:
                 raise
             self._damage[recording_id] = damage
             return False
-        remove_proof(self.files, self.directory, recording_id)
+        remove_sync_proof(self.files, self.directory, recording_id)
         return True
 
     @property
@@ -254,7 +254,7 @@ class Archive:
         segments = Segments(self.files, self.directory, descriptor)
         try:
             damage = first_damage(segments, descriptor, begin, descriptor.stop_position, checksum)
-            return None if damage is None else replace(damage, held_position=descriptor.stop_position)
+            return None if damage is None else replace(damage, acknowledged_end=descriptor.stop_position)
         finally:
             segments.close()
 
@@ -289,13 +289,15 @@ class Archive:
                 self._find_end(entry.descriptor, is_after_failure=False, may_be_damaged=True)
         return True
 
-    def mender(self, damage: Damage) -> Mender | None:
-        """What puts the damaged part of a recording back; None where it is not known where it ended."""
-        if damage.held_position is None or damage.recording_id in self._damage:
+    def open_repair(self, damage: Damage) -> RecordingRepair | None:
+        """A repair of the damaged part of a recording; None where its end is not known."""
+        if damage.acknowledged_end is None or damage.recording_id in self._damage:
             return None
         descriptor = self._catalog.descriptor(damage.recording_id)
         segments = Segments(self.files, self.directory, descriptor)
-        return Mender(segments, descriptor, self.recording(damage.recording_id).checksum, damage.position)
+        return RecordingRepair(
+            segments, descriptor, self.recording(damage.recording_id).checksum, damage.position
+        )
 
     def forget_files(self, recording_id: int) -> None:
         """A stopped recording has got new files: the old ones are not read any more."""
@@ -336,7 +338,7 @@ class Archive:
         try:
             self._catalog.stop(recording_id, position, self._epoch_ms())
             set_aside_segments(self.files, self.directory, self._catalog.descriptor(recording_id))
-            remove_proof(self.files, self.directory, recording_id)
+            remove_sync_proof(self.files, self.directory, recording_id)
         except OSError as error:
             raise StorageError(
                 error.filename or self.directory, error.errno, "cutting a damaged recording failed"
@@ -377,16 +379,16 @@ class Archive:
                 self._catalog,
                 descriptor,
                 file_sync_level=self._sync_level,
-                checksum=self._held_checksum(descriptor),
+                checksum=self._frame_checksum(descriptor),
             )
         return recording
 
-    def _held_checksum(self, descriptor: RecordingDescriptor) -> Checksum | None:
+    def _frame_checksum(self, descriptor: RecordingDescriptor) -> Checksum | None:
         entry = self._catalog.entry(descriptor.recording_id)
         assert entry is not None
         segments = Segments(self.files, self.directory, descriptor)
         try:
-            return held_checksum(segments, self._catalog, entry)
+            return frame_checksum(segments, self._catalog, entry)
         finally:
             segments.close()
 

@@ -7,7 +7,7 @@ old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Sour
 import struct
 from functools import partial
 
-from cluster.archive.catalog_flips import PutBack, put_back_flips
+from cluster.archive.catalog_repair import PutBack, put_back_flips
 from cluster.archive.checksums import entry_checksum, record_checksum
 from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError

@@ -15,12 +15,12 @@ from typing import Protocol
 import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.damage import checksum_mismatch
 from cluster.archive.files import Buffer, Files
 from cluster.archive.first_frame import keep_first_frame, read_first_frame
-from cluster.archive.proof import ProofFile, remove_proof
+from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.recording_damage import checksum_mismatch
 from cluster.archive.segments import SegmentFile, Segments, zero_tail
-from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.sync_proof import SyncProofFile, remove_sync_proof
 from cluster.errors import NO_SPACE, LogDamaged, StorageError
 from cluster.log.checksum import Checksum, store_checksums, verify_checksums
 from cluster.log.scan import check_run, fault_at
@@ -83,7 +83,7 @@ class Recording:
         self._next: SegmentFile | None = None
         self.shortage: StorageError | None = None
         self._prepare_from = 0  # position: no sooner is the next segment tried again
-        self._proof: ProofFile | None = None
+        self._proof: SyncProofFile | None = None
         self._unproven_crc = 0  # of [synced_position, append_position)
         self._written_back = 0  # up to here the device has been asked to write
         self.is_tail_clean = False  # nothing lies behind the end: it was cut, and then only appended to
@@ -330,7 +330,7 @@ class Recording:
             if self._failure is None:
                 self.sync()
                 self.descriptor = self._catalog.stop(self.recording_id, self.append_position, timestamp)
-                remove_proof(self._files, self._directory, self.recording_id)
+                remove_sync_proof(self._files, self._directory, self.recording_id)
                 self._remove_next()
         except OSError as error:
             raise self._fail(error) from error
@@ -378,7 +378,7 @@ class Recording:
                 self.begin_proof(self.session_id)
                 self.descriptor = self._catalog.extend(self.recording_id, self.session_id)
             else:
-                remove_proof(self._files, self._directory, self.recording_id)
+                remove_sync_proof(self._files, self._directory, self.recording_id)
         except (OSError, StorageError) as error:
             raise self._fail(error) from error
         if was_active:
@@ -390,7 +390,7 @@ class Recording:
         What an earlier life has proven would else come back, with a power cut, into this one.
         """
         if self._sync_level > 0:
-            self._proof = ProofFile.create(
+            self._proof = SyncProofFile.create(
                 self._files, self._directory, self.recording_id, session_id, self.append_position
             )
 

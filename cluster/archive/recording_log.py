@@ -184,7 +184,7 @@ class RecordingLog:
     def _check_zeros(self, find_recording: FindRecording) -> None:
         """Raise LogDamaged for zeros in the place of entries that were synced.
 
-        Those that a power cut left for others were never spoken of, and the log has no bytes of their terms.
+        Those that a power cut left for others were never reported, and the log has no bytes of their terms.
         """
         terms = self._terms()
         log = find_recording(terms[-1].recording_id) if terms else None

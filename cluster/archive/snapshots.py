@@ -14,9 +14,9 @@ import numpy as np
 
 from cluster.archive.archive import Archive
 from cluster.archive.files import Buffer
+from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
-from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import LocalProtocolError, LogDamaged
 from cluster.log.append import BACK_PRESSURED, append_message
 from cluster.log.checksum import restore_session_ids, verify_checksums

@@ -72,10 +72,10 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Show recordings with their frames: header fields and bytes."""
-    from cluster.archive.damage import checksum_mismatch
     from cluster.archive.files import OsFiles
+    from cluster.archive.frame_walk import FrameWalk, log_params
+    from cluster.archive.recording_damage import checksum_mismatch
     from cluster.archive.segments import Segments
-    from cluster.archive.walk import FrameWalk, log_params
     from cluster.log.checksum import verify_checksums
 
     archive = _archive_directory(directory)
@@ -144,7 +144,7 @@ def verify(
     from cluster.archive.checksums import checksum_named
     from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
-    from cluster.archive.verification import settle, verify_recording
+    from cluster.archive.recording_verification import settle, verify_recording
     from cluster.protocol.enums import RecordingState
 
     used = checksum_named(checksum)
@@ -192,9 +192,9 @@ def checksum(
     all_segments: AllSegments = False,
 ) -> None:
     """Write a checksum into every data frame (over its session id), and one of each descriptor."""
+    from cluster.archive.archive_tool import add_checksums
     from cluster.archive.checksums import checksum_named
     from cluster.archive.files import OsFiles
-    from cluster.archive.maintenance import add_checksums
 
     used = checksum_named(name)
     if used is None:
@@ -210,8 +210,8 @@ def checksum(
 @app.command(epilog=_example("compact --dir cluster-data/member-0 --yes"))
 def compact(directory: Directory, yes: Yes = False) -> None:
     """Drop recordings that are not VALID from the catalog, and delete their segments."""
+    from cluster.archive.archive_tool import compact as compact_archive
     from cluster.archive.files import OsFiles
-    from cluster.archive.maintenance import compact as compact_archive
 
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
@@ -230,8 +230,8 @@ def delete_orphaned_segments(
     directory: Directory, recording_id: RecordingId = None, yes: Yes = False
 ) -> None:
     """Delete segment files that no recording needs."""
+    from cluster.archive.archive_tool import delete_files, orphaned_segments
     from cluster.archive.files import OsFiles
-    from cluster.archive.maintenance import delete_files, orphaned_segments
 
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
@@ -258,9 +258,9 @@ def purge(
 ) -> None:
     """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
     from cluster.archive.archive import Archive
+    from cluster.archive.archive_tool import purge_log
     from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
-    from cluster.archive.maintenance import purge_log
     from cluster.archive.recording_log import RecordingLog
     from cluster.reader.member_directory import find_cluster_directory
 
@@ -448,7 +448,7 @@ def _entry_fields(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> di
 def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> Checksum | None:
     """What the frames of a recording hold in place of session ids."""
     from cluster.archive.files import OsFiles
-    from cluster.archive.held_checksum import held_checksum
+    from cluster.archive.frame_checksum import frame_checksum
     from cluster.archive.segments import Segments, segment_bases
 
     files = OsFiles()
@@ -458,7 +458,7 @@ def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> 
         return None  # nothing tells where they are
     segments = Segments(files, archive, entry.descriptor)
     try:
-        return held_checksum(segments, catalog, entry)
+        return frame_checksum(segments, catalog, entry)
     finally:
         segments.close()
 
@@ -538,7 +538,7 @@ def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
 
 
 def _mark(directory: Path, recording_id: int, state: str) -> None:
-    from cluster.archive.maintenance import mark
+    from cluster.archive.archive_tool import mark
     from cluster.protocol.enums import RecordingState
 
     with _opened(_archive_directory(directory)) as catalog:

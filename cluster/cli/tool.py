@@ -82,7 +82,7 @@ def recording_log(directory: AnyMemberDirectory, as_json: AsJson = False) -> Non
 @app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
 def sort_recording_log(directory: Directory) -> None:
     """Rewrite the recording log in order, if it is not; the member must not run."""
-    from cluster.archive.recording_log_repair import sort_file
+    from cluster.archive.recording_log_tool import sort_file
 
     lock = _lock(str(directory))
     try:
@@ -102,7 +102,7 @@ def sort_recording_log(directory: Directory) -> None:
 def seed_recording_log_from_snapshot(directory: Directory) -> None:
     """Begin a new log from the latest snapshot; the member must not run."""
     from cluster.archive.files import OsFiles
-    from cluster.archive.recording_log_repair import seed_from_latest_snapshot
+    from cluster.archive.recording_log_tool import seed_from_latest_snapshot
 
     lock = _lock(str(directory))
     try:

@@ -17,14 +17,15 @@ state is written once, in its handler ``on_*`` behind the states. Every change p
 
 Where this is stricter than the reference (each with the reason at its place):
 
-    - A member follows a leader only when its log is known to be the begin of the leader's (log_proof.py).
+    - A member follows a leader only when its log is known to be the begin of the leader's (log_matching.py).
     - Before it says so it has recorded (term, base), and stands with that from then on.
     - Nothing beyond a member's own commit position is processed until a majority holds (term, base): a commit
       position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
     - A term below one that this member has voted in is never followed: its leader is told to step aside.
     - A member that has lost its promises has no say until it has followed a leader to the end, and follows
       none before enough others have told which terms there are (promises.py).
-    - One whose log was cut where it is damaged votes as if it still held what it had, and does not stand.
+    - One whose log was cut where it is damaged votes as if it still had all that it acknowledged, and does
+      not stand.
     - And less strict: a refusal defeats a majority (C-81), but not for ever.
 """
 
@@ -69,7 +70,7 @@ from cluster.consensus.context import (
 )
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.leadership_terms import LeadershipTerms
-from cluster.consensus.log_proof import Ask, Cut, LogProof, NotThere
+from cluster.consensus.log_matching import Ask, Cut, LogMatching, NotThere
 from cluster.consensus.promises import Promises
 from cluster.errors import DataLoss
 from cluster.protocol.consensus import (
@@ -181,7 +182,7 @@ class Election:
 
     ``members``, ``promises`` and ``gone_member_ids`` belong to the caller and outlive the election;
     ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is this election's own.
-    ``held``: the log is less than it was, this is where it ended then, or beyond.
+    ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
     """
 
     def __init__(
@@ -197,7 +198,7 @@ class Election:
         append_position: int = 0,
         log_recording_id: int = NULL_VALUE,
         is_node_startup: bool = True,
-        held: LogEnd | None = None,
+        acknowledged_end: LogEnd | None = None,
         graceful_closed_leader_id: int = NULL_VALUE,
         time_of_last_leader_message_ns: int = 0,
         gone_member_ids: Collection[int] = (),
@@ -207,8 +208,10 @@ class Election:
         self.state = ElectionState.INIT
         self.terms = terms
         self.leadership_term_id = terms.last_term_id
-        self._held = held or EMPTY_LOG  # whatever it has ever reported lies before
-        self.candidate_term_id = max(candidate_term_id, terms.last_term_id, self._held.leadership_term_id)
+        self._acknowledged_end = acknowledged_end or EMPTY_LOG  # whatever it has ever reported lies before
+        self.candidate_term_id = max(
+            candidate_term_id, terms.last_term_id, self._acknowledged_end.leadership_term_id
+        )
         self.log_position = log_position  # processed
         self.append_position = append_position  # recorded, and safe on the disk
         self.notified_commit_position = 0
@@ -251,7 +254,7 @@ class Election:
         self._is_log_joined = False
         self._replay_stop_position = NULL_POSITION
         self._replication: _Replication | None = None
-        self._proof: LogProof | None = None
+        self._matching: LogMatching | None = None
         self._offered_term: NewLeadershipTerm | None = None
         self._growth_ns = 0
 
@@ -380,7 +383,7 @@ class Election:
         self._catchup_join_position = NULL_POSITION
         self._replay_stop_position = NULL_POSITION
         self._replication = None
-        self._proof = self._offered_term = None
+        self._matching = self._offered_term = None
         self._refused_ballots = 0
         self.leadership_term_id = self.terms.last_term_id
         self.candidate_term_id = max(self.candidate_term_id, self.leadership_term_id)
@@ -434,7 +437,7 @@ class Election:
 
     def _may_stand(self) -> bool:
         """Whether its log is all that it has ever reported; else somebody who has that must lead."""
-        return self._standing >= self._held and self._promises.has_say
+        return self._standing >= self._acknowledged_end and self._promises.has_say
 
     def _find_promises(self) -> None:
         """Without promises: take note of what the others have answered."""
@@ -824,7 +827,7 @@ class Election:
     def _enter_follower_ready(self, now_ns: int) -> None:
         self._is_request_sent = False
         # It holds what the leader holds: from now on it has a say, also after a restart.
-        self._held = EMPTY_LOG
+        self._acknowledged_end = EMPTY_LOG
         self._propose(self.candidate_term_id)
         if not self._promises.has_say:
             self._promises.keep(self.candidate_term_id)
@@ -884,7 +887,7 @@ class Election:
         term_id = message.candidate_term_id
         if term_id <= self.candidate_term_id:
             self._send_vote(member.id, self.candidate_term_id, False)
-        elif max(self._standing, self._held) > candidate:
+        elif max(self._standing, self._acknowledged_end) > candidate:
             if not self._may_stand():
                 return []  # a refusal defeats the candidate (C-81), and here is no better one
             # Leading or following, a refusal adopts nothing: a stale candidate must not end what works.
@@ -956,24 +959,24 @@ class Election:
 
     def _consider_leader(self, message: NewLeadershipTerm, now_ns: int) -> None:
         """A new leader is heard, and our log is known to be the begin of the leader's."""
-        proof = self._proof
-        if proof is None or not proof.is_about(message):
-            proof = self._proof = LogProof(message, self.terms.last_term_id)
+        matching = self._matching
+        if matching is None or not matching.is_about(message):
+            matching = self._matching = LogMatching(message, self.terms.last_term_id)
             self._offered_term = None
         if message.log_leadership_term_id == self.terms.last_term_id:
             self._offered_term = message
-        elif proof.is_done or message.log_leadership_term_id != proof.asked_term_id:
+        elif matching.is_done or message.log_leadership_term_id != matching.asked_term_id:
             # Neither our term nor an answer: our next canvass earns a direct one (C-73, C-75).
             self._change_state(ElectionState.CANVASS, now_ns, "the leader told of another log term")
-        if self._prove(proof, message, now_ns):
+        if self._match(matching, message, now_ns):
             if self._offered_term is not None:
                 self._follow(self._offered_term, now_ns)
             else:
                 self._ask(message.leader_member_id, self.terms.last_term_id)
 
-    def _prove(self, proof: LogProof, message: NewLeadershipTerm, now_ns: int) -> bool:
+    def _match(self, matching: LogMatching, message: NewLeadershipTerm, now_ns: int) -> bool:
         """Whether our log is known to be the begin of the leader's; else ask, or cut off what is not."""
-        match proof.take(message, self.terms, self.append_position):
+        match matching.compare(message, self.terms, self.append_position):
             case None:
                 return True
             case Ask(log_term_id):

@@ -312,7 +312,7 @@ class ConsensusModuleAgent:
             append_position=self.log.append_position,
             log_recording_id=NULL_VALUE if self.log.recording is None else self.log.recording.recording_id,
             is_node_startup=self._is_node_startup,
-            held=self.repair.held,
+            acknowledged_end=self.repair.acknowledged_end,
             graceful_closed_leader_id=graceful_closed_leader_id,
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.gone_member_ids,

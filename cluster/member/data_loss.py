@@ -7,7 +7,7 @@ What it had voted for and acknowledged is forgotten for good, and what of that n
 import os
 
 from cluster.archive.files import Files, replace
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.promises_file import read_promises, write_promises
 from cluster.errors import ClusterError
 from cluster.member.member_files import RepairNote

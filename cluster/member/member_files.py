@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.archive.archive import Archive
-from cluster.archive.damage import SET_ASIDE_FOLDER, drop_set_aside, set_aside
 from cluster.archive.files import Files, replace
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording_damage import SET_ASIDE_FOLDER, drop_set_aside, set_aside
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.errors import LogDamaged, StorageError

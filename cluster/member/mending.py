@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cluster.archive.mending import Mender
+from cluster.archive.frame_walk import log_params
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.walk import log_params
+from cluster.archive.recording_repair import RecordingRepair
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.errors import LogDamaged
 from cluster.log.scan import check_run
@@ -52,7 +52,7 @@ class Mending:
         peers: Peers,
         tell: Callable[[str], None],
         recording_id: int,
-        mender: Mender,
+        mender: RecordingRepair,
         now_ns: int,
     ) -> None:
         self._timeout_ns = context.startup_canvass_timeout_ns

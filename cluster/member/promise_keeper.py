@@ -30,7 +30,7 @@ class PromiseKeeper:
         """Find out from the disk whether the promises are kept. Raises StorageError."""
         agent = self._agent
         repair, candidate_term_id = agent.repair, agent.node_state.candidate_term_id
-        is_lost = repair.is_needed and repair.held is None
+        is_lost = repair.is_needed and repair.acknowledged_end is None
         stored = None
         try:
             stored = self._read()

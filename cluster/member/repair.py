@@ -13,7 +13,7 @@ Where that is not known, or its votes are forgotten, it counts as a wiped member
 
 from collections.abc import Callable
 
-from cluster.archive.damage import Damage
+from cluster.archive.recording_damage import Damage
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.errors import LogDamaged
@@ -55,7 +55,7 @@ class Repair:
         return self._note.is_there
 
     @property
-    def held(self) -> LogEnd | None:
+    def acknowledged_end(self) -> LogEnd | None:
         """Where the log ended before it was cut, or beyond; None when it is whole, and when nobody knows."""
         return self._note.read()[1] if self._note.is_there else None
 
@@ -71,7 +71,7 @@ class Repair:
             return
         if len(self._context.member_ids) == 1:
             raise damage.error
-        mender = self._files.archive.mender(damage)
+        mender = self._files.archive.open_repair(damage)
         if mender is None:
             self._cut(term, damage)
             return
@@ -105,17 +105,17 @@ class Repair:
         """Cut the log where it is damaged or falls short of its own terms; the rest is for others to give."""
         recording_log = self._files.recording_log
         position = damage.position
-        self._note.write(f"log from position {position} on: {damage.error}", _held(term, damage))
+        self._note.write(f"log from position {position} on: {damage.error}", _acknowledged_end(term, damage))
         last: RecordingLogEntry | None
         while (last := recording_log.find_last_term()) is not None and last.term_base_log_position > position:
             recording_log.remove(last)
         if last is not None and not 0 <= last.log_position <= position:
             recording_log.commit_log_position(last.leadership_term_id, position)
         self._files.archive.cut_damage(damage)
-        held = self.held
+        end = self.acknowledged_end
         vote = "has no vote until then"
-        if held is not None:
-            vote = f"votes for logs to {held.log_position} of term {held.leadership_term_id}, or better"
+        if end is not None:
+            vote = f"votes for logs to {end.log_position} of term {end.leadership_term_id}, or better"
         self._tell(
             f"damaged: {damage.error}; log cut at position {position}, others are to give the rest; {vote}"
         )
@@ -156,11 +156,11 @@ class Repair:
         self._tell(f"whole again up to position {position}{given} ({told})")
 
 
-def _held(term: RecordingLogEntry, damage: Damage) -> LogEnd | None:
+def _acknowledged_end(term: RecordingLogEntry, damage: Damage) -> LogEnd | None:
     """Where a log ended, or beyond, whose last term is ``term``: not behind a cut that was begun."""
-    if damage.held_position is None:
+    if damage.acknowledged_end is None:
         return None
-    end = damage.held_position
+    end = damage.acknowledged_end
     if term.log_position != NULL_POSITION:
         end = min(end, term.log_position)
     return LogEnd(term.leadership_term_id, end)

@@ -17,9 +17,9 @@ import numpy as np
 
 from cluster.archive.files import Buffer
 from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import Recording
 from cluster.archive.snapshots import snapshot_session_id
-from cluster.archive.walk import log_params
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
 from cluster.log.checksum import restore_session_ids

@@ -71,7 +71,7 @@ class MemberLife:
         self.opened.callback(self.files.recording_log.close)
         self.opened.callback(self.files.node_state.close)
         for recovered in self.files.archive.recovered:
-            ports.on_event(f"recovered a recording that was not stopped: {recovered}")
+            ports.on_event(f"a recording was not stopped: {recovered}")
         self._archive_mark_file = self.files.archive.create_mark_file(
             aeron_directory=settings.driver_directory
         )

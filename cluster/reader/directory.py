@@ -12,8 +12,8 @@ import numpy as np
 from cluster.archive.clock import epoch_ms
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.first_frame import read_first_frame
-from cluster.archive.held_checksum import held_kinds, kinds_of
-from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.frame_checksum import checksum_kinds, checksum_kinds_in
+from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.counters import CountersReader
 from cluster.errors import DataLoss, LogDamaged, RemoteProtocolError, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
@@ -53,7 +53,7 @@ class DirectoryLog:
         self._generation = 0
         self._identity: LogIdentity | None = None
         self._time_unit: ClusterTimeUnit | None = None
-        self._kinds = held_kinds(self._segments, self.state.descriptor)  # empty until frames tell
+        self._kinds = checksum_kinds(self._segments, self.state.descriptor)  # empty until frames tell
 
     @property
     def identity(self) -> LogIdentity | None:
@@ -228,7 +228,7 @@ class DirectoryLog:
         A frame that holds the session id of a term's log was recorded without a checksum, and from there on
         nothing can be verified. What does not tell what it holds is damaged, or such a frame.
         """
-        self._kinds = self._kinds or kinds_of(run, self.recording.session_id)
+        self._kinds = self._kinds or checksum_kinds_in(run, self.recording.session_id)
         if self._kinds == {None}:
             return len(run)
         good = verify_checksums(self.checksum or Checksum.CRC_32C, run, 0, len(run))

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.directory_lock import is_active
 from cluster.archive.files import Files
-from cluster.archive.proof import read_proof
+from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.recording_end import find_end
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.recovery import find_stop
 from cluster.archive.segments import Segments, segment_bases
-from cluster.archive.walk import FrameWalk, log_params, next_frame_after
+from cluster.archive.sync_proof import read_sync_proof
 from cluster.counters import CountersReader, FoundCounter
 from cluster.errors import DataLoss, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.log.checksum import Checksum
@@ -200,10 +200,12 @@ class MemberState:
     def _recovered_end(self, checksum: Checksum | None) -> int:
         """Where recovery would end the recording; where its last readable frame ends, if it would refuse."""
         descriptor = self.descriptor
-        proof = read_proof(self.files, self.member.archive, descriptor.recording_id, descriptor.session_id)
+        proof = read_sync_proof(
+            self.files, self.member.archive, descriptor.recording_id, descriptor.session_id
+        )
         segments = self.segments()
         try:
-            return find_stop(segments, descriptor, proof, checksum, file_sync_level=0).stop_position
+            return find_end(segments, descriptor, proof, checksum, file_sync_level=0).stop_position
         except LogDamaged:
             return self._last_readable_end(segments)
         finally:

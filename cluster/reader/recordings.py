@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
+from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.segments import Segments, segment_bases
-from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import NotAClusterDirectory
 from cluster.log.deliver import read_message
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor

@@ -13,7 +13,7 @@ import pytest
 from cluster.archive import Archive, ClusterMarkFile, NodeStateFile, OsFiles, RecordingLog
 from cluster.archive.directory_lock import read_mark_header
 from cluster.archive.files import OsFile
-from cluster.archive.recording_log_repair import seed_from_latest_snapshot, sort_file
+from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_file
 from cluster.errors import DirectoryInUse, LocalProtocolError, LogDamaged, NotAClusterDirectory
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import ACTIVATING, TERMINATED

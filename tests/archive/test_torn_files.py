@@ -10,7 +10,7 @@ import pytest
 
 from cluster.archive import NodeStateFile, OsFiles
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.proof import ProofFile, proof_path, read_proof
+from cluster.archive.sync_proof import SyncProofFile, read_sync_proof, sync_proof_path
 from tests.archive.faulty_files import SECTOR
 from tests.archive.logs import T0, a_descriptor
 
@@ -58,10 +58,10 @@ def test_of_a_catalog_entry_that_is_stopped_and_extended(tmp_path, count):
 @pytest.mark.parametrize("sequence", [1, 2])
 def test_of_a_proof_file(tmp_path, sequence):
     """A slot and the mark that the sync before has returned: the newest that is whole is one of the two."""
-    proof = ProofFile.create(FILES, str(tmp_path), 0, 7, 0)
+    proof = SyncProofFile.create(FILES, str(tmp_path), 0, 7, 0)
     for number in range(sequence):
         proof.write(96 * number, 96 * (number + 1), number)
-    path = Path(proof_path(str(tmp_path), 0))
+    path = Path(sync_proof_path(str(tmp_path), 0))
     before = path.read_bytes()
     proof.done()
     proof.write(96 * sequence, 96 * (sequence + 1), sequence)
@@ -69,7 +69,7 @@ def test_of_a_proof_file(tmp_path, sequence):
     proof.close()
     found = set()
     for _ in subsets(path, before, after):
-        newest = read_proof(FILES, str(tmp_path), 0, 7)
+        newest = read_sync_proof(FILES, str(tmp_path), 0, 7)
         assert newest is not None
         found.add((newest.from_position, newest.to_position, newest.is_done))
     promised = (96 * (sequence - 1), 96 * sequence)

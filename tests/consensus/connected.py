@@ -43,7 +43,7 @@ class Disk:
         self.terms = LeadershipTerms()
         self.candidate_term_id = NULL_VALUE
         self.promises: HeldPromises | None = None
-        self.held: LogEnd | None = None  # where the log ended before it was damaged; noted until it is whole
+        self.acknowledged_end: LogEnd | None = None  # of a damaged log; noted until it is whole
 
     @classmethod
     def of(cls, *terms: tuple[int, list[str]], candidate_term: int | None = None) -> "Disk":
@@ -69,7 +69,7 @@ class Disk:
     def damage(self, index: int) -> None:
         """The entry rots, and the next start finds that: it is noted, and cut off with all behind it."""
         assert index < len(self.entries)
-        self.held = max(self.end, self.held or self.end)
+        self.acknowledged_end = max(self.end, self.acknowledged_end or self.end)
         self.terms.truncate(ENTRY * index, self.terms.last_term_id + 1)
         del self.entries[index:]
 
@@ -126,7 +126,7 @@ class Member:
             log_position=self.processed,
             append_position=self.disk.position,
             is_node_startup=is_startup,
-            held=self.disk.held,
+            acknowledged_end=self.disk.acknowledged_end,
             time_of_last_leader_message_ns=heard_ns,
             gone_member_ids=self.gone,
         )
@@ -379,7 +379,7 @@ class Member:
     def _complete(self, done: actions.CompleteElection) -> None:
         election, now_ns = self.election, self.cluster.now_ns
         self.election = None
-        self.disk.held = None
+        self.disk.acknowledged_end = None
         if self.disk.promises.state is PromiseState.EMPTY:
             self.promises.keep(self.disk.candidate_term_id)
             self.disk.promises = self.promises.held

@@ -301,7 +301,7 @@ def an_election(
     is_wiped: bool = False,
     had_log: bool = False,
     told: Iterable[PromiseStatement] | None = None,
-    held: tuple[int, int] | None = None,
+    acknowledged_end: tuple[int, int] | None = None,
     closed_leader: int = NULL_VALUE,
     gone: Sequence[int] = (),
     seed: int = 0,
@@ -309,7 +309,7 @@ def an_election(
 ) -> Driven:
     """An election with a log like ``a_log(*ends)``, all of it processed unless ``processed`` says less.
 
-    ``held``: (term, position) where it ended before it was cut. ``is_wiped``: it has lost its promises; the
+    ``acknowledged_end``: (term, position) of a log that was cut. ``is_wiped``: it has lost its promises; the
     others have ``told`` of theirs, unless that says otherwise that they have them, and no terms.
     """
     append = (ends[-1] if ends else 0) if append is None else append
@@ -325,7 +325,7 @@ def an_election(
         log_position=append if processed is None else processed,
         append_position=append,
         is_node_startup=is_startup,
-        held=None if held is None else LogEnd(*held),
+        acknowledged_end=None if acknowledged_end is None else LogEnd(*acknowledged_end),
         graceful_closed_leader_id=closed_leader,
         time_of_last_leader_message_ns=START_NS,
         gone_member_ids=set(gone),

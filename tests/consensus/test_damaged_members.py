@@ -29,12 +29,12 @@ from tests.consensus.language import (
 from tests.consensus.short_histories import SHORT, a_cluster
 
 S = ElectionState
-HELD = (2, 1600)
+ACKNOWLEDGED = (2, 1600)
 
 
 def a_damaged_member(*ends, **options):
     """It had a log to 1600 of term 2; the cut has left it 700, in term 1."""
-    return in_canvass(*(ends or (400, 700)), held=HELD, candidate_term=3, **options)
+    return in_canvass(*(ends or (400, 700)), acknowledged_end=ACKNOWLEDGED, candidate_term=3, **options)
 
 
 # ---- its vote
@@ -63,7 +63,7 @@ def test_it_gives_no_vote_to_a_log_that_ends_before_what_it_held_however_short_i
 
 
 @pytest.mark.conformance("C-81")
-@pytest.mark.parametrize("options", [{"held": HELD}, {"is_wiped": True}])
+@pytest.mark.parametrize("options", [{"acknowledged_end": ACKNOWLEDGED}, {"is_wiped": True}])
 def test_one_that_cannot_stand_does_not_refuse_a_log_worse_than_its_own(options):
     """One refusal defeats the candidate, and nobody would ever be elected in its place."""
     driven = in_canvass(400, 700, candidate_term=3, **options)
@@ -81,7 +81,7 @@ def test_a_term_that_it_has_voted_in_it_refuses_as_anybody_does():
 
 def test_the_term_that_its_log_ended_in_is_not_forgotten_with_the_log():
     """It may have followed that term's leader without a vote, and reported to it."""
-    driven = in_canvass(400, 700, held=(4, 1600), candidate_term=3)
+    driven = in_canvass(400, 700, acknowledged_end=(4, 1600), candidate_term=3)
 
     [answer] = sent(driven.hears(request_vote(OTHER_ID, 4, log=(3, 5000))), Vote)
     assert (answer.vote, answer.candidate_term_id) == (False, 4)
@@ -91,7 +91,7 @@ def test_the_term_that_its_log_ended_in_is_not_forgotten_with_the_log():
 
 @pytest.mark.parametrize(
     "options",
-    [{"is_wiped": True}, {"held": HELD, "is_wiped": True}],
+    [{"is_wiped": True}, {"acknowledged_end": ACKNOWLEDGED, "is_wiped": True}],
     ids=["no end known", "votes forgotten"],
 )
 def test_where_it_is_not_known_what_it_held_or_voted_it_has_no_vote(options):
@@ -137,7 +137,7 @@ def test_it_stands_when_it_does_though_nobody_has_led_it_to_the_end(ends):
 
 
 def test_it_canvasses_with_what_it_holds():
-    driven = an_election(400, 700, held=HELD, is_startup=True)
+    driven = an_election(400, 700, acknowledged_end=ACKNOWLEDGED, is_startup=True)
 
     said = sent([*driven.work(), *driven.work()], CanvassPosition, to=LEADER_ID)
 
@@ -190,7 +190,7 @@ def test_two_of_three_that_are_damaged_elect_the_third_and_are_whole_again(place
     cluster.await_processed("y")
 
     assert len(all_of(cluster)) == 1
-    assert [disk.held for disk in cluster.disks] == [None] * 3
+    assert [disk.acknowledged_end for disk in cluster.disks] == [None] * 3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -255,7 +255,7 @@ def test_what_is_damaged_again_while_it_is_filled_still_stands_for_all_that_it_h
 def can_be_elected(cluster):
     """Whether the best of those who may stand is voted for by a majority."""
     ends = [disk.end for disk in cluster.disks]
-    said = [max(disk.end, disk.held or disk.end) for disk in cluster.disks]
+    said = [max(disk.end, disk.acknowledged_end or disk.end) for disk in cluster.disks]
     best = max((end for end, held in zip(ends, said, strict=True) if end == held), default=None)
     return best is not None and 2 * sum(held <= best for held in said) > len(said)
 

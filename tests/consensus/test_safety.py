@@ -1,6 +1,6 @@
 """Where this core is stricter than the reference: what counts, what is promised, who has a say.
 
-That the last term is verified too has a file of its own: test_log_proof.py.
+That the last term is verified too has a file of its own: test_log_matching.py.
 """
 
 import pytest

@@ -1,9 +1,9 @@
 """A log that parts from its leader's is cut where one of its own frames begins, whatever others have."""
 
 from cluster.archive.archive import Archive
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.frame_walk import log_params
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.walk import log_params
 from tests.archive.logs import LogWriter
 from tests.member.cluster_steps import a_busy_cluster, check_equal, send, stop_all
 

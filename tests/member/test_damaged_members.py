@@ -24,7 +24,7 @@ def lose_segment(member, number):
 @pytest.fixture
 def without_mending(monkeypatch):
     """As if nobody gave what is missing: logs are cut."""
-    monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+    monkeypatch.setattr(Archive, "open_repair", lambda self, damage: None)
 
 
 # ---- mended
@@ -189,14 +189,14 @@ def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_
         member.start()
         cluster.run(1 * SECOND)
         assert member.agent.log.recording.append_position == segment * SEGMENT
-        assert note_of(member).read()[1] == member.agent.repair.held == LogEnd(term, end)
+        assert note_of(member).read()[1] == member.agent.repair.acknowledged_end == LogEnd(term, end)
         member.kill()
     text, _ = note_of(member).read()
     assert text.count("the segment file is missing") == 2
     member.start()
     cluster.network.heal()
     check_equal(cluster)
-    assert member.agent.repair.held is None
+    assert member.agent.repair.acknowledged_end is None
 
 
 # ---- the note itself

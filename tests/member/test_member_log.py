@@ -4,7 +4,7 @@ import pytest
 
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.recording_log_repair import seed_from_latest_snapshot
+from cluster.archive.recording_log_tool import seed_from_latest_snapshot
 from cluster.archive.snapshots import SnapshotArchive
 from cluster.protocol import streams
 from tests.member.cluster_steps import a_busy_cluster, content_of, entries_of, send, take_snapshot
@@ -151,7 +151,7 @@ def test_a_service_that_cannot_load_its_snapshot_ends_the_member(monkeypatch):
 
 
 def test_a_log_that_is_cut_before_the_snapshot_is_whole_again_and_so_is_the_snapshot(monkeypatch):
-    monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+    monkeypatch.setattr(Archive, "open_repair", lambda self, damage: None)
     cluster = a_busy_cluster(messages=600)
     first = take_snapshot(cluster)
     send(cluster, 400)

@@ -143,7 +143,7 @@ def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(
     tmp_path, opened, checksum, way, monkeypatch
 ):
     if way == "cut":
-        monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+        monkeypatch.setattr(Archive, "open_repair", lambda self, damage: None)
     keys = {"archive_segment_file_length": 64 * 1024, "archive_record_checksum": checksum}
     cluster = Three(tmp_path, opened, **keys)
     await_that(cluster.leader, "a leader")
@@ -190,7 +190,7 @@ def test_members_that_are_damaged_at_different_places_lose_nothing(
     for node, base in zip(others, (65536, 196608), strict=True):
         damage(node, base, checksum)
     if way == "two are cut":
-        monkeypatch.setattr(Archive, "mender", lambda self, damage: None)
+        monkeypatch.setattr(Archive, "open_repair", lambda self, damage: None)
     else:
         damage(best, 131072, checksum)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from cluster.archive.proof import decode_slots, proof_path
+from cluster.archive.sync_proof import decode_slots, sync_proof_path
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
@@ -279,7 +279,7 @@ class DiskDamage:
             return None
         begin = snapshot_position(entries)
         end = history.invariants.log.end
-        proof = disk.inode(proof_path(directory, terms[-1].recording_id))
+        proof = disk.inode(sync_proof_path(directory, terms[-1].recording_id))
         if proof is not None:
             end = min([end, *(slot.from_position for slot in decode_slots(bytes(proof.cache)))])
         log = history.invariants.log.bytes

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from cluster.archive.archive import Archive
 from cluster.archive.files import Buffer
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import (
@@ -129,7 +129,7 @@ class Member(Process):
             turn = partial(self._turn_service, service_id, service.agent.do_work)
             service.agent.do_work = turn  # type: ignore[method-assign]
         if not self.settings.is_mended:
-            self.life.files.archive.mender = lambda damage: None  # type: ignore[method-assign]
+            self.life.files.archive.open_repair = lambda damage: None  # type: ignore[method-assign]
         self._began_ns = self.clock_ns()
         self.life.start(self._began_ns, self.epoch_ms())
         self.world.effects.add(Effect.BEGAN, self.member_id)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from cluster.archive import damage, node_state, recording, recovery
-from cluster.archive.node_state import NodeStateFile
+from cluster.archive import node_state_file, recording, recording_damage, recording_end
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshots import SnapshotArchive
@@ -270,7 +270,7 @@ def failed_sync_trusted(patch: Patch) -> None:
 
 def checksums_not_verified(patch: Patch) -> None:
     """They are written, and nobody looks at them."""
-    for module in (damage, recording, recovery):
+    for module in (recording_damage, recording, recording_end):
         patch(module, "verify_checksums", lambda checksum, run, start, end: scan(run, start, end))
 
 
@@ -281,7 +281,7 @@ def torn_pages_served(patch: Patch) -> None:
 
 def damage_forgotten(patch: Patch) -> None:
     """What was cut off a damaged log counts as if it had never been there."""
-    patch(Repair, "held", property(lambda self: election.EMPTY_LOG))
+    patch(Repair, "acknowledged_end", property(lambda self: election.EMPTY_LOG))
 
 
 def close_request_dropped(patch: Patch) -> None:
@@ -361,7 +361,7 @@ def term_on_no_other_disk(patch: Patch) -> None:
 
 def bad_sector_ends_the_member(patch: Patch) -> None:
     """What cannot be read of the files beside the log is no damage, but a failure of the disk."""
-    patch(node_state, "read_at_rest", lambda file, length, offset=0: file.pread(length, offset))
+    patch(node_state_file, "read_at_rest", lambda file, length, offset=0: file.pread(length, offset))
 
 
 def wiped_member_votes(patch: Patch) -> None:

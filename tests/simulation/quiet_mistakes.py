@@ -19,7 +19,7 @@ from cluster.archive.archive import Archive
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.election import Election, _Replication
 from cluster.consensus.established import Leader
-from cluster.consensus.log_proof import Cut, LogProof
+from cluster.consensus.log_matching import Cut, LogMatching
 from cluster.consensus.promises import Promises
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.log.session_table import SessionTable
@@ -48,30 +48,30 @@ def reports_outlive_their_connection(patch: Patch) -> None:
 
 def last_term_alone_compared(patch: Patch) -> None:
     """A last term without bytes counts as proof of all that is before it."""
-    take = LogProof.take
+    compare = LogMatching.compare
 
     def hasty(self: Any, message: Any, terms: Any, append_position: int) -> Any:
-        found = take(self, message, terms, append_position)
+        found = compare(self, message, terms, append_position)
         if self.term_in_question < terms.last_term_id:
             self.is_done = True
             return None
         return found
 
-    patch(LogProof, "take", hasty)
+    patch(LogMatching, "compare", hasty)
 
 
 def cut_at_the_leaders_base(patch: Patch) -> None:
     """Where two logs have a term with other bases, ours is cut at the leader's: within a frame, maybe."""
-    take = LogProof.take
+    compare = LogMatching.compare
 
     def hasty(self: Any, message: Any, terms: Any, append_position: int) -> Any:
-        found = take(self, message, terms, append_position)
+        found = compare(self, message, terms, append_position)
         if isinstance(found, Cut):
             smaller = min(found.log_position, message.next_term_base_log_position)
             return found._replace(log_position=smaller)
         return found
 
-    patch(LogProof, "take", hasty)
+    patch(LogMatching, "compare", hasty)
 
 
 def append_position_told_as_committed(patch: Patch) -> None:
@@ -217,7 +217,7 @@ QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     report_of_an_older_term: "consensus/test_established.py::test_a_report_of_another_term_commits_nothing",
     reports_outlive_their_connection: "consensus/test_safety.py::"
     "test_a_report_holds_until_its_sender_is_lost_or_looks_for_a_leader",
-    last_term_alone_compared: "consensus/test_log_proof.py::"
+    last_term_alone_compared: "consensus/test_log_matching.py::"
     "test_empty_terms_prove_nothing_so_the_question_goes_on_below",
     cut_at_the_leaders_base: "member/test_cut_logs.py::"
     "test_a_log_is_not_cut_within_its_own_frame_where_the_leader_knows_a_term_from_there_on",

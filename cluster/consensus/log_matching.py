@@ -44,7 +44,7 @@ class NotThere(NamedTuple):
     """The leader has no entry of our term: its log begins later, and a snapshot stands for what was."""
 
 
-class LogProof:
+class LogMatching:
     """How far down our log has been compared with that of one leader in one term."""
 
     __slots__ = ("asked_term_id", "is_done", "leader_member_id", "leadership_term_id", "term_in_question")
@@ -63,7 +63,7 @@ class LogProof:
             and self.leadership_term_id == message.leadership_term_id
         )
 
-    def take(
+    def compare(
         self, message: NewLeadershipTerm, terms: LeadershipTerms, append_position: int
     ) -> Ask | Cut | NotThere | None:
         """Compare what the leader tells with our log, which ends at ``append_position``.

@@ -1,13 +1,13 @@
 """Where a recording ends after an unclean stop, found from its files.
 
-Three witnesses, the strongest that is there decides:
+There are three kinds of evidence. The strongest that is there decides:
 
-    proof file       of our own recordings: the end of the last sync that holds (proof.py)
+    sync proof       of our own recordings: the end of the last sync that holds (sync_proof.py)
     checksums        the end of the last frame whose checksum is right
     frame headers    the end of the last frame that joins on; if it spans pages, none of them may be empty,
                      for a page that was lost reads as zeros (Catalog.recoverStopPosition)
 
-A torn tail has nothing valid behind it. Where a frame is bad and whole frames follow, the recording is not
+A torn tail has nothing valid after it. Where a frame is bad and whole frames follow, the recording is not
 torn but damaged, and is not cut. Unlike the reference, a padding frame may lie bare at the end (its body is
 never written), and a frame that misses a page is cut off rather than left to an operator to confirm.
 """
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster.archive.proof import Proof
+from cluster.archive.frame_walk import CHUNK, FrameWalk, log_params, next_frame_after
 from cluster.archive.segments import Segments
-from cluster.archive.walk import CHUNK, FrameWalk, log_params, next_frame_after
+from cluster.archive.sync_proof import SyncProof
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.runs import last_frame
@@ -30,28 +30,32 @@ PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """The end that was found, by which witness, and what of the files behind it was given up.
+class RecordingEnd:
+    """The end that was found, by which evidence, and the ``fault`` of what follows in the files, "" for none.
 
-    From ``unsure_from`` on the bytes were read well, and may be in the cache alone: a sync of them failed, or
-    never happened, before the process died.
+    Bytes from ``unsynced_from`` on can be read, but may be in the cache alone: a sync of them failed, or
+    never happened, before the process died. -1: there are none.
     """
 
     recording_id: int
     stop_position: int
-    witness: str
-    cut_at: str = ""
-    unsure_from: int = -1
+    evidence: str
+    fault: str = ""
+    unsynced_from: int = -1
+
+    def __str__(self) -> str:
+        end = f"recording {self.recording_id} ends at {self.stop_position} by its {self.evidence}"
+        return f"{end}: {self.fault}" if self.fault else end
 
 
-def find_stop(
+def find_end(
     segments: Segments,
     descriptor: RecordingDescriptor,
-    proof: Proof | None,
+    proof: SyncProof | None,
     checksum: Checksum | None,
     *,
     file_sync_level: int,
-) -> Recovered:
+) -> RecordingEnd:
     """The end of a recording whose catalog entry has none. Changes nothing.
 
     Raises LogDamaged when a segment is missing, and when valid frames follow a bad one, unless it
@@ -65,20 +69,20 @@ def find_stop(
         lost = segments.path(segments.base_of(max(end, start)))
         raise LogDamaged(lost, None, f"the segment file is missing, {proof.to_position} was synced")
     if not bases:
-        return Recovered(recording_id, start, "no segment")
+        return RecordingEnd(recording_id, start, "no segment")
     for expected in range(first, bases[-1], segments.segment_length):
         if expected not in bases:
             raise LogDamaged(segments.path(expected), None, "the segment file is missing")
     if proof is not None and start <= proof.from_position <= proof.to_position <= end:
-        return _proven_stop(segments, recording_id, proof)
-    return _walked_stop(segments, descriptor, checksum, max(start, bases[-1]), end, file_sync_level)
+        return _proven_end(segments, recording_id, proof)
+    return _walked_end(segments, descriptor, checksum, max(start, bases[-1]), end, file_sync_level)
 
 
-def held_position(segments: Segments, proof: Proof | None) -> int | None:
-    """Up to where a recording that never stopped was synced, or beyond, however damaged; None: nobody knows.
+def acknowledged_end(segments: Segments, proof: SyncProof | None) -> int | None:
+    """The highest position of a recording without an end that may have been acknowledged; None: not known.
 
-    Before a sync the newest slot says what that is to cover; only bytes that can be read, and are not those,
-    show that it never returned.
+    Only what is synced is acknowledged. Before a sync the newest slot says what it is to cover; only bytes
+    that can be read, and are not those, show that the sync never returned.
     """
     if proof is None or proof.from_position > proof.to_position:
         return None
@@ -89,7 +93,7 @@ def held_position(segments: Segments, proof: Proof | None) -> int | None:
     return proof.from_position if is_unfinished else proof.to_position
 
 
-def _crc_of(segments: Segments, proof: Proof) -> int:
+def _crc_of(segments: Segments, proof: SyncProof) -> int:
     """CRC-32 of the bytes that the proof is about, as they are now."""
     crc, position = 0, proof.from_position
     while position < proof.to_position:
@@ -100,15 +104,15 @@ def _crc_of(segments: Segments, proof: Proof) -> int:
     return crc
 
 
-def _proven_stop(segments: Segments, recording_id: int, proof: Proof) -> Recovered:
+def _proven_end(segments: Segments, recording_id: int, proof: SyncProof) -> RecordingEnd:
     try:
         crc = _crc_of(segments, proof)
     except LogDamaged:  # the segment that the sync rolled over into is not there
         if proof.is_done:
             raise
-        return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
+        return RecordingEnd(recording_id, proof.from_position, "sync proof", "the last sync did not finish")
     if crc == proof.data_crc:
-        return Recovered(recording_id, proof.to_position, "proof file", unsure_from=proof.from_position)
+        return RecordingEnd(recording_id, proof.to_position, "sync proof", unsynced_from=proof.from_position)
     if proof.is_done:
         base = segments.base_of(proof.from_position)
         raise LogDamaged(
@@ -117,17 +121,17 @@ def _proven_stop(segments: Segments, recording_id: int, proof: Proof) -> Recover
             f"log positions {proof.from_position} to {proof.to_position} were synced and have changed since: "
             f"expected CRC-32 {proof.data_crc:#010x}, found {crc:#010x}",
         )
-    return Recovered(recording_id, proof.from_position, "proof file", "the last sync did not finish")
+    return RecordingEnd(recording_id, proof.from_position, "sync proof", "the last sync did not finish")
 
 
-def _walked_stop(
+def _walked_end(
     segments: Segments,
     descriptor: RecordingDescriptor,
     checksum: Checksum | None,
     begin: int,
     end: int,
     file_sync_level: int,
-) -> Recovered:
+) -> RecordingEnd:
     params = log_params(descriptor)
     walk = FrameWalk(segments, params, begin, end)
     last_run: tuple[int, np.ndarray] | None = None
@@ -153,8 +157,8 @@ def _walked_stop(
             stop - base,
             f"{why} at log position {stop}, but frames follow: not a torn end",
         )
-    witness = "checksums" if checksum is not None else "frame headers"
-    return Recovered(descriptor.recording_id, stop, witness, why, unsure_from=begin)
+    evidence = "checksums" if checksum is not None else "frame headers"
+    return RecordingEnd(descriptor.recording_id, stop, evidence, why, unsynced_from=begin)
 
 
 def _misses_a_page(position: int, data: np.ndarray) -> int | None:

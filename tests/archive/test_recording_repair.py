@@ -28,7 +28,7 @@ def damaged(directory, *places):
 def mended(directory, other, max_length=4_096):
     """How many bytes were put, until all was whole."""
     archive = opened(directory)
-    mender = archive.mender(archive.find_damage(0))
+    mender = archive.open_repair(archive.find_damage(0))
     put = 0
     while not mender.is_done:
         frames = other.whole_frames(0, mender.position, mender.limit, max_length)
@@ -134,7 +134,7 @@ def test_a_crash_or_a_full_disk_on_the_way_leaves_what_there_was(tmp_path, monke
     damaged(tmp_path, 3_000, SEGMENT_LENGTH + 100)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.rec")}
     archive = opened(tmp_path)
-    mender = archive.mender(archive.find_damage(0))
+    mender = archive.open_repair(archive.find_damage(0))
     position = mender.position
 
     def full(*_):
@@ -160,7 +160,7 @@ def test_where_the_end_of_a_log_is_not_known_it_is_not_mended(tmp_path):
     (tmp_path / f"0-{last // SEGMENT_LENGTH * SEGMENT_LENGTH}.rec").unlink()
     archive = opened(tmp_path)
 
-    assert archive.mender(archive.find_damage(0)) is None
+    assert archive.open_repair(archive.find_damage(0)) is None
     archive.abandon()
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
-from cluster.archive.damage import first_damage
 from cluster.archive.files import Files
-from cluster.archive.held_checksum import held_checksum
-from cluster.archive.proof import read_proof
-from cluster.archive.recovery import find_stop
+from cluster.archive.frame_checksum import frame_checksum
+from cluster.archive.recording_damage import first_damage
+from cluster.archive.recording_end import find_end
 from cluster.archive.segments import Segments, segment_bases
+from cluster.archive.sync_proof import read_sync_proof
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
@@ -59,7 +59,7 @@ def verify_recording(
         return Verified(descriptor.recording_id, entry.header.state, stop, found)
     segments = Segments(files, directory, descriptor)
     try:
-        held = checksum or held_checksum(segments, catalog, entry)
+        held = checksum or frame_checksum(segments, catalog, entry)
         if checksum is not None:
             expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:
@@ -103,8 +103,8 @@ def _find_end(
     files: Files, directory: str, segments: Segments, entry: CatalogEntry, checksum: Checksum | None
 ) -> int:
     descriptor = entry.descriptor
-    proof = read_proof(files, directory, descriptor.recording_id, descriptor.session_id)
-    return find_stop(segments, descriptor, proof, checksum, file_sync_level=1).stop_position
+    proof = read_sync_proof(files, directory, descriptor.recording_id, descriptor.session_id)
+    return find_end(segments, descriptor, proof, checksum, file_sync_level=1).stop_position
 
 
 def _check_segments(segments: Segments, descriptor: RecordingDescriptor, stop: int) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cluster.archive import Archive, OsFiles
-from cluster.archive.damage import SET_ASIDE_FOLDER
 from cluster.archive.files import OsFile
+from cluster.archive.recording_damage import SET_ASIDE_FOLDER
 from cluster.errors import LogDamaged
 from cluster.log.checksum import restore_session_ids
 from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened, recorded, unreadable_at
@@ -318,14 +318,14 @@ def test_where_a_damaged_recording_ended_is_known(tmp_path, is_stopped, what):
 
     damage = damage_of(tmp_path)
 
-    assert damage.position < damage.held_position == end
+    assert damage.position < damage.acknowledged_end == end
 
 
 def test_of_bytes_that_were_synced_and_have_changed_it_is_known_too(tmp_path):
     _, second = in_two_syncs(tmp_path)
     flip(tmp_path / "0-0.rec", LOG.entries[30][0] + 40)
     archive = opened(tmp_path, checksum=None)
-    assert archive.find_damage(0).held_position == second
+    assert archive.find_damage(0).acknowledged_end == second
     archive.abandon()
 
 
@@ -350,7 +350,7 @@ def test_a_sync_counts_unless_its_bytes_show_that_it_never_returned(tmp_path, mo
     archive = opened(tmp_path, checksum=None)
 
     expected = {"first": first, "no proof": None}.get(reached, second)
-    assert archive.find_damage(0).held_position == expected
+    assert archive.find_damage(0).acknowledged_end == expected
     archive.abandon()
 
 
@@ -375,5 +375,5 @@ def test_with_a_damaged_slot_it_is_still_known_how_far_a_damaged_recording_reach
     (tmp_path / f"0-{LOG.position // SEGMENT_LENGTH * SEGMENT_LENGTH}.rec").unlink()
     for slot_offset in (0, 4096):
         flip(tmp_path / "recording-0.proof", slot_offset + 20)
-        assert damage_of(tmp_path).held_position == LOG.position
+        assert damage_of(tmp_path).acknowledged_end == LOG.position
         flip(tmp_path / "recording-0.proof", slot_offset + 20)

@@ -1,4 +1,4 @@
-"""Puts back what is damaged of a recording that has ended, without giving up what lies behind it.
+"""Writes the damaged frames of a recording that has ended again, and keeps what lies after them.
 
     file     |---- whole ----|xx|--- whole ---|x|-- whole --|
     aside    |-- copied -----|put|-- copied --|put|- copied -| ... synced, then renamed over the file
@@ -10,17 +10,14 @@ without. A crash in between leaves a segment as it was, or whole.
 
 import numpy as np
 
-from cluster.archive.damage import bad_frame
+from cluster.archive.recording_damage import bad_frame
 from cluster.archive.segments import ZERO_CHUNK, SegmentFile, Segments
 from cluster.log.checksum import Checksum, store_checksums
 from cluster.protocol.catalog import RecordingDescriptor
 
 
-class Mender:
-    """``position`` is where the first frame is missing; at ``is_done`` it is the recording's end.
-
-    ``put`` raises OSError and LogDamaged, when what is whole cannot be copied either.
-    """
+class RecordingRepair:
+    """The repair of one recording: ``position`` is where its first frame is missing, or its end."""
 
     def __init__(
         self, segments: Segments, descriptor: RecordingDescriptor, checksum: Checksum | None, position: int
@@ -43,7 +40,10 @@ class Mender:
         return min(base + self._segments.segment_length, self._end)
 
     def put(self, frames: np.ndarray) -> None:
-        """Whole frames at ``position``, up to ``limit`` at most; then on over all that is whole."""
+        """Write whole frames at ``position``, up to ``limit`` at most; go on over all that is whole.
+
+        Raises OSError, and LogDamaged when what is whole cannot be copied either.
+        """
         base, limit = self._segments.base_of(self.position), self.limit
         assert 0 < len(frames) <= limit - self.position
         if self._aside is None:
@@ -65,7 +65,7 @@ class Mender:
             self._find_next()
 
     def close(self) -> None:
-        """Leave it at that."""
+        """End the repair; a segment that is not complete stays as it was."""
         if self._aside is not None:
             self._aside.close()
             self._aside = None

@@ -79,7 +79,7 @@ class NodeStateFile:
     def propose(self, candidate_term_id: int, log_position: int, now_ms: int) -> int:
         """Raise the candidate term if it is higher than the one held; return the one held then.
 
-        When this returns the term is durable by the sync level (0: not), and may be spoken of. Source:
+        When this returns the term is durable by the sync level (0: not), and may be reported. Source:
         NodeStateFile.proposeMaxCandidateTermId. Raises StorageError; the term held is then the old one.
         """
         if candidate_term_id > self.candidate_term_id:

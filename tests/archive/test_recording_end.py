@@ -55,7 +55,7 @@ def test_frames_then_zeros_end_behind_the_last_frame(tmp_path):
     foreign_recording(tmp_path, log.frames())
     archive = recovered(tmp_path)
     assert archive.recordings()[0].stop_position == log.position
-    assert [(found.stop_position, found.witness) for found in archive.recovered] == [
+    assert [(found.stop_position, found.evidence) for found in archive.recovered] == [
         (log.position, "frame headers")
     ]
 
@@ -76,7 +76,9 @@ def test_a_1812_a_last_frame_that_misses_a_page_is_cut_off(tmp_path):
     segment = foreign_recording(tmp_path, data)
     archive = recovered(tmp_path)
     assert archive.recordings()[0].stop_position == begin
-    assert archive.recovered[0].cut_at == "a page of the last frame is empty"
+    assert str(archive.recovered[0]) == (
+        f"recording 0 ends at {begin} by its frame headers: a page of the last frame is empty"
+    )
     assert not any(segment.read_bytes()[begin:]), "a frame of which half is there must never join on"
 
 
@@ -150,7 +152,7 @@ def test_a_bad_header_at_the_very_end_is_a_torn_write_and_is_cut(tmp_path):
     foreign_recording(tmp_path, data)
     archive = recovered(tmp_path)
     assert archive.recordings()[0].stop_position == begin
-    assert archive.recovered[0].cut_at.startswith("term id")
+    assert archive.recovered[0].fault.startswith("term id")
 
 
 def test_a_gap_before_frames_is_damage_unless_nothing_was_ever_synced(tmp_path):
@@ -186,7 +188,7 @@ def test_checksums_find_the_torn_frame_that_headers_cannot(tmp_path):
     segment.write_bytes(data)
     archive = recovered(tmp_path, checksum="crc32c")
     assert archive.recordings()[0].stop_position == begin
-    assert archive.recovered[0].cut_at == "checksum mismatch"
+    assert archive.recovered[0].fault == "checksum mismatch"
 
 
 def test_checksums_tell_damage_from_a_torn_end(tmp_path):
@@ -222,7 +224,7 @@ def test_the_proof_of_another_session_is_not_believed(tmp_path):
     segment.write_bytes(log.frames().tobytes().ljust(SEGMENT_LENGTH, b"\0"))
     archive = recovered(tmp_path, file_sync_level=1)
     assert archive.recordings()[0].stop_position == log.position
-    assert archive.recovered[0].witness == "frame headers"
+    assert archive.recovered[0].evidence == "frame headers"
 
 
 def test_a_purged_recording_recovers_from_its_first_segment(tmp_path):

@@ -11,8 +11,8 @@ import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import entry_checksum
+from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.archive.segments import Segments
-from cluster.archive.walk import FrameWalk, log_params, next_frame_after
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.runs import headers
@@ -23,19 +23,19 @@ _SAMPLE_FRAMES = 8  # at either end of what is sampled
 _SAMPLE_BYTES = 16 * 1024
 
 
-def held_checksum(segments: Segments, catalog: CatalogFile, entry: CatalogEntry) -> Checksum | None:
+def frame_checksum(segments: Segments, catalog: CatalogFile, entry: CatalogEntry) -> Checksum | None:
     """By what the frames of a recording are to be verified; its catalog entry says it where they do not.
 
     None where only some hold checksums, as after a change of the setting by who let recordings follow it:
     nothing says of a damaged frame which it was to hold.
     """
-    kinds = held_kinds(segments, entry.descriptor)
+    kinds = checksum_kinds(segments, entry.descriptor)
     if not kinds:
         return entry_checksum(entry, catalog.descriptor_bytes(entry))
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def held_kinds(segments: Segments, descriptor: RecordingDescriptor) -> set[Checksum | None]:
+def checksum_kinds(segments: Segments, descriptor: RecordingDescriptor) -> set[Checksum | None]:
     """What is found in the frames; None for session ids, empty where there are no frames or none tells."""
     start, stop = descriptor.start_position, descriptor.stop_position
     kinds = _kinds_at(segments, descriptor, start)
@@ -58,20 +58,20 @@ def _kinds_at(segments: Segments, descriptor: RecordingDescriptor, position: int
     walk = FrameWalk(segments, log_params(descriptor), position, end, chunk_length=_SAMPLE_BYTES)
     try:
         for _, run in walk:
-            return kinds_of(run, descriptor.session_id)
+            return checksum_kinds_in(run, descriptor.session_id)
     except (LogDamaged, OSError):
         pass  # told when it is read
     return set()
 
 
-def kinds_of(run: np.ndarray, session_id: int) -> set[Checksum | None]:
+def checksum_kinds_in(run: np.ndarray, session_id: int) -> set[Checksum | None]:
     """What the first and the last frames of a run hold; ``session_id``: of the recording's last writer."""
     frames = _data_frames(run)
     first, last = frames[:_SAMPLE_FRAMES], frames[_SAMPLE_FRAMES:][-_SAMPLE_FRAMES:]
-    return _kinds_of(run, first, session_id) | _kinds_of(run, last, session_id)
+    return _kinds_in(run, first, session_id) | _kinds_in(run, last, session_id)
 
 
-def _kinds_of(run: np.ndarray, frames: list[tuple[int, int]], session_id: int) -> set[Checksum | None]:
+def _kinds_in(run: np.ndarray, frames: list[tuple[int, int]], session_id: int) -> set[Checksum | None]:
     kinds: set[Checksum | None] = set()
     unknown = []
     for begin, end in frames:

@@ -3,9 +3,9 @@
 import pytest
 
 from cluster.archive import OsFiles
+from cluster.archive.archive_tool import add_checksums
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.maintenance import add_checksums
-from cluster.archive.verification import verify_recording
+from cluster.archive.recording_verification import verify_recording
 from cluster.log.checksum import Checksum, verify_checksums
 from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles, catalog_flips
+from cluster.archive import OsFiles, catalog_repair
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.catalog_flips import put_back_flips
+from cluster.archive.catalog_repair import put_back_flips
 from cluster.archive.checksums import record_checksum
 from cluster.archive.flipped_bit import LENGTH_MAX
 from cluster.errors import LogDamaged
@@ -135,7 +135,7 @@ def test_a_reader_does_not_search_entries_whose_checksum_is_stale(tmp_path, monk
     catalog.close()
     taken = []
     monkeypatch.setattr(
-        catalog_flips, "record_checksum", lambda *of: taken.append(of) or record_checksum(*of)
+        catalog_repair, "record_checksum", lambda *of: taken.append(of) or record_checksum(*of)
     )
 
     reader = CatalogFile.open(FILES, str(tmp_path))

@@ -1,11 +1,11 @@
-"""Where a recording is damaged, and how what lies behind the damage is put out of the way.
+"""Where a recording is damaged, and how what lies after the damage is set aside.
 
     start                 damage                                stop
       |------- whole --------|xx|---- may be whole, or not ------|
       |---- kept, in place --|------- set aside: damaged/ -------|
 
 Damage is a missing or short segment file, a sector that cannot be read, a frame that is not in its place, or
-a checksum that is wrong. A torn end is none: that is what a crash leaves, and recovery.py cuts it off.
+a checksum that is wrong. A torn end is none: that is what a crash leaves, and recording_end.py cuts it off.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.archive.files import Files
-from cluster.archive.proof import Proof
+from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.segments import Segments
-from cluster.archive.walk import FrameWalk, log_params
+from cluster.archive.sync_proof import SyncProof
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, compute, verify_checksums
 from cluster.log.runs import last_frame
@@ -30,13 +30,13 @@ _FINE_CHUNK = 4096  # with which the frame before an unreadable sector is found
 class Damage:
     """From ``position``, a frame's begin, on a recording is not trusted; ``error`` says file, offset, why.
 
-    Nothing from ``held_position`` on was ever synced and spoken of; None where nobody can tell.
+    The member has acknowledged nothing from ``acknowledged_end`` on; None where that is not known.
     """
 
     recording_id: int
     position: int
     error: LogDamaged
-    held_position: int | None = None
+    acknowledged_end: int | None = None
 
 
 def first_damage(
@@ -61,16 +61,17 @@ def first_damage(
     return None if missing is None else Damage(descriptor.recording_id, end, missing)
 
 
-def damage_behind(
+def damage_of_open_recording(
     segments: Segments,
     descriptor: RecordingDescriptor,
-    proof: Proof | None,
+    proof: SyncProof | None,
     error: LogDamaged | OSError,
     checksum: Checksum | None,
 ) -> Damage:
-    """The damage that keeps the end of a recording from being found: ``error`` came of looking for it.
+    """The damage for which ``find_end`` raised ``error`` instead of giving a recording its end.
 
-    Of bytes that were synced and have changed only the proof may know, and it does not know which.
+    Of bytes that were synced and have changed only the proof may know, and it does not know which. Raises
+    ``error`` when everything can be read after all.
     """
     bases, start = segments.bases(), descriptor.start_position
     end = max(bases[-1] + segments.segment_length, start) if bases else start
@@ -81,7 +82,7 @@ def damage_behind(
         return found
     if isinstance(error, LogDamaged):
         return Damage(descriptor.recording_id, end, error)  # what is there is whole, and not all
-    raise error  # it can be read after all
+    raise error
 
 
 def bad_frame(
@@ -142,7 +143,7 @@ def checksum_mismatch(
 
 
 def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> None:
-    """Move the segments that hold anything behind a recording's end into a folder; what is kept is copied.
+    """Move the segments that hold anything after a recording's end into a folder; what is kept is copied.
 
     The catalog has the end already. A crash in between leaves less of the recording, never more.
     """

@@ -6,7 +6,7 @@ slots, in turn, each in a page of its own:
     0      4         8          16        24      32           36         40
     | magic | slot crc | sequence | from i8 | to i8 | session id | data crc |
 
-512 bytes behind it, once the sync has returned, without a sync of its own:
+512 bytes after it, once the sync has returned, without a sync of its own:
 
     | magic | crc of this | sequence | to i8 |
 
@@ -14,9 +14,9 @@ slots, in turn, each in a page of its own:
 where the sync before ended. The slot is handed to the device ahead of the segment's sync, whose flush makes
 both durable: 10-20 µs where a second sync costs 60-80. After an unclean stop the newest slot either
 holds, and the recording is whole up to ``to``, or the last sync never returned, nothing it covered was
-spoken of, and the recording ends at ``from``. Unless it is known to have returned, as after a SIGKILL, which
-leaves the cache: then bytes that were spoken of have changed, and that is damage. The same mark tells where
-the newest slot itself is damaged: the older one would take back what the newest has promised.
+acknowledged, and the recording ends at ``from``. Unless it is known to have returned, as after a SIGKILL,
+which leaves the cache: then acknowledged bytes have changed, and that is damage. The same mark tells where
+the newest slot itself is damaged: the older one would take back what the newest has acknowledged.
 
 A slot speaks only for the session that wrote it: whoever else extends the recording, a real
 archive for one, does so under another session id. The file is removed by an orderly stop.
@@ -37,10 +37,10 @@ LENGTH = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class SyncProof:
     """What one slot says: the bytes [from_position, to_position) have this CRC-32.
 
-    ``is_done``: their sync returned, so they may have been spoken of.
+    ``is_done``: their sync returned, so they may have been acknowledged.
     """
 
     sequence: int
@@ -51,11 +51,11 @@ class Proof:
     is_done: bool = False
 
 
-def proof_path(directory: str, recording_id: int) -> str:
+def sync_proof_path(directory: str, recording_id: int) -> str:
     return f"{directory}/recording-{recording_id}.proof"
 
 
-def _encode(proof: Proof) -> bytes:
+def _encode(proof: SyncProof) -> bytes:
     fields = (
         proof.sequence,
         proof.from_position,
@@ -67,23 +67,23 @@ def _encode(proof: Proof) -> bytes:
     return _SLOT.pack(_MAGIC, crc, *fields)
 
 
-def _encode_done(proof: Proof) -> bytes:
+def _encode_done(proof: SyncProof) -> bytes:
     fields = (proof.sequence, proof.to_position)
     return _DONE.pack(_MAGIC, zlib.crc32(_DONE.pack(_MAGIC, 0, *fields)), *fields)
 
 
-def _decode(data: bytes) -> Proof | None:
+def _decode(data: bytes) -> SyncProof | None:
     if len(data) < _SLOT.size:
         return None
     magic, _crc, *fields = _SLOT.unpack_from(data)
-    proof = Proof(*fields)
+    proof = SyncProof(*fields)
     if magic != _MAGIC or _encode(proof) != data[: _SLOT.size]:
         return None
     is_done = data[_DONE_OFFSET : _DONE_OFFSET + _DONE.size] == _encode_done(proof)
     return replace(proof, is_done=is_done)
 
 
-def decode_slots(data: bytes) -> list[Proof]:
+def decode_slots(data: bytes) -> list[SyncProof]:
     """The slots of a proof file that are whole."""
     slots = [_decode(data[offset : offset + _DONE_OFFSET + _DONE.size]) for offset in _SLOT_OFFSETS]
     return [proof for proof in slots if proof is not None]
@@ -102,12 +102,12 @@ def _newest_done(data: bytes) -> tuple[int, int]:
     return newest
 
 
-def read_proof(files: Files, directory: str, recording_id: int, session_id: int) -> Proof | None:
+def read_sync_proof(files: Files, directory: str, recording_id: int, session_id: int) -> SyncProof | None:
     """The newest slot of the session, or None: no file, none whole, or of another session.
 
-    Where that slot is damaged and its sync has returned, the proof is of no bytes, at the end of that sync.
+    Where that slot is damaged and its sync has returned, the proof covers no bytes, at the end of that sync.
     """
-    path = proof_path(directory, recording_id)
+    path = sync_proof_path(directory, recording_id)
     if not files.exists(path):
         return None
     file = files.open(path)
@@ -119,25 +119,25 @@ def read_proof(files: Files, directory: str, recording_id: int, session_id: int)
     newest = max(proofs, key=lambda proof: proof.sequence, default=None)
     sequence, to_position = _newest_done(data)
     if newest is not None and newest.sequence < sequence:
-        return Proof(sequence, to_position, to_position, session_id, zlib.crc32(b""), is_done=True)
+        return SyncProof(sequence, to_position, to_position, session_id, zlib.crc32(b""), is_done=True)
     return newest
 
 
-class ProofFile:
+class SyncProofFile:
     """Writes the slots of one active recording."""
 
     def __init__(self, file: File, session_id: int) -> None:
         self._file = file
         self._session_id = session_id
         self._sequence = 0
-        self._last: Proof | None = None
+        self._last: SyncProof | None = None
 
     @classmethod
     def create(
         cls, files: Files, directory: str, recording_id: int, session_id: int, position: int
-    ) -> "ProofFile":
+    ) -> "SyncProofFile":
         """A new file that proves the recording up to ``position``, durable when this returns."""
-        path = proof_path(directory, recording_id)
+        path = sync_proof_path(directory, recording_id)
         if files.exists(path):
             files.unlink(path)
         file = files.open(path, create=True)
@@ -157,14 +157,14 @@ class ProofFile:
     def write(self, from_position: int, to_position: int, data_crc: int) -> None:
         """Hand the next slot to the device; the caller's sync of the segment, next, makes it durable."""
         self._sequence += 1
-        proof = Proof(self._sequence, from_position, to_position, self._session_id, data_crc)
+        proof = SyncProof(self._sequence, from_position, to_position, self._session_id, data_crc)
         offset = _SLOT_OFFSETS[self._sequence & 1]
         self._file.pwrite(_encode(proof), offset)
         self._file.push(offset, _SLOT.size)
         self._last = proof
 
     def done(self) -> None:
-        """The sync that the last slot was about has returned. To be told before anybody else is."""
+        """The sync that the last slot was about has returned. Call it before the sync is acknowledged."""
         assert self._last is not None
         offset = _SLOT_OFFSETS[self._last.sequence & 1]
         self._file.pwrite(_encode_done(self._last), offset + _DONE_OFFSET)
@@ -173,12 +173,12 @@ class ProofFile:
         self._file.close()
 
 
-def proof_exists(files: Files, directory: str, recording_id: int) -> bool:
+def sync_proof_exists(files: Files, directory: str, recording_id: int) -> bool:
     """Whether the recording was being written when its archive was opened last, and did not stop in order."""
-    return files.exists(proof_path(directory, recording_id))
+    return files.exists(sync_proof_path(directory, recording_id))
 
 
-def remove_proof(files: Files, directory: str, recording_id: int) -> None:
-    path = proof_path(directory, recording_id)
+def remove_sync_proof(files: Files, directory: str, recording_id: int) -> None:
+    path = sync_proof_path(directory, recording_id)
     if files.exists(path):
         files.unlink(path)

@@ -9,9 +9,9 @@ from cluster.archive.archive import Archive
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.checksums import record_checksum
 from cluster.archive.files import Files, replace
+from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.segments import Segments
-from cluster.archive.walk import FrameWalk, log_params
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, store_checksums
 from cluster.protocol.catalog import (
