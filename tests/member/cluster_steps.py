@@ -19,7 +19,7 @@ def a_cluster(members=3, seed=1, **settings):
 
 def entries(member):
     """The committed log of a member, decoded, padding left out."""
-    data = log_bytes(member, 0, member.agent.log.commit_position)
+    data = log_bytes(member, 0, member.commit_position)
     found, offset = [], 0
     while offset < len(data):
         length = int.from_bytes(data[offset : offset + 4], "little")
@@ -46,22 +46,22 @@ def send(cluster, messages):
 
 
 def toggle(cluster, value=ClusterControlToggle.SNAPSHOT):
-    cluster.leader.agent.counters.control_toggle.set(value)
+    cluster.leader.counters.control_toggle.set(value)
 
 
 def take_snapshot(cluster):
     """Have one taken by all running members; returns its position."""
-    count = cluster.leader.agent.counters.snapshot_count.get()
+    count = cluster.leader.counters.snapshot_count.get()
     toggle(cluster)
 
     def every_member_has_taken_it():
         return all(
-            member.agent is None or member.agent.counters.snapshot_count.get() > count
+            not member.is_running or member.counters.snapshot_count.get() > count
             for member in cluster.members
         )
 
     cluster.run_until(every_member_has_taken_it)
-    return cluster.leader.agent.log.recording_log.latest_snapshot().log_position
+    return cluster.leader.recording_log.latest_snapshot().log_position
 
 
 def entries_of(member):
@@ -76,9 +76,8 @@ def entries_of(member):
 
 def content_of(member, service_id):
     """Bytes of the newest snapshot of a service, or of the module (-1)."""
-    agent = member.agent
-    entry = agent.log.recording_log.latest_snapshot(service_id)
-    recording = agent.archive.recording(entry.recording_id)
+    entry = member.recording_log.latest_snapshot(service_id)
+    recording = member.archive.recording(entry.recording_id)
     return recording.read(0, recording.append_position).tobytes()
 
 
@@ -96,7 +95,7 @@ def stop_all(cluster, *, last):
 
 def check_equal(cluster):
     cluster.await_level()
-    ends = {member.agent.log.recording.append_position for member in cluster.members}
+    ends = {member.append_position for member in cluster.members}
     assert len(ends) == 1
     [end] = ends
     assert len({log_bytes(member, 0, end) for member in cluster.members}) == 1

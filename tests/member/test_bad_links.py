@@ -26,7 +26,7 @@ class Cluster(SimulatedCluster):
         self.world.after(500 * MS, self._send)
 
     def elections_of_the_healthy(self):
-        return [member.agent.counters.election_count.get() for member in self.healthy]
+        return [member.counters.election_count.get() for member in self.healthy]
 
     def others(self, member):
         return [other.member_id for other in self.members if other is not member]
@@ -51,7 +51,7 @@ class Cluster(SimulatedCluster):
 
     def all_is_well_again(self):
         self.network.heal()
-        self.run_until(lambda: all(member.agent.election is None for member in self.members))
+        self.run_until(lambda: all(not member.is_electing for member in self.members))
         self.run(SECOND)
         assert len(self.followers) == len(self.members) - 1
         self.check()
@@ -106,7 +106,7 @@ def test_a_leader_that_is_heard_and_hears_nobody_stands_down_in_time_for_another
     cluster = Cluster()
     cluster.deafen(cluster.led)
     began_ns = cluster.world.now_ns
-    cluster.run_until(lambda: cluster.led.agent.leading is None, 11 * SECOND)
+    cluster.run_until(lambda: not cluster.led.is_leading, 11 * SECOND)
     cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not cluster.led)
 
     assert cluster.world.now_ns - began_ns < 25 * SECOND
@@ -121,7 +121,7 @@ def test_a_leader_that_hears_everybody_and_is_not_heard_is_replaced():
 
     assert cluster.world.now_ns - began_ns < 25 * SECOND
     cluster.run(1 * SECOND)
-    assert cluster.led.agent.leading is None
+    assert not cluster.led.is_leading
     cluster.all_is_well_again()
 
 
@@ -156,12 +156,12 @@ def test_a_leader_takes_no_more_than_a_majority_keeps_up_with(monkeypatch, bytes
     for number in range(300):
         client.send(b"0:%d " % number + bytes(1000))
         cluster.run(MS)
-    ahead = leader.agent.publication.position - leader.agent.log.commit_position
+    ahead = leader.published_position - leader.commit_position
     assert bytes_max <= ahead < bytes_max + 4_000
     assert client.acknowledged == 0
-    leader.agent.replica.cluster_time += 60_000  # nobody times out whose keep-alives are not read
+    leader.replica.cluster_time += 60_000  # nobody times out whose keep-alives are not read
     cluster.run(100 * MS)
-    assert client.session_id in leader.agent.replica.sessions.sessions
+    assert client.session_id in leader.sessions
 
     for follower in followers:
         follower.resume()

@@ -42,10 +42,10 @@ def test_a_catch_up_ends_under_a_load_that_never_does(every_us, size):
     victim.start()
     states = set()
     began_ns = cluster.world.now_ns
-    while victim.agent.following is None:
+    while not victim.is_following:
         cluster.step()
-        if victim.agent.election is not None:
-            states.add(victim.agent.election.state)
+        if victim.is_electing:
+            states.add(victim.election_state)
         assert cluster.world.now_ns - began_ns < SECOND
 
     assert ElectionState.FOLLOWER_CATCHUP in states
@@ -86,27 +86,28 @@ def test_one_catch_up_is_served_at_a_time_and_stopped_when_level_or_when_its_fol
     leader = cluster.leader
     victim.start()
     wire, answers = Wire(victim, leader), Wire(leader, victim)
-    cluster.run_until(lambda: leader.agent.streams.get(victim.member_id) is not None)
-    stream = leader.agent.streams.get(victim.member_id)
+    cluster.run_until(lambda: leader.log_streams.get(victim.member_id) is not None)
+    stream = leader.log_streams.get(victim.member_id)
     assert stream.is_catchup
     [request] = wire.of(CatchupPosition)
 
     # Asked again while it is served: nothing changes.
-    leader.agent.messages.on_message(victim.member_id, request)
-    assert leader.agent.streams.get(victim.member_id) is stream
+    leader.receive(victim.member_id, request)
+    assert leader.log_streams.get(victim.member_id) is stream
     assert len(answers.of(LogImage)) == 1
 
-    cluster.run_until(lambda: victim.agent.following is not None)
+    cluster.run_until(lambda: victim.is_following)
     reports = [report for report in wire.of(AppendPosition) if report.flags == AppendPositionFlags.CATCHUP]
     assert reports[-1].log_position >= stream.merge_position
     assert answers.of(StopCatchup)
 
     # It canvasses again: what it got is cut off at once, and its next request is served anew.
-    victim.agent.enter_election("test")
+    victim.enter_election("test")
     cluster.run_until(lambda: stream.is_suspended)
-    assert stream not in leader.agent.streams._live
-    cluster.run_until(lambda: victim.agent.following is not None)
-    assert leader.agent.streams.get(victim.member_id) is not stream
+    sent_to = stream.position
+    cluster.run_until(lambda: victim.is_following)
+    assert stream.position == sent_to
+    assert leader.log_streams.get(victim.member_id) is not stream
     requests = wire.of(CatchupPosition) + wire.of(ReplicationRequest)
     assert len(requests) == len(answers.of(LogImage)) == 2
 
@@ -117,18 +118,18 @@ def test_the_live_log_joins_on_where_the_recorded_one_ends():
     cluster, victim = a_busy_cluster(every_us=100, size=1000)
     leader = cluster.leader
     victim.start()
-    on_batch = leader.agent.streams.on_batch
+    on_batch = leader.log_streams.on_batch
     lags = []
 
     def spied(position, end_position, batch):
-        stream = leader.agent.streams.get(victim.member_id)
+        stream = leader.log_streams.get(victim.member_id)
         before = None if stream is None else stream.position
         on_batch(position, end_position, batch)
         if stream is not None and stream.position != before:
             lags.append(position - before)
 
-    leader.agent.streams.on_batch = spied
-    cluster.run_until(lambda: victim.agent.following is not None)
+    leader.log_streams.on_batch = spied
+    cluster.run_until(lambda: victim.is_following)
     cluster.run(50 * MS)
 
     assert lags, "the live log was never joined"
@@ -143,7 +144,7 @@ def test_a_log_that_comes_before_its_request_is_known_to_be_sent_is_taken():
     cluster, victim = a_busy_cluster(every_us=200, size=100, delay_ns=(1 * US, 2 * US))
     with_turns_of(victim, 5 * MS)
     victim.start()
-    cluster.run_until(lambda: victim.agent.following is not None, timeout_ns=SECOND)
+    cluster.run_until(lambda: victim.is_following, timeout_ns=SECOND)
 
 
 @pytest.mark.parametrize("is_needed", [False, True])
@@ -173,10 +174,10 @@ def test_a_follower_that_hears_its_leader_and_gets_no_log_asks_for_it_anew(is_ne
     for _ in range(20):
         client.send(b"0:%d:" % len(client.sent))
     cluster.await_settled()
-    elections = leader.agent.counters.election_count.get()
+    elections = leader.counters.election_count.get()
 
     cluster.await_level()
 
     assert cluster.leader is leader
-    assert leader.agent.counters.election_count.get() == elections
+    assert leader.counters.election_count.get() == elections
     cluster.check_promises()

@@ -59,23 +59,23 @@ def test_a_member_behind_by_whole_terms_fetches_them_one_by_one(terms):
     send(cluster, client)
     behind = cluster.followers[0]
     behind.kill()
-    base = cluster.leader.agent.replica.leadership_term_id
+    base = cluster.leader.leadership_term_id
     for _ in range(terms):
-        cluster.leader.agent.enter_election("test")
+        cluster.leader.enter_election("test")
         cluster.await_leader()
         send(cluster, client)
-    last = cluster.leader.agent.replica.leadership_term_id
+    last = cluster.leader.leadership_term_id
     assert last >= base + terms
 
     cluster.world.events.clear()
     behind.start()
-    cluster.run_until(lambda: behind.agent.following is not None)
+    cluster.run_until(lambda: behind.is_following)
     told = [line for line in cluster.world.events if f"member {behind.member_id}: election" in line]
     rounds = sum("FOLLOWER_LOG_REPLICATION -> CANVASS" in line for line in told)
     assert last - base - 1 <= rounds <= last - base + 1, "one round for each closed term that it lacks"
     cluster.await_level()
     cluster.check()
-    entries = [m.agent.log.recording_log.entries for m in (behind, cluster.leader)]
+    entries = [m.recording_log.entries for m in (behind, cluster.leader)]
     of = [[(e.leadership_term_id, e.term_base_log_position, e.log_position) for e in es] for es in entries]
     assert of[0] == of[1]
 
@@ -106,12 +106,12 @@ def test_an_appointed_leader_that_lost_what_one_other_has_leads_by_the_vote_of_t
         leader.kill()
         cluster.run(20 * SECOND)
         leader.start()
-        while leader.agent.leading is None:
+        while not leader.is_leading:
             cluster.step()
-        safe = leader.agent.log.recording.synced_position
+        safe = leader.synced_position
         leader.power_cut()
         cluster.run(SECOND)
-        if sum(follower.agent.log.recording.append_position > safe for follower in followers) == 1:
+        if sum(follower.append_position > safe for follower in followers) == 1:
             break
     else:
         pytest.fail("never had one alone more than the leader")

@@ -41,7 +41,7 @@ def test_three_of_three_that_are_damaged_at_different_places_mend_each_other(seg
     for member, segment in zip(cluster.members, segments, strict=True):
         lose_segment(member, segment)
         member.start()
-    cluster.run_until(lambda: all(member.agent.repair.mending is None for member in cluster.members))
+    cluster.run_until(lambda: all(not member.is_mending for member in cluster.members))
 
     assert not any(note_of(member).is_there for member in cluster.members), "no vote was ever in question"
     cluster.await_leader(timeout_ns=20 * SECOND)
@@ -75,12 +75,12 @@ def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
         lose_segment(member, 2)
     second.start()
     cluster.run(59 * SECOND)
-    assert second.agent.repair.mending is not None, "nobody is there, and nothing is lost by waiting"
+    assert second.is_mending, "nobody is there, and nothing is lost by waiting"
     cluster.run(2 * SECOND)
-    assert second.agent.log.recording.append_position == 2 * SEGMENT
+    assert second.append_position == 2 * SEGMENT
     third.start()
     cluster.run(1 * SECOND)
-    assert third.agent.repair.mending is not None, "the first may have it"
+    assert third.is_mending, "the first may have it"
     second.kill()
     third.stop()
     assert third.death == ""
@@ -89,7 +89,7 @@ def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
     lose_segment(first, 2)
     first.start()
     cluster.run(1 * SECOND)
-    assert {member.agent.log.recording.append_position for member in cluster.members} == {2 * SEGMENT}
+    assert {member.append_position for member in cluster.members} == {2 * SEGMENT}
     cluster.run(100 * SECOND)
     assert cluster.leader is None, "what was acknowledged is in no log any more"
 
@@ -97,8 +97,8 @@ def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
 def test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place():
     cluster = a_busy_cluster(messages=10)
     leader, other = cluster.leader, cluster.followers[0]
-    entry = leader.agent.log.recording_log.find_last_term()
-    end = leader.agent.log.recording.append_position
+    entry = leader.recording_log.find_last_term()
+    end = leader.append_position
     asked = LogRangeRequest(7, entry.leadership_term_id, entry.term_base_log_position, 96, end)
     for wrong in (
         {"leadership_term_id": entry.leadership_term_id + 1},
@@ -106,8 +106,8 @@ def test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place():
         {"from_position": end},
         {"from_position": 64},
     ):
-        assert not len(frames_for(leader.agent.files, asked.replace(**wrong)))
-    assert frames_for(leader.agent.files, asked).tobytes() == log_bytes(other, 96, end)
+        assert not len(frames_for(leader.life.files, asked.replace(**wrong)))
+    assert frames_for(leader.life.files, asked).tobytes() == log_bytes(other, 96, end)
 
 
 # ---- cut
@@ -128,7 +128,7 @@ def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_
         lose_segment(member, segment)
     for member in damaged:
         member.start()
-        assert member.agent.log.recording.append_position < SEGMENT * 4
+        assert member.append_position < SEGMENT * 4
     cluster.run(15 * SECOND)
     assert cluster.leader is None, "neither may stand"
     whole.start()
@@ -163,7 +163,7 @@ def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected(with
 
     cluster.run(120 * SECOND)
     assert cluster.leader is None
-    assert behind.agent.log.append_position > 100_000 > damaged[1].agent.log.append_position
+    assert behind.append_position > 100_000 > damaged[1].append_position
 
     # Only who has it leads: one of the two comes back with the disk that it had.
     damaged[0].kill()
@@ -179,7 +179,7 @@ def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_
 ):
     cluster = a_busy_cluster(messages=900)
     member = cluster.followers[0]
-    term, end = member.agent.replica.leadership_term_id, member.agent.log.recording.append_position
+    term, end = member.leadership_term_id, member.append_position
     for other in cluster.members:
         if other is not member:
             cluster.network.block(other.member_id, member.member_id)
@@ -188,15 +188,15 @@ def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_
         lose_segment(member, segment)
         member.start()
         cluster.run(1 * SECOND)
-        assert member.agent.log.recording.append_position == segment * SEGMENT
-        assert note_of(member).read()[1] == member.agent.repair.acknowledged_end == LogEnd(term, end)
+        assert member.append_position == segment * SEGMENT
+        assert note_of(member).read()[1] == member.acknowledged_end == LogEnd(term, end)
         member.kill()
     text, _ = note_of(member).read()
     assert text.count("the segment file is missing") == 2
     member.start()
     cluster.network.heal()
     check_equal(cluster)
-    assert member.agent.repair.acknowledged_end is None
+    assert member.acknowledged_end is None
 
 
 # ---- the note itself

@@ -21,7 +21,7 @@ def replace(cluster, leader):
     leader.pause()
     for member in cluster.members:
         if member is not leader:
-            member.agent.enter_election("test")
+            member.enter_election("test")
     cluster.run_until(lambda: cluster.leader is not leader)
     leader.resume()
 
@@ -45,9 +45,9 @@ def test_it_tells_each_session_who_leads_and_lets_go_of_the_connection(seed):
     cluster.run_until(lambda: client.is_closed)
 
     new = cluster.leader
-    term_id = new.agent.replica.leadership_term_id
+    term_id = new.leadership_term_id
     assert client.heard[2:] == [
-        NewLeaderEvent(term_id, session_id + n, new.member_id, new.agent.context.ingress_endpoints)
+        NewLeaderEvent(term_id, session_id + n, new.member_id, new.context.ingress_endpoints)
         for n in range(2)
     ]
     assert cluster.world.now_ns - woken_ns < SECOND
@@ -59,7 +59,7 @@ def test_cut_off_from_all_others_it_lets_go_when_the_election_timeout_is_over():
     old = cluster.await_leader()
     client, _ = a_session(cluster, old)
     isolate(cluster, old)
-    cluster.run_until(lambda: old.agent.leading is None)
+    cluster.run_until(lambda: not old.is_leading)
     deposed_ns = cluster.world.now_ns
     cluster.run_until(lambda: client.is_closed)
 
@@ -71,10 +71,10 @@ def test_a_leader_that_is_elected_again_keeps_the_connection_and_tells_of_its_te
     cluster = SimulatedCluster(3, 1, appointed_leader_id=2)
     leader = cluster.await_leader()
     client, session_id = a_session(cluster, leader)
-    old_term = leader.agent.replica.leadership_term_id
-    leader.agent.enter_election("test")
+    old_term = leader.leadership_term_id
+    leader.enter_election("test")
     cluster.run_until(lambda: client.of_type(NewLeaderEvent))
-    term_id = leader.agent.replica.leadership_term_id
+    term_id = leader.leadership_term_id
 
     (event,) = client.of_type(NewLeaderEvent)
     assert (event.leadership_term_id, event.leader_member_id) == (term_id, leader.member_id)
@@ -83,7 +83,7 @@ def test_a_leader_that_is_elected_again_keeps_the_connection_and_tells_of_its_te
         client.says(SessionKeepAlive(term_id, session_id))
         cluster.run(SECOND)
     assert not client.is_closed
-    assert list(leader.agent.replica.sessions.sessions) == [session_id]
+    assert list(leader.sessions) == [session_id]
 
 
 def test_what_was_asked_and_not_answered_is_refused_and_its_connection_closed():

@@ -7,6 +7,7 @@ from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member import log_publication
 from cluster.protocol import decode, streams
+from cluster.protocol.consensus import CommitPosition
 from cluster.protocol.enums import (
     AdminRequestType,
     ClusterControlToggle,
@@ -49,9 +50,7 @@ class Spy:
 
     def turn(self, member, at_ns=None):
         self.calls.clear()
-        agent = member.agent
-        now_ns = member.world.now_ns if at_ns is None else at_ns
-        agent.do_work(now_ns, member.cluster_time)
+        member.take_turn(at_ns)
         return list(self.calls)
 
 
@@ -104,18 +103,18 @@ def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
     answers = []
     connection = member.clients.connect(answers.append, lambda: None)
     connection.send(connect_request(9, version=CLIENT_PROTOCOL_VERSION))
-    while not agent.replica.sessions.has_pending_work:
+    while not member.replica.sessions.has_pending_work:
         cluster.step()
-    agent.enter_election("test")
-    agent.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
+    member.enter_election("test")
+    member.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
     for method in ("send_redirects", "send_rejections", "process_pending", "check_sessions"):
         spy.on(agent.replica.sessions, method)
 
     calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
 
     assert calls == ["send_redirects", "send_rejections"]
-    assert agent.election is not None
-    assert agent.counters.node_control_toggle.get() == NodeControlToggle.VALIDATE_RECORDING_LOG
+    assert member.is_electing
+    assert member.counters.node_control_toggle.get() == NodeControlToggle.VALIDATE_RECORDING_LOG
     cluster.run(1 * MS)
     assert [decode(data, HEADER_LENGTH, len(data) - HEADER_LENGTH).code for data in answers] == [
         EventCode.REDIRECT
@@ -156,7 +155,7 @@ def test_a_slow_tick_with_work_is_followed_by_another_in_the_next_turn(spy):
     cluster = a_cluster()
     leader = cluster.leader
     now_ns = cluster.world.now_ns + 20 * MS
-    leader.agent.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
+    leader.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
     spy.on(leader.agent.slow_tick, "do_work", "slow tick")
 
     assert spy.turn(leader, now_ns) == ["slow tick"]
@@ -236,10 +235,10 @@ def test_a_leader_whose_followers_are_silent_for_10_s_enters_an_election():
     for follower in cluster.followers:
         follower.pause()
     cluster.run(9 * SECOND)
-    assert leader.agent.leading is not None
+    assert leader.is_leading
     cluster.run(2 * SECOND)
 
-    assert leader.agent.leading is None
+    assert not leader.is_leading
     assert any("inactive follower quorum" in line for line in cluster.world.events)
 
 
@@ -267,25 +266,25 @@ def test_a_follower_that_comes_to_its_end_without_a_leader_looks_for_none(has_th
     client.send(b"x")
     cluster.await_settled()
     cluster.run(300 * MS)
-    end = agent.log.recording.append_position
-    assert agent.log.commit_position < end
+    end = follower.append_position
+    assert follower.commit_position < end
     agent.termination.position = end if has_the_log else end + 32
-    elections = agent.counters.election_count.get()
+    elections = follower.counters.election_count.get()
     cluster.leader.pause()
     cluster.run(15 * SECOND)
 
-    assert (agent.counters.election_count.get() == elections) == has_the_log
+    assert (follower.counters.election_count.get() == elections) == has_the_log
 
 
 @pytest.mark.conformance("C-25")
 def test_the_node_toggle_is_looked_at_on_every_member():
     cluster = a_cluster()
     for member in cluster.members:
-        member.agent.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
+        member.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
     cluster.run(100 * MS)
 
     for member in cluster.members:
-        assert member.agent.counters.node_control_toggle.get() == NodeControlToggle.NEUTRAL
+        assert member.counters.node_control_toggle.get() == NodeControlToggle.NEUTRAL
 
 
 @pytest.mark.conformance("C-27", "C-28", "C-41")
@@ -312,8 +311,8 @@ def test_the_leaders_own_position_is_that_of_its_recording_after_each_turn():
     for _ in range(20):
         client.send(b"x" * 100)
         cluster.run(1 * MS)
-        own = leader.agent.members[leader.member_id]
-        assert own.report_position == leader.agent.log.recording.synced_position
+        own = leader.reports[leader.member_id]
+        assert own.report_position == leader.synced_position
 
 
 @pytest.mark.conformance("C-33", "C-34", "C-35", "C-242")
@@ -325,28 +324,24 @@ def test_a_follower_processes_no_more_than_is_committed_and_recorded():
     for number in range(300):
         client.send(b"%d" % number + bytes(200))
         cluster.run(20 * US)
-        agent = follower.agent
-        notified = agent.following.follower.notified_commit_position
-        assert agent.log.commit_position <= min(notified, agent.log.recording.append_position)
-        assert agent.counters.commit_position.get() == agent.log.adapter.position
-        assert follower.service_agent.joined_position <= agent.log.commit_position
-        seen += agent.log.recording.append_position > agent.log.commit_position
+        assert follower.commit_position <= min(follower.notified_commit_position, follower.append_position)
+        assert follower.counters.commit_position.get() == follower.processed_position
+        assert follower.service_agent.joined_position <= follower.commit_position
+        seen += follower.append_position > follower.commit_position
     assert seen, "the follower never had anything uncommitted: this proves nothing"
 
 
 @pytest.mark.conformance("C-34")
 def test_a_commit_position_beyond_its_own_recording_takes_a_follower_no_further():
     cluster = a_cluster()
-    agent = cluster.followers[0].agent
-    end = agent.log.recording.append_position
-    agent.following.on_commit_position(
-        agent.leader_member_id, agent.replica.leadership_term_id, end + 32 * 1024
-    )
+    follower, leader_id = cluster.followers[0], cluster.leader.member_id
+    end = follower.append_position
+    follower.receive(leader_id, CommitPosition(follower.leadership_term_id, end + 32 * 1024, leader_id))
     for _ in range(5):
-        agent.do_work(cluster.world.now_ns, 0)
+        follower.take_turn()
 
-    assert agent.following.follower.notified_commit_position == end + 32 * 1024
-    assert agent.log.commit_position == agent.log.adapter.position == end
+    assert follower.notified_commit_position == end + 32 * 1024
+    assert follower.commit_position == follower.processed_position == end
 
 
 @pytest.mark.conformance("C-23")
@@ -363,15 +358,15 @@ def test_a_leader_of_whom_only_the_log_is_heard_is_silent():
         return send(to, *buffers) if is_log else 1
 
     leader.links.send = without_heartbeats
-    before = cluster.followers[0].agent.log.recording.append_position
+    before = cluster.followers[0].append_position
     for number in range(12):
         client.send(b"0:%d" % number)
         cluster.run(1 * SECOND)
         if number == 8:
             assert len(cluster.followers) == 2
-            assert cluster.followers[0].agent.log.recording.append_position > before
+            assert cluster.followers[0].append_position > before
     assert sum("leader heartbeat timeout" in line for line in cluster.world.events) == 2
-    assert all(member.agent.leader_member_id != leader.member_id for member in cluster.followers)
+    assert all(member.leader_member_id != leader.member_id for member in cluster.followers)
 
 
 @pytest.mark.conformance("C-36")
@@ -403,14 +398,14 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     client = cluster.add_client()
     cluster.await_settled()
     cluster.await_level()
-    before = [m.agent.log.recording.append_position for m in cluster.members]
+    before = [m.append_position for m in cluster.members]
     connection = follower.clients.connect(lambda frames: None, lambda: None)
     leader = cluster.leader
-    leader.agent.authorisation = AllowAll()
-    follower.agent.authorisation = AllowAll()
+    leader.authorise(AllowAll())
+    follower.authorise(AllowAll())
     answers = []
     connection._on_frames = answers.append
-    term_id = cluster.leader.agent.replica.leadership_term_id
+    term_id = cluster.leader.leadership_term_id
     for message in (
         SessionMessageHeader(term_id, client.session_id, 0).encode() + b"x",
         SessionKeepAlive(term_id, client.session_id).encode(),
@@ -420,10 +415,10 @@ def test_what_clients_send_to_a_follower_has_no_effect():
         connection.send(frame(message, session_id=0, stream_id=streams.INGRESS))
     cluster.run(50 * MS)
 
-    assert [m.agent.log.recording.append_position for m in cluster.members] == before
-    assert client.session_id in cluster.leader.agent.replica.sessions.sessions
+    assert [m.append_position for m in cluster.members] == before
+    assert client.session_id in cluster.leader.sessions
     assert answers == []
-    assert follower.agent.counters.control_toggle.get() == ClusterControlToggle.INACTIVE
+    assert follower.counters.control_toggle.get() == ClusterControlToggle.INACTIVE
 
 
 @pytest.mark.conformance("C-42", "C-272", "C-286", "C-287", "C-288", "C-254", "S-134")
@@ -432,18 +427,18 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     leader = cluster.leader
     client = cluster.add_client()
     cluster.await_settled()
-    toggle = leader.agent.counters.control_toggle
+    toggle = leader.counters.control_toggle
     assert toggle.get() == ClusterControlToggle.NEUTRAL
     toggle.set(ClusterControlToggle.SUSPEND)
     cluster.run(100 * MS)
-    assert [m.agent.replica.module.state for m in cluster.members] == 3 * [ConsensusModuleState.SUSPENDED]
+    assert [m.module_state for m in cluster.members] == 3 * [ConsensusModuleState.SUSPENDED]
     assert toggle.get() == ClusterControlToggle.SUSPEND
 
-    end = leader.agent.publication.position
-    leader.agent.replica.timers.schedule(9, 0)
+    end = leader.published_position
+    leader.timers.schedule(9, 0)
     client.send(b"wait")
     cluster.run(15 * SECOND)
-    assert leader.agent.publication.position == end == leader.agent.log.commit_position
+    assert leader.published_position == end == leader.commit_position
     assert len(cluster.followers) == 2, "commit positions went on"
 
     toggle.set(ClusterControlToggle.RESUME)
@@ -451,7 +446,7 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
     assert toggle.get() == ClusterControlToggle.NEUTRAL
     cluster.await_settled()
     assert client.acknowledged == 1
-    assert [m.agent.replica.module.state for m in cluster.members] == 3 * [ConsensusModuleState.ACTIVE]
+    assert [m.module_state for m in cluster.members] == 3 * [ConsensusModuleState.ACTIVE]
     assert [e.correlation_id for e in entries(leader) if isinstance(e, TimerEvent)] == [9]
 
 
@@ -466,14 +461,14 @@ def test_a_log_that_is_full_takes_no_more_input_but_is_committed(monkeypatch):
         client.send(bytes(1000))
         cluster.run(1 * MS)
     cluster.run(100 * MS)
-    end = leader.agent.publication.position
+    end = leader.published_position
     assert cluster.term_length <= end < cluster.term_length + 2_000
-    leader.agent.replica.timers.schedule(1, 0)
+    leader.timers.schedule(1, 0)
     client.send(b"too late")
     cluster.run(5 * SECOND)
 
-    assert leader.agent.publication.position == end
-    assert [member.agent.log.commit_position for member in cluster.members] == 3 * [end]
+    assert leader.published_position == end
+    assert [member.commit_position for member in cluster.members] == 3 * [end]
     assert sum("takes no more input" in line for line in cluster.world.events) == 1
 
 
@@ -483,18 +478,18 @@ def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting(spy):
     client = cluster.add_client()
     cluster.await_settled()
     follower = cluster.followers[0]
-    follower.agent.replica.module.change(ConsensusModuleState.SNAPSHOT)
+    follower.replica.module.change(ConsensusModuleState.SNAPSHOT)
     spy.on(follower.agent.clients, "poll", "ingress")
     spy.on(follower.agent.log.adapter, "poll", "log")
-    before = follower.agent.log.commit_position
+    before = follower.commit_position
     client.send(b"x")
     cluster.await_settled()
     cluster.run(1 * SECOND)
 
-    assert follower.agent.log.commit_position == before
+    assert follower.commit_position == before
     assert spy.calls == []
-    leader = cluster.leader.agent
-    assert leader.members[follower.member_id].report_position == leader.log.append_position
+    leader = cluster.leader
+    assert leader.reports[follower.member_id].report_position == leader.append_position
 
 
 @pytest.mark.conformance("C-309")
@@ -503,12 +498,12 @@ def test_a_suspension_that_is_not_committed_is_undone_with_the_leadership():
     leader = cluster.leader
     for follower in cluster.followers:
         follower.pause()
-    leader.agent.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
+    leader.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
     cluster.run(100 * MS)
-    assert leader.agent.replica.module.state is ConsensusModuleState.SUSPENDED
-    leader.agent.enter_election("test")
+    assert leader.module_state is ConsensusModuleState.SUSPENDED
+    leader.enter_election("test")
 
-    assert leader.agent.replica.module.state is ConsensusModuleState.ACTIVE
+    assert leader.module_state is ConsensusModuleState.ACTIVE
 
 
 @pytest.mark.conformance("C-45")
@@ -521,7 +516,7 @@ def test_a_disk_that_fails_ends_the_member(monkeypatch):
     def fails(*_):
         raise StorageError("recording", 28)
 
-    monkeypatch.setattr(leader.agent.log.recording, "append", fails)
+    monkeypatch.setattr(leader.recording, "append", fails)
     client.send(b"x")
     cluster.run(10 * MS)
 
@@ -533,12 +528,12 @@ def test_a_disk_that_fails_ends_the_member(monkeypatch):
 def test_each_election_is_counted():
     cluster = a_cluster()
     follower = cluster.followers[0]
-    assert follower.agent.counters.election_count.get() == 1
-    follower.agent.enter_election("test")
+    assert follower.counters.election_count.get() == 1
+    follower.enter_election("test")
     cluster.await_level()
 
-    assert follower.agent.counters.election_count.get() == 2
-    assert follower.agent.counters.election_state.get() == ElectionState.CLOSED
+    assert follower.counters.election_count.get() == 2
+    assert follower.counters.election_state.get() == ElectionState.CLOSED
 
 
 @pytest.mark.conformance("C-96")
@@ -548,12 +543,12 @@ def test_the_election_state_counter_is_that_of_the_election_at_all_times():
     while cluster.leader is None or len(cluster.followers) < 2:
         cluster.step()
         for member in cluster.members:
-            election = member.agent.election
+            election = member.election
             if election is not None:
-                assert member.agent.counters.election_state.get() == election.state
+                assert member.counters.election_state.get() == election.state
                 seen.add(election.state)
     assert len(seen) > 6
-    assert {m.agent.counters.election_state.get() for m in cluster.members} == {ElectionState.CLOSED}
+    assert {m.counters.election_state.get() for m in cluster.members} == {ElectionState.CLOSED}
 
 
 @pytest.mark.conformance("C-134", "C-135")
@@ -562,6 +557,6 @@ def test_the_toggle_is_neutral_on_the_leader_and_inactive_on_followers():
 
     for member in cluster.members:
         is_leader = member is cluster.leader
-        toggle = member.agent.counters.control_toggle.get()
+        toggle = member.counters.control_toggle.get()
         assert toggle == (ClusterControlToggle.NEUTRAL if is_leader else ClusterControlToggle.INACTIVE)
-        assert member.agent.counters.node_role.get() == (Role.LEADER if is_leader else Role.FOLLOWER)
+        assert member.counters.node_role.get() == (Role.LEADER if is_leader else Role.FOLLOWER)

@@ -56,12 +56,12 @@ def test_the_connection_of_a_session_that_timed_out_is_closed_behind_the_event(c
     cluster.run_until(lambda: client.is_closed)
 
     assert codes(client) == [EventCode.OK, EventCode.CLOSED]
-    assert cluster.leader.agent.replica.sessions.sessions == {}
+    assert cluster.leader.sessions == {}
 
 
 def test_the_connection_of_a_session_that_its_client_closed_is_closed(cluster):
     client, session_id = an_open_session(cluster)
-    client.says(SessionCloseRequest(cluster.leader.agent.replica.leadership_term_id, session_id))
+    client.says(SessionCloseRequest(cluster.leader.leadership_term_id, session_id))
     cluster.run_until(lambda: client.is_closed, SECOND)
 
     assert codes(client) == [EventCode.OK]
@@ -93,13 +93,13 @@ def test_a_connect_beyond_a_bound_is_refused_with_the_bound_and_leaves_nothing(s
     cluster = SimulatedCluster(3, 1, **settings)
     leader = cluster.await_leader()
     cluster.await_level()
-    before = leader.agent.log.commit_position
+    before = leader.commit_position
     client = Stranger(leader)
     client.connects()
     cluster.run_until(lambda: client.is_closed)
 
     assert [(event.code, event.detail) for event in client.of_type(SessionEvent)] == [(EventCode.ERROR, told)]
-    assert leader.agent.log.commit_position == before
+    assert leader.commit_position == before
 
 
 TOO_LONG = bytes(16 * 1024)
@@ -132,7 +132,7 @@ def test_a_request_that_is_too_long_is_answered_with_the_bound_and_its_sender_cu
     assert event.detail == (
         f"a {type(request_).__name__} of {length} bytes, at most 16384 go (request_length_max)"
     )
-    assert cluster.leader.agent.replica.sessions.sessions == {}
+    assert cluster.leader.sessions == {}
 
 
 def test_credentials_up_to_the_bound_go(cluster):
@@ -150,14 +150,14 @@ def test_a_connection_has_a_bounded_number_of_sessions(cluster):
     cluster.run_until(lambda: len(client.heard) == 12)
 
     assert sorted(codes(client)) == [EventCode.OK] * 8 + [EventCode.ERROR] * 4
-    assert len(cluster.leader.agent.replica.sessions.sessions) == 8
+    assert len(cluster.leader.sessions) == 8
 
 
 def test_a_connection_that_serves_another_session_stays(cluster):
     client, session_id = an_open_session(cluster)
     client.connects(correlation_id=8)
     cluster.run_until(lambda: len(client.heard) == 2)
-    term_id = cluster.leader.agent.replica.leadership_term_id
+    term_id = cluster.leader.leadership_term_id
     client.says(SessionCloseRequest(term_id, session_id))
     client.connects(correlation_id=9, version=9 << 16)
     for _ in range(12):
@@ -166,4 +166,4 @@ def test_a_connection_that_serves_another_session_stays(cluster):
 
     assert codes(client) == [EventCode.OK, EventCode.OK, EventCode.ERROR]
     assert not client.is_closed
-    assert list(cluster.leader.agent.replica.sessions.sessions) == [session_id + 1]
+    assert list(cluster.leader.sessions) == [session_id + 1]

@@ -29,8 +29,8 @@ def recording_log_of(member):
 @pytest.mark.conformance("C-301", "C-302", "C-303", "C-304", "C-305")
 def test_an_abort_ends_all_members_at_the_leaders_end_and_appends_nothing():
     cluster = a_busy_cluster()
-    end = cluster.leader.agent.publication.position
-    cluster.leader.agent.counters.control_toggle.set(ClusterControlToggle.ABORT)
+    end = cluster.leader.published_position
+    cluster.leader.counters.control_toggle.set(ClusterControlToggle.ABORT)
     cluster.run(1 * SECOND)
 
     for member in cluster.members:
@@ -43,7 +43,7 @@ def test_an_abort_ends_all_members_at_the_leaders_end_and_appends_nothing():
 def test_after_an_abort_the_log_is_replayed_from_its_start():
     cluster = a_busy_cluster()
     applied = list(cluster.members[0].service.applied)
-    assert cluster.leader.agent.termination.begin()
+    assert cluster.leader.begin_termination()
     cluster.run(1 * SECOND)
     for member in cluster.members:
         member.start()
@@ -60,7 +60,7 @@ def test_a_follower_that_does_not_answer_is_waited_for_for_10_s():
     leader = cluster.leader
     silent = cluster.followers[0]
     silent.pause()
-    assert leader.agent.termination.begin()
+    assert leader.begin_termination()
     cluster.run(9 * SECOND)
     assert leader.is_running
     cluster.run(2 * SECOND)
@@ -73,7 +73,7 @@ def test_a_follower_that_is_gone_is_not_waited_for():
     leader = cluster.leader
     cluster.followers[0].kill()
     cluster.run(300 * MS)
-    assert leader.agent.termination.begin()
+    assert leader.begin_termination()
     cluster.run(500 * MS)
 
     assert not leader.is_running
@@ -82,17 +82,16 @@ def test_a_follower_that_is_gone_is_not_waited_for():
 def test_only_a_leader_can_end_the_cluster():
     cluster = a_busy_cluster()
 
-    assert not cluster.followers[0].agent.termination.begin()
-    assert cluster.leader.agent.termination.begin()
-    assert not cluster.leader.agent.termination.begin()
+    assert not cluster.followers[0].begin_termination()
+    assert cluster.leader.begin_termination()
+    assert not cluster.leader.begin_termination()
 
 
 def test_a_termination_ack_that_nobody_asked_for_is_ignored():
     from cluster.protocol.consensus import TerminationAck
 
     cluster = a_busy_cluster()
-    leader = cluster.leader.agent
-    leader.messages.on_message(
+    cluster.leader.receive(
         cluster.followers[0].member_id, TerminationAck(0, 1 << 40, cluster.followers[0].member_id)
     )
     cluster.run(100 * MS)
@@ -122,7 +121,7 @@ def test_a_leader_that_closed_its_log_in_order_is_not_waited_for_even_if_its_pro
     cluster = SimulatedCluster(3)
     old = cluster.await_leader()
     cluster.run(SECOND)
-    old.agent.leading.close_log()
+    old.close_log()
     old.pause()
     began_ns = cluster.world.now_ns
     cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old, 30 * SECOND)
@@ -177,9 +176,9 @@ def test_a_follower_that_lacks_the_log_up_to_its_end_looks_for_a_leader_when_its
     """An end was told, and the leader died before the log was everywhere: nobody would ever end."""
     cluster = a_busy_cluster()
     leader = cluster.leader
-    term_id, end = leader.agent.replica.leadership_term_id, leader.agent.publication.position
+    term_id, end = leader.leadership_term_id, leader.published_position
     for follower in cluster.followers:
-        follower.agent.termination.on_termination_position(TerminationPosition(term_id, end + 960))
+        follower.receive(leader.member_id, TerminationPosition(term_id, end + 960))
     leader.kill()
     new = cluster.await_leader(timeout_ns=5 * SECOND)
     assert new is not leader
@@ -194,12 +193,9 @@ def test_a_follower_whose_term_changed_since_it_was_told_to_end_acknowledges_not
     sent = []
     original = follower.links.send
     follower.links.send = lambda member_id, *frames: sent.append(frames) or original(member_id, *frames)
-    termination = follower.agent.termination
-    position = follower.agent.log.adapter.position
-    termination.on_termination_position(
-        TerminationPosition(follower.agent.replica.leadership_term_id, position)
-    )
-    follower.agent.replica.leadership_term_id += 1
+    end = TerminationPosition(follower.leadership_term_id, follower.processed_position)
+    follower.receive(cluster.leader.member_id, end)
+    follower.replica.leadership_term_id += 1
     cluster.run(1 * SECOND)
 
     assert not follower.is_running

@@ -46,8 +46,8 @@ def test_a_2147_a_tail_of_an_older_term_never_stands_for_an_entry(steps, is_answ
     for number in range(30):
         gone.send(b"1:lost %d " % number + bytes(300))
     cluster.run(20 * MS)
-    tail = m3.agent.log.recording.append_position
-    assert tail > m1.agent.log.recording.append_position + 9_000
+    tail = m3.append_position
+    assert tail > m1.append_position + 9_000
     gone.is_lost = True
     m3.kill()
     network.heal()
@@ -103,20 +103,19 @@ def test_a_1923_a_leader_whose_service_lags_hands_it_the_log_from_where_it_is():
     """Its module has processed more than its service; the new join must not skip what lies between."""
     cluster, client = a_cluster(seed=1923)
     slow, other = cluster.followers
-    service_turn = slow.service_agent.do_work
-    slow.service_agent.do_work = lambda *_: 0
+    slow.stall_service()
     for number in range(100):
         client.send(b"0:%d " % number + bytes(500))
     cluster.await_settled()
     cluster.run(SECOND)
-    lag = slow.agent.log.commit_position - slow.service_agent.joined_position
+    lag = slow.commit_position - slow.service_agent.joined_position
     assert lag > 50_000
 
     cluster.leader.kill()
-    other.agent.enter_election("test")
+    other.enter_election("test")
     other.pause()
     cluster.run(2 * SECOND)
-    slow.service_agent.do_work = service_turn
+    slow.release_service()
     other.resume()
     cluster.await_leader(60 * SECOND)
     for member in cluster.members:
@@ -174,20 +173,20 @@ def test_a_divergent_tail_is_cut_off_and_the_services_go_on_behind_it(cut):
     for number in range(cut):
         client.send(b"0:%d " % number + bytes(100))
     cluster.run(50 * MS)
-    begin = old.agent.log.commit_position
-    assert old.agent.log.recording.append_position > begin
+    begin = old.commit_position
+    assert old.append_position > begin
     old.kill()
     cluster.network.heal()
     cluster.await_leader()
     cluster.await_settled()
     old.start()
     cluster.run_until(lambda: any(f"log cut to {begin}" in line for line in cluster.world.events))
-    assert old.agent.log.recording.append_position == begin
-    assert old.agent.log.recording_log.find_last_term().log_position == begin
-    cluster.run_until(lambda: old.agent.following is not None)
+    assert old.append_position == begin
+    assert old.recording_log.find_last_term().log_position == begin
+    cluster.run_until(lambda: old.is_following)
     joined = old.service_agent.joined_position
     all_is_kept(cluster)
 
     assert joined >= begin
-    [first, *_] = [entry for entry in old.agent.log.recording_log.entries if entry.leadership_term_id == 0]
+    [first, *_] = [entry for entry in old.recording_log.entries if entry.leadership_term_id == 0]
     assert first.log_position == begin

@@ -33,9 +33,8 @@ class Written:
 
     def after_turn(self, member):
         self._after_turn(member)
-        agent = member.agent
-        if agent is not None and agent.leading is not None and agent.log.append_position > self._end:
-            self._end = agent.log.append_position
+        if member.is_leading and member.append_position > self._end:
+            self._end = member.append_position
             self._clock_at.append((self._end, member.cluster_time))
 
     def clock_at(self, position):
@@ -43,7 +42,7 @@ class Written:
 
     def entries(self, member):
         """(entry, payload, position where it begins, and ends, session of its frame) of a member's log."""
-        data = log_bytes(member, 0, member.agent.log.commit_position)
+        data = log_bytes(member, 0, member.commit_position)
         found, offset = [], 0
         while offset < len(data):
             length = int.from_bytes(data[offset : offset + 4], "little")
@@ -77,7 +76,7 @@ def history():
         ClusterControlToggle.SNAPSHOT,
         ClusterControlToggle.STANDBY_SNAPSHOT,
     ):
-        cluster.leader.agent.counters.control_toggle.set(toggle)
+        cluster.leader.counters.control_toggle.set(toggle)
         cluster.run(100 * MS)
     first = cluster.leader
     first.kill()
@@ -85,7 +84,7 @@ def history():
     first.start()
     cluster.run_until(lambda: client.is_open and client.leadership_term_id == 1)
     client.close()
-    cluster.run_until(lambda: not second.agent.replica.sessions.sessions)
+    cluster.run_until(lambda: not second.sessions)
     cluster.await_level()
     return written, client, correlation_id, (first.member_id, second.member_id)
 
@@ -164,7 +163,7 @@ def test_the_log_session_of_a_term_is_that_of_its_frames_and_of_its_leader(histo
         if isinstance(message, NewLeadershipTermEvent)
     ]
     assert [event.log_session_id for event, _ in events] == [session_id for _, session_id in events]
-    assert events[-1][1] == written.cluster.leader.agent.publication.params.session_id
+    assert events[-1][1] == written.cluster.leader.log_session_id
     assert len({session_id for _, session_id in events} - {NULL_VALUE}) == 2
 
 

@@ -24,8 +24,8 @@ def test_each_term_begins_with_its_event():
     assert [event.term_base_log_position for event in events] == [0, 96]
     assert [event.log_position for event in events] == [96, 192]
     for member in cluster.members:
-        assert member.agent.replica.leadership_term_id == 1
-        assert member.agent.counters.leadership_term_id.get() == 1
+        assert member.leadership_term_id == 1
+        assert member.counters.leadership_term_id.get() == 1
 
 
 @pytest.mark.conformance("C-215", "C-225", "C-239", "C-241", "C-245", "C-275")
@@ -53,7 +53,7 @@ def test_all_members_record_and_apply_the_same_log():
     for member in cluster.members:
         assert member.service.applied == [b"one", b"again two", b"timer 7", b"two"]
         assert member.service.timers == [7]
-        assert client.session_id in member.agent.replica.sessions.sessions
+        assert client.session_id in member.sessions
 
 
 @pytest.mark.conformance("C-238")

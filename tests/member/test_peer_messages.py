@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from cluster.consensus.context import NULL_POSITION
-from cluster.member.admission import fault_of
 from cluster.protocol import consensus, link
 from cluster.protocol.enums import ElectionState
 from tests.member.cluster_steps import a_busy_cluster, take_snapshot
 from tests.member.in_memory import liar
 from tests.member.in_memory.cluster import MS, SECOND
+from tests.simulation.member_state import framed
 
 ARCHITECTURE_MD = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 NAME = re.compile(r"`(\w+)`")
@@ -26,7 +26,7 @@ class Liars:
         self.client = cluster.clients[0]
         self.random = Random(1)
         self.kinds = []
-        self.is_phase = lambda agent: False
+        self.is_phase = lambda member: False
         self._after_turn, cluster.after_turn = cluster.after_turn, self.after_turn
         take_snapshot(cluster)
         self.goes_on()
@@ -63,28 +63,27 @@ class Liars:
         """Each lie of this kind, in a turn of its own."""
         for index in range(len(liar.lies(kind, victim, peer, Random(1)))):
             message = liar.lies(kind, victim, peer, Random(1))[index]
-            if not self.is_meant(message, victim, peer) and liar.tell(victim, peer, liar.framed(message)):
+            if not self.is_meant(message, victim, peer) and liar.tell(victim, peer, framed(message)):
                 self.cluster.run(1 * MS)
             self.all_are_there(message)
 
     def is_meant(self, message, victim, peer):
         """A leader's word for the end of its cluster is taken from it."""
-        following = victim.agent.following
         return (
             isinstance(message, consensus.TerminationPosition)
-            and following is not None
-            and following.follower.leader_member_id == peer.member_id
-            and message.log_position == victim.agent.log.commit_position
+            and victim.is_following
+            and victim.leader_member_id == peer.member_id
+            and message.log_position == victim.commit_position
         )
 
     def after_turn(self, member):
         self._after_turn(member)
-        if self.kinds and member.agent is not None and self.is_phase(member.agent):
+        if self.kinds and self.is_phase(member):
             kind = self.kinds.pop()
             for peer in self.cluster.members:
                 if peer is not member and peer.is_running:
                     said = liar.lies(kind, member, peer, self.random)
-                    liar.tell(member, peer, b"".join(liar.framed(message) for message in said))
+                    liar.tell(member, peer, b"".join(framed(message) for message in said))
 
     def lie_about_everything(self, is_phase, go_through):
         """Go through the phase until there each kind of message has been said in every wrong way."""
@@ -136,10 +135,7 @@ def test_nothing_that_a_peer_says_ends_a_member_in_an_election(state):
         cluster.await_settled()
         late.start()
 
-    def is_in_state(agent):
-        return agent.election is not None and agent.election.state is state
-
-    liars.lie_about_everything(is_in_state, go_through_elections)
+    liars.lie_about_everything(lambda member: member.election_state is state, go_through_elections)
 
 
 def test_nothing_that_a_peer_says_ends_a_member_that_fetches_a_snapshot():
@@ -151,7 +147,7 @@ def test_nothing_that_a_peer_says_ends_a_member_that_fetches_a_snapshot():
         member.disk.wipe()
         member.start()
 
-    liars.lie_about_everything(lambda agent: agent.replications.current is not None, wipe_one)
+    liars.lie_about_everything(lambda member: member.is_fetching_snapshots, wipe_one)
 
 
 def test_nothing_that_a_peer_says_ends_a_member_whose_log_is_mended():
@@ -163,7 +159,7 @@ def test_nothing_that_a_peer_says_ends_a_member_whose_log_is_mended():
         member.disk.unlink("member/archive/0-0.rec")
         member.start()
 
-    liars.lie_about_everything(lambda agent: agent.repair.mending is not None, damage_one)
+    liars.lie_about_everything(lambda member: member.is_mending, damage_one)
 
 
 def test_what_members_take_from_each_other_is_in_the_documentation():
@@ -176,7 +172,7 @@ def test_what_members_take_from_each_other_is_in_the_documentation():
     for role in ROLES:
         victim, peer = liars.victim_and_peer(role)
         for kind in liar.KINDS:
-            fault = fault_of(victim.agent, peer.member_id, liar.as_it_should_be(kind, victim, peer))
+            fault = victim.fault_of(peer.member_id, liar.as_it_should_be(kind, victim, peer))
             assert (fault != "no message between members") == (kind.__name__ in told), kind
     assert told <= {kind.__name__ for kind in liar.KINDS}
 
@@ -201,27 +197,24 @@ def test_what_members_take_from_each_other_is_in_the_documentation():
 def test_what_cannot_be_is_told_and_counted(what, role):
     liars = Liars()
     victim, peer = liars.victim_and_peer(role)
-    agent = victim.agent
-    before = agent.counters.errors.get()
-    message = what(
-        agent.replica.leadership_term_id, agent.log.commit_position, (victim.member_id, peer.member_id)
-    )
-    liar.tell(victim, peer, liar.framed(message))
+    before = victim.counters.errors.get()
+    ids = victim.member_id, peer.member_id
+    message = what(victim.leadership_term_id, victim.commit_position, ids)
+    liar.tell(victim, peer, framed(message))
     liars.cluster.run(1 * MS)
 
-    assert agent.counters.errors.get() == before + 1
+    assert victim.counters.errors.get() == before + 1
     assert f"error: consensus module: member {peer.member_id}" in liars.cluster.world.events[-1]
     liars.goes_on()
-    assert agent.counters.election_count.get() == 1
+    assert victim.counters.election_count.get() == 1
 
 
 def test_an_end_that_a_longer_log_passes_is_no_end():
     liars = Liars()
     victim, leader = liars.victim_and_peer("follower, by its leader")
-    agent = victim.agent
-    end = consensus.TerminationPosition(agent.replica.leadership_term_id, agent.log.commit_position + 32)
-    liar.tell(victim, leader, liar.framed(end))
+    end = consensus.TerminationPosition(victim.leadership_term_id, victim.commit_position + 32)
+    liar.tell(victim, leader, framed(end))
     liars.goes_on()
 
     assert f"the log was to end at {end.log_position}" in "\n".join(liars.cluster.world.events)
-    assert agent.termination.position == NULL_POSITION
+    assert victim.termination_position == NULL_POSITION

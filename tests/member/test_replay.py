@@ -45,8 +45,7 @@ def in_state(cluster, state):
     while True:
         cluster.step()
         for member in cluster.members:
-            election = None if member.agent is None else member.agent.election
-            if election is not None and election.state is state:
+            if member.election_state is state:
                 return member
 
 
@@ -76,13 +75,11 @@ def test_a_replay_reads_the_own_recording_and_records_nothing(joins):
     member = cluster.members[0]
     joins.clear()
     member.start()
-    before = member.agent.log.recording.append_position
+    before = member.append_position
     in_state(cluster, ElectionState.LEADER_INIT)
 
-    assert [log for join, log in joins if join.log_stream_id == streams.REPLAY] == [
-        member.agent.log.recording
-    ]
-    assert member.agent.log.recording.append_position == before
+    assert [log for join, log in joins if join.log_stream_id == streams.REPLAY] == [member.recording]
+    assert member.append_position == before
 
 
 @pytest.mark.conformance("C-105")
@@ -108,16 +105,15 @@ def test_a_replay_is_over_when_module_and_services_have_read_it_to_its_end():
     member.start()
     in_state(cluster, ElectionState.LEADER_REPLAY)
     cluster.run_until(lambda: member.service_agent._adapter.has_log)
-    service_turn = member.service_agent.do_work
-    member.service_agent.do_work = lambda *_: 0
+    member.stall_service()
     in_state(cluster, ElectionState.LEADER_INIT)
     cluster.run(1 * SECOND)
     adapter = member.service_agent._adapter
-    assert member.agent.election_actions.log_replay is None, "the module has read it"
+    assert not member.is_replaying, "the module has read it"
     assert adapter.has_log and adapter.position < end, "the service holds it still"
-    assert member.agent.election.state is ElectionState.LEADER_INIT, "and has not joined what comes after it"
+    assert member.election_state is ElectionState.LEADER_INIT, "and has not joined what comes after it"
 
-    member.service_agent.do_work = service_turn
+    member.release_service()
     while adapter.position < end:
         cluster.step()
     cluster.await_leader()
@@ -130,16 +126,15 @@ def test_nothing_is_processed_before_the_services_have_acknowledged():
     cluster = restarted(members=1)
     member = cluster.members[0]
     member.start()
-    service_turn = member.service_agent.do_work
     in_state(cluster, ElectionState.LEADER_REPLAY)
-    member.service_agent.do_work = lambda *_: 0
+    member.stall_service()
     cluster.run(5 * SECOND)
-    assert member.agent.election.state is ElectionState.LEADER_REPLAY
-    assert member.agent.log.commit_position == 0
+    assert member.election_state is ElectionState.LEADER_REPLAY
+    assert member.commit_position == 0
 
-    member.service_agent.do_work = service_turn
+    member.release_service()
     cluster.await_leader()
-    assert member.agent.log.commit_position > 0
+    assert member.commit_position > 0
 
 
 @pytest.mark.conformance("C-111", "C-125", "C-242")
@@ -148,12 +143,11 @@ def test_commit_pos_goes_with_the_module_and_gates_the_services_that_may_lag():
     member = cluster.members[0]
     member.start()
     seen = set()
-    while member.agent.election is not None or member.agent.leading is None:
+    while member.is_electing or not member.is_leading:
         cluster.step()
-        agent = member.agent
-        assert agent.counters.commit_position.get() == agent.log.commit_position
-        assert member.service_agent.joined_position <= agent.log.commit_position
-        seen.add(agent.log.commit_position)
+        assert member.counters.commit_position.get() == member.commit_position
+        assert member.service_agent.joined_position <= member.commit_position
+        seen.add(member.commit_position)
 
     assert len(seen) > 3, "processed in parts"
     cluster.await_level()
@@ -167,11 +161,11 @@ def test_a_replay_is_not_over_within_a_snapshot():
     member = cluster.members[0]
     member.start()
     in_state(cluster, ElectionState.LEADER_REPLAY)
-    member.agent.replica.module.change(ConsensusModuleState.SNAPSHOT)
+    member.replica.module.change(ConsensusModuleState.SNAPSHOT)
     cluster.run(2 * SECOND)
-    assert member.agent.election.state is ElectionState.LEADER_REPLAY
+    assert member.election_state is ElectionState.LEADER_REPLAY
 
-    member.agent.replica.module.change(ConsensusModuleState.ACTIVE)
+    member.replica.module.change(ConsensusModuleState.ACTIVE)
     cluster.await_leader()
 
 
@@ -197,13 +191,13 @@ def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on(
     member.start()
     in_state(cluster, ElectionState.LEADER_INIT)
 
-    assert member.agent.log.adapter.position == end == member.agent.log.commit_position
-    assert member.agent.counters.commit_position.get() == end
-    assert member.agent.election.log_position == member.agent.election.append_position == end
-    assert member.agent.election_actions.log_replay is None
+    assert member.processed_position == end == member.commit_position
+    assert member.counters.commit_position.get() == end
+    assert member.election.log_position == member.election.append_position == end
+    assert not member.is_replaying
     cluster.await_leader()
     cluster.await_level()
-    assert member.service_agent.joined_position == member.agent.log.commit_position
+    assert member.service_agent.joined_position == member.commit_position
 
 
 @pytest.mark.conformance("C-231")
@@ -216,8 +210,8 @@ def test_a_cluster_that_starts_again_closes_the_sessions_that_it_finds():
     cluster.await_level()
 
     for member in cluster.members:
-        assert member.agent.replica.sessions.sessions == {}
-        assert len(member.agent.replica.sessions.table) == 0
+        assert member.sessions == {}
+        assert len(member.replica.sessions.table) == 0
 
 
 @pytest.mark.conformance("C-318", "C-319")
@@ -228,11 +222,11 @@ def test_a_service_that_fails_to_start_ends_the_member():
     cluster = SimulatedCluster(1, is_started=False)
     member = cluster.members[0]
     member.start()
-    member.service_agent.do_work = lambda *_: 0
-    channel = member.agent.services._channels[0]
+    member.stall_service()
+    channel = member.service_channels[0]
     channel.offer_to_consensus_module(ServiceAck(0, 0, 0, -1, 0).encode())
     with pytest.raises(AgentTermination, match="a service failed to start"):
-        member.agent.do_work(cluster.world.now_ns, member.cluster_time)
+        member.take_turn()
 
 
 @pytest.mark.conformance("C-295", "C-319")
@@ -243,10 +237,11 @@ def test_an_ack_that_is_not_the_next_one_is_an_error(ack_id, service_id):
 
     cluster = SimulatedCluster(1)
     cluster.await_leader()
-    agent = cluster.members[0].agent
-    acked = agent.services._expected_ack_id
+    member = cluster.members[0]
+    acked = member.expected_ack_id
     wrong = ack_id if ack_id != 1 else acked
-    agent.services._channels[0].offer_to_consensus_module(ServiceAck(0, 0, wrong, -1, service_id).encode())
+    ack = ServiceAck(0, 0, wrong, -1, service_id)
+    member.service_channels[0].offer_to_consensus_module(ack.encode())
 
     with pytest.raises(ClusterError):
-        agent.do_work(cluster.world.now_ns, cluster.members[0].cluster_time)
+        member.take_turn()

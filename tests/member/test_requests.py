@@ -9,7 +9,6 @@ from cluster.log.append import append_message
 from cluster.log.frames import LogParams
 from cluster.log.session_table import SessionTable
 from cluster.member.log_adapter import LogAdapter
-from cluster.member.log_entries import LogEntries
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CatchupPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode
@@ -42,15 +41,15 @@ def a_cluster(seed=1, members=3):
 
 def test_a_connection_gets_a_few_of_its_requests_served_in_a_turn():
     cluster, _ = a_cluster()
-    adapter = cluster.leader.agent.ingress_adapter
+    leader = cluster.leader
     request = SessionConnectRequest(7, 102, CLIENT_PROTOCOL_VERSION, "test").encode()
     one = frame(request, session_id=0, stream_id=streams.INGRESS)
     buffer = np.frombuffer(one * 10, np.uint8)
-    before = cluster.leader.agent.replica.sessions.next_session_id
-    taken = adapter.on_frames(99, buffer, 0, len(buffer))
+    before = leader.replica.sessions.next_session_id
+    taken = leader.receive_ingress(99, buffer)
 
     assert taken == 4 * len(one)
-    assert cluster.leader.agent.replica.sessions.next_session_id == before + 4
+    assert leader.replica.sessions.next_session_id == before + 4
 
 
 def heard(cluster, client):
@@ -91,7 +90,7 @@ def test_an_admin_request_is_refused_by_default_on_the_sessions_own_egress():
 @pytest.mark.conformance("C-213")
 def test_an_authorised_request_for_a_snapshot_has_one_taken_unless_the_toggle_is_in_use():
     cluster, client = a_cluster()
-    cluster.leader.agent.authorisation = AllowAll()
+    cluster.leader.authorise(AllowAll())
     messages = heard(cluster, client)
     request = AdminRequest(client.leadership_term_id, client.session_id, 9, AdminRequestType.SNAPSHOT)
     asks(client, request)
@@ -100,7 +99,7 @@ def test_an_authorised_request_for_a_snapshot_has_one_taken_unless_the_toggle_is
 
     codes = [m.response_code for m in messages if isinstance(m, AdminResponse)]
     assert codes == [AdminResponseCode.OK, AdminResponseCode.ERROR]
-    assert [member.agent.counters.snapshot_count.get() for member in cluster.members] == [1, 1, 1]
+    assert [member.counters.snapshot_count.get() for member in cluster.members] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
@@ -142,7 +141,7 @@ class Challenges(DefaultAuthenticator):
 def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
     cluster, _ = a_cluster()
     leader, follower = cluster.leader, cluster.followers[0]
-    leader.agent.replica.sessions._authenticator = Challenges()
+    leader.replica.sessions._authenticator = Challenges()
     answers = []
 
     def take(data):
@@ -159,9 +158,7 @@ def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
     cluster.run_until(lambda: len(answers) == 2)
 
     assert (answers[1].code, answers[1].correlation_id) == (EventCode.OK, 8)
-    assert (
-        leader.agent.replica.sessions.sessions[challenge.cluster_session_id].encoded_principal == b"someone"
-    )
+    assert leader.sessions[challenge.cluster_session_id].encoded_principal == b"someone"
 
 
 @pytest.mark.conformance("C-220")
@@ -193,14 +190,14 @@ def test_the_leader_acts_on_its_own_entries_before_they_are_committed():
     leader = cluster.leader
     for follower in cluster.followers:
         follower.pause()
-    committed = leader.agent.log.commit_position
-    leader.agent.replica.timers.schedule(5, 0)
+    committed = leader.commit_position
+    leader.timers.schedule(5, 0)
     client.close()
     cluster.run(100 * MS)
 
-    assert leader.agent.log.commit_position == committed < leader.agent.publication.position
-    assert client.session_id not in leader.agent.replica.sessions.sessions
-    assert len(leader.agent.replica.timers) == 0
+    assert leader.commit_position == committed < leader.published_position
+    assert client.session_id not in leader.sessions
+    assert len(leader.timers) == 0
 
 
 @pytest.mark.conformance("C-217", "C-218")
@@ -227,7 +224,7 @@ def test_a_client_hears_of_its_session_its_messages_and_its_commits_only():
 @pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
 def test_a_message_of_another_term_or_session_is_dropped(term, session):
     cluster, client = a_cluster()
-    before = cluster.leader.agent.publication.position
+    before = cluster.leader.published_position
     header = SessionMessageHeader(
         client.leadership_term_id if term is None else term,
         client.session_id if session is None else session,
@@ -236,7 +233,7 @@ def test_a_message_of_another_term_or_session_is_dropped(term, session):
     client._connection.send(frame(header.encode() + b"x", session_id=0, stream_id=streams.INGRESS))
     cluster.run(50 * MS)
 
-    assert cluster.leader.agent.publication.position == before
+    assert cluster.leader.published_position == before
 
 
 def test_a_message_over_another_clients_connection_is_dropped():
@@ -244,12 +241,12 @@ def test_a_message_over_another_clients_connection_is_dropped():
     other = cluster.add_client()
     cluster.await_settled()
     cluster.await_level()
-    before = cluster.leader.agent.publication.position
+    before = cluster.leader.published_position
     header = SessionMessageHeader(client.leadership_term_id, client.session_id, 0)
     other._connection.send(frame(header.encode() + b"stolen", session_id=0, stream_id=streams.INGRESS))
     cluster.run(50 * MS)
 
-    assert cluster.leader.agent.publication.position == before
+    assert cluster.leader.published_position == before
 
 
 @pytest.mark.conformance("C-216")
@@ -328,34 +325,34 @@ def test_garbage_from_a_member_is_reported_and_survived(garbage):
 )
 def test_what_a_leader_cannot_mean_is_reported_and_moves_nobody(changed):
     cluster, _ = a_cluster()
-    agent = cluster.followers[0].agent
+    follower = cluster.followers[0]
     leader_id = cluster.leader.member_id
-    agent.enter_election("asked for")
-    elections = agent.counters.election_count.get()
+    follower.enter_election("asked for")
+    elections = follower.counters.election_count.get()
     meant = NewLeadershipTerm(0, 1, 96, 128, 3, 128, 160, 0, 0, leader_id, 7, 1, False, 96)
 
-    agent.messages.on_message(leader_id, meant.replace(**changed))
+    follower.receive(leader_id, meant.replace(**changed))
 
-    assert agent.counters.errors.get() == 1
-    assert agent.election.leader_member_id == -1
-    assert agent.election.candidate_term_id == agent.replica.leadership_term_id
-    assert agent.counters.election_count.get() == elections
-    agent.messages.on_message(leader_id, meant)
-    assert agent.counters.errors.get() == 1
+    assert follower.counters.errors.get() == 1
+    assert follower.election.leader_member_id == -1
+    assert follower.election.candidate_term_id == follower.leadership_term_id
+    assert follower.counters.election_count.get() == elections
+    follower.receive(leader_id, meant)
+    assert follower.counters.errors.get() == 1
 
 
 @pytest.mark.parametrize("position", [-1, -(2**63), 100, 2**63 - 1])
 def test_a_position_at_which_no_frame_can_begin_is_sent_nothing(position):
     cluster, _ = a_cluster()
-    leader, rude = cluster.leader.agent, cluster.followers[0].member_id
-    served = leader.streams.get(rude)
-    term_id = leader.replica.leadership_term_id
+    leader, rude = cluster.leader, cluster.followers[0].member_id
+    served = leader.log_streams.get(rude)
+    term_id = leader.leadership_term_id
 
-    leader.messages.on_message(rude, CatchupPosition(term_id, position, rude))
-    leader.messages.on_message(rude, ReplicationRequest(1, term_id, position, -1))
+    leader.receive(rude, CatchupPosition(term_id, position, rude))
+    leader.receive(rude, ReplicationRequest(1, term_id, position, -1))
 
     assert leader.counters.errors.get() == 2
-    assert leader.streams.get(rude) is served
+    assert leader.log_streams.get(rude) is served
 
 
 def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leaders():
@@ -364,18 +361,20 @@ def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leade
     client.send(b"long" * 100)
     cluster.await_settled()
     cluster.await_level()
-    leader, rude = cluster.leader.agent, cluster.followers[0].member_id
-    term_id, end = leader.replica.leadership_term_id, leader.log.append_position
-    recording_id = leader.log.recording.recording_id
+    leader, rude = cluster.leader, cluster.followers[0].member_id
+    term_id, end = leader.leadership_term_id, leader.append_position
+    recording_id = leader.recording.recording_id
 
-    leader.messages.on_message(rude, CatchupPosition(term_id, end - 64, rude))
-    leader.messages.on_message(rude, ReplicationRequest(1, term_id, end - 64, -1))
+    leader.receive(rude, CatchupPosition(term_id, end - 64, rude))
+    leader.receive(rude, ReplicationRequest(1, term_id, end - 64, -1))
     assert leader.counters.errors.get() == 2
     for begin, stop in ((0, end - 64), (end - 64, end), (20, end)):
-        leader.messages.on_message(rude, RecordingFetch(1, recording_id, begin, stop))
+        leader.receive(rude, RecordingFetch(1, recording_id, begin, stop))
     cluster.run(1 * SECOND)
 
-    assert cluster.leader.agent is leader
+    assert cluster.leader is leader
+    assert leader.is_leading
+    assert leader.counters.election_count.get() == 1
     cluster.check()
 
 
@@ -386,29 +385,29 @@ def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
     cluster.await_settled()
     cluster.await_level()
     leader, member_id = cluster.leader, cluster.followers[0].member_id
-    agent, recording = leader.agent, leader.agent.log.recording
+    recording = leader.recording
     begin, end = recording.append_position - align(HEADER_LENGTH + 32 + 400), recording.append_position
     assert recording.is_boundary(begin)
     leader.disk.open("member/archive/0-0.rec", write=True).pwrite(b"\0\0\0\1", begin + 8)
     request = {
-        CatchupPosition: CatchupPosition(agent.replica.leadership_term_id, begin, member_id),
-        ReplicationRequest: ReplicationRequest(1, agent.replica.leadership_term_id, begin, -1),
+        CatchupPosition: CatchupPosition(leader.leadership_term_id, begin, member_id),
+        ReplicationRequest: ReplicationRequest(1, leader.leadership_term_id, begin, -1),
         RecordingFetch: RecordingFetch(1, recording.recording_id, begin, end),
     }[asks]
 
     with pytest.raises(LogDamaged, match=f"0-0.rec at offset {begin}: term offset"):
-        agent.messages.on_message(member_id, request)
+        leader.receive(member_id, request)
 
 
 def test_a_member_that_speaks_for_another_is_not_listened_to():
     cluster, _ = a_cluster()
     leader = cluster.leader
     one, two = (member.member_id for member in cluster.followers)
-    leader.agent.messages.on_message(one, Vote(99, 0, 0, leader.member_id, two, False))
-    leader.agent.messages.on_message(one, AppendPosition(0, 1 << 40, two, 0))
+    leader.receive(one, Vote(99, 0, 0, leader.member_id, two, False))
+    leader.receive(one, AppendPosition(0, 1 << 40, two, 0))
 
-    assert leader.agent.leading is not None
-    assert leader.agent.counters.errors.get() == 2
+    assert leader.is_leading
+    assert leader.counters.errors.get() == 2
 
 
 def test_a_leader_of_another_app_version_is_not_followed():
@@ -416,24 +415,24 @@ def test_a_leader_of_another_app_version_is_not_followed():
     cluster, _ = a_cluster()
     leader, follower = cluster.leader, cluster.followers[0]
     message = NewLeadershipTerm(0, 1, 96, -1, 1, 96, 96, 0, 0, leader.member_id, 7, 2 << 16, False, 96)
-    follower.agent.messages.on_message(leader.member_id, message)
+    follower.receive(leader.member_id, message)
 
-    assert follower.agent.following is not None
-    assert follower.agent.replica.leadership_term_id == 0
+    assert follower.is_following
+    assert follower.leadership_term_id == 0
     assert any("app version 0x20000" in line for line in cluster.world.events)
 
 
 @pytest.mark.conformance("C-149")
 def test_a_second_request_to_catch_up_is_ignored_while_one_is_served():
     cluster, _ = a_cluster()
-    leader = cluster.leader.agent
+    leader = cluster.leader
     follower = cluster.followers[0]
-    request = CatchupPosition(leader.replica.leadership_term_id, 96, follower.member_id)
-    leader.messages.on_message(follower.member_id, request)
-    stream = leader.streams.get(follower.member_id)
-    leader.messages.on_message(follower.member_id, request)
+    request = CatchupPosition(leader.leadership_term_id, 96, follower.member_id)
+    leader.receive(follower.member_id, request)
+    stream = leader.log_streams.get(follower.member_id)
+    leader.receive(follower.member_id, request)
 
-    assert leader.streams.get(follower.member_id) is stream
+    assert leader.log_streams.get(follower.member_id) is stream
     assert stream.is_catchup
 
 
@@ -444,16 +443,16 @@ def test_only_the_leader_appends_and_a_timer_fires_once_at_one_position():
         client.send(b"timer %d" % number)
     cluster.await_settled()
     cluster.run(5 * MS)
-    assert [len(member.agent.replica.timers) for member in cluster.members] == [10, 10, 10]
+    assert [len(member.timers) for member in cluster.members] == [10, 10, 10]
     cluster.run(1 * SECOND)
     cluster.await_level()
 
     fired = [entry.correlation_id for entry in entries(cluster.members[0]) if isinstance(entry, TimerEvent)]
     assert fired == list(range(10))
     for member in cluster.members:
-        assert len(member.agent.replica.timers) == 0
+        assert len(member.timers) == 0
         assert member.service.timers == fired
-        assert (member.agent.publication is not None) == (member is cluster.leader)
+        assert member.is_publishing == (member is cluster.leader)
     cluster.check()
 
 
@@ -467,7 +466,7 @@ def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once()
     for follower in cluster.followers:
         cluster.network.block(leader.member_id, follower.member_id)
     cluster.run(200 * MS)
-    assert leader.agent.replica.timers.uncommitted_count == 1
+    assert leader.timers.uncommitted_count == 1
     leader.kill()
     cluster.network.heal()
     cluster.await_leader()
@@ -494,7 +493,7 @@ def test_a_member_that_replays_timers_that_were_moved_and_expired_keeps_none_of_
     cluster.run(100 * MS)
 
     assert sorted(follower.service.timers) == list(range(10))
-    assert [dict(member.agent.replica.timers) for member in cluster.members] == [{}, {}, {}]
+    assert [dict(member.timers) for member in cluster.members] == [{}, {}, {}]
 
 
 @pytest.mark.conformance("C-248", "C-249", "C-250", "C-254", "C-255", "C-256", "C-260")
@@ -502,23 +501,23 @@ def test_an_action_in_the_log_is_carried_out_by_followers_of_its_term_and_ends_t
     from cluster.protocol.enums import ConsensusModuleState
 
     cluster, _ = a_cluster()
-    agent = cluster.followers[0].agent
-    term_id = agent.replica.leadership_term_id
+    follower = cluster.followers[0]
+    term_id = follower.leadership_term_id
 
     def reads(action, term_id=term_id, flags=0):
         request = ClusterActionRequest(term_id, 0, 0, action, flags)
-        return LogEntries(agent).on_log_message(request.encode(), 4096)
+        return follower.apply(request, 4096)
 
     assert reads(ClusterAction.SUSPEND, term_id + 1)
-    assert agent.replica.module.state is ConsensusModuleState.ACTIVE
+    assert follower.module_state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SNAPSHOT, flags=1)
-    assert agent.replica.module.state is ConsensusModuleState.ACTIVE
+    assert follower.module_state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SUSPEND)
-    assert agent.replica.module.state is ConsensusModuleState.SUSPENDED
+    assert follower.module_state is ConsensusModuleState.SUSPENDED
     assert reads(ClusterAction.RESUME)
-    assert agent.replica.module.state is ConsensusModuleState.ACTIVE
+    assert follower.module_state is ConsensusModuleState.ACTIVE
     assert reads(ClusterAction.SNAPSHOT)
-    assert agent.replica.module.state is ConsensusModuleState.SNAPSHOT
+    assert follower.module_state is ConsensusModuleState.SNAPSHOT
 
 
 @pytest.mark.conformance("C-260")
@@ -556,8 +555,8 @@ def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader
     leader = cluster.leader
 
     def are_appended_and_not_committed():
-        pending = leader.agent.replica.trackers[0].pending_messages()
-        return any(position > leader.agent.log.commit_position for _, position, _ in pending)
+        pending = leader.replica.trackers[0].pending_messages()
+        return any(position > leader.commit_position for _, position, _ in pending)
 
     cluster.run_until(are_appended_and_not_committed)
     leader.kill()

@@ -60,7 +60,7 @@ def test_a_restored_copy_of_the_log_has_no_vote_until_it_has_followed_a_leader()
     restored.start()
     client.send(b"0:20")
     cluster.await_settled()
-    assert restored.agent.node_state.candidate_term_id >= 0
+    assert restored.node_state.candidate_term_id >= 0
 
 
 def test_where_all_were_restored_nobody_leads_until_the_memory_of_votes_is_restored_too():
@@ -101,7 +101,7 @@ def test_a_wiped_member_comes_back_by_itself_while_the_cluster_works(who):
 
 def awaited_by(member):
     """As ``cluster top`` reads it."""
-    return members_of(member.agent.counters.awaited_members.get())
+    return members_of(member.counters.awaited_members.get())
 
 
 def test_a_wiped_member_says_whom_it_waits_for_until_it_has_heard_them():
@@ -170,7 +170,7 @@ def test_so_many_that_lost_their_promises_beside_those_that_are_down_come_back_b
     cluster.await_level()
     cluster.check()
     cluster.check_promises()
-    assert all(member.agent.promise_keeper.promises.has_say for member in away[:lost])
+    assert all(member.has_say for member in away[:lost])
 
 
 @pytest.mark.parametrize(("members", "lost", "down"), [(3, 1, 1), (3, 2, 0), (5, 1, 2), (5, 2, 1), (7, 4, 0)])
@@ -186,4 +186,4 @@ def test_with_fewer_nobody_leads(members, lost, down):
     cluster.run(90 * SECOND)
 
     assert cluster.leader is None
-    assert not any(member.agent.promise_keeper.promises.has_say for member in away[:lost])
+    assert not any(member.has_say for member in away[:lost])

@@ -39,7 +39,7 @@ def test_who_reads_the_hash_in_the_log_cannot_resume_by_it():
     leader = cluster.await_leader()
     client = cluster.add_client()
     cluster.await_settled()
-    known_hash = leader.agent.replica.sessions.sessions[1].resume_hash
+    known_hash = leader.sessions[1].resume_hash
 
     for token in (known_hash.encode(), bytes.fromhex(known_hash)):
         thief = Stranger(leader)
@@ -54,10 +54,10 @@ def test_a_client_whose_ok_was_lost_with_its_leader_gets_the_session_that_it_has
     old = cluster.await_leader()
     client = Stranger(old)
     client.connects()
-    cluster.run_until(lambda: old.agent.replica.sessions.sessions)
+    cluster.run_until(lambda: old.sessions)
     client.connection.close()  # before the OK is out
     followers = [member for member in cluster.members if member is not old]
-    cluster.run_until(lambda: all(member.agent.replica.sessions.sessions for member in followers))
+    cluster.run_until(lambda: all(member.sessions for member in followers))
     old.kill()
     new = cluster.await_leader()
 
@@ -69,8 +69,8 @@ def test_a_client_whose_ok_was_lost_with_its_leader_gets_the_session_that_it_has
     first, second = again.heard
     assert (type(first), first.code, first.cluster_session_id) == (SessionEvent, EventCode.OK, 1)
     assert (type(second), second.leader_member_id) == (NewLeaderEvent, new.member_id)
-    assert list(new.agent.replica.sessions.sessions) == [1]
-    assert new.agent.replica.sessions.next_session_id == 2
+    assert list(new.sessions) == [1]
+    assert new.replica.sessions.next_session_id == 2
 
 
 def test_a_client_whose_ok_was_lost_with_its_connection_is_told_again():
@@ -78,7 +78,7 @@ def test_a_client_whose_ok_was_lost_with_its_connection_is_told_again():
     leader = cluster.await_leader()
     client = Stranger(leader)
     client.connects()
-    cluster.run_until(lambda: leader.agent.replica.sessions.sessions)
+    cluster.run_until(lambda: leader.sessions)
     client.connection.close()
     cluster.run(SECOND)
 
@@ -106,10 +106,8 @@ def test_the_new_leader_of_a_session_tells_the_client_that_comes_back_who_leads(
     again.says(SessionResume(8, session_id, term_id, resume_token=TOKEN))
     cluster.run_until(lambda: again.of_type(NewLeaderEvent))
 
-    new_term_id = new.agent.replica.leadership_term_id
+    new_term_id = new.leadership_term_id
     (resumed,), (event,) = again.of_type(SessionResumed), again.of_type(NewLeaderEvent)
     assert (resumed.cluster_session_id, resumed.leadership_term_id) == (session_id, new_term_id)
-    assert event == NewLeaderEvent(
-        new_term_id, session_id, new.member_id, new.agent.context.ingress_endpoints
-    )
+    assert event == NewLeaderEvent(new_term_id, session_id, new.member_id, new.context.ingress_endpoints)
     assert new_term_id > term_id

@@ -28,7 +28,7 @@ def write_and_snapshot(cluster, messages=400):
 
 
 def segments_of(member):
-    recording_id = member.agent.log.recording.recording_id
+    recording_id = member.recording.recording_id
     names = member.disk.list_directory("member/archive")
     return sorted(
         int(name.removesuffix(".rec").split("-")[1]) for name in names if name.startswith(f"{recording_id}-")
@@ -36,7 +36,7 @@ def segments_of(member):
 
 
 def start_of(member):
-    return member.agent.log.recording.start_position
+    return member.start_position
 
 
 @pytest.mark.conformance("S-186")
@@ -49,8 +49,8 @@ def test_whole_segments_before_the_last_snapshot_go_and_the_catalog_says_so():
         expected = position // SEGMENT * SEGMENT
         assert start_of(member) == segments_of(member)[0] == expected
         catalog = CatalogFile.open(member.disk, "member/archive")
-        assert catalog.descriptor(member.agent.log.recording.recording_id).start_position == expected
-        assert member.agent.log.recording.first_frame() != b""
+        assert catalog.descriptor(member.recording.recording_id).start_position == expected
+        assert member.recording.first_frame() != b""
     send(cluster, 10)
     for member in cluster.members:
         member.kill()
@@ -79,7 +79,7 @@ def test_with_two_kept_the_log_reaches_down_to_the_one_before_the_last():
     for member in cluster.members:
         assert start_of(member) == second // SEGMENT * SEGMENT > first
         assert [position for service, position in entries_of(member) if service < 0] == [second, third]
-        recordings = [d.recording_id for d in member.agent.archive.recordings()]
+        recordings = [d.recording_id for d in member.archive.recordings()]
         assert len(recordings) == 1 + 2 * 2
 
 
@@ -89,12 +89,9 @@ def test_the_disk_does_not_grow_with_the_log():
         write_and_snapshot(cluster)
         for member in cluster.members:
             assert len(segments_of(member)) <= 2
-            assert len(member.agent.archive.recordings()) == 3
-            assert (
-                len([d for d in member.agent.log.recording_log.entries if d.entry_type.name == "SNAPSHOT"])
-                == 2
-            )
-    assert cluster.leader.agent.log.commit_position > 9 * SEGMENT
+            assert len(member.archive.recordings()) == 3
+            assert len([d for d in member.recording_log.entries if d.entry_type.name == "SNAPSHOT"]) == 2
+    assert cluster.leader.commit_position > 9 * SEGMENT
 
 
 def test_nothing_is_dropped_that_a_reader_or_an_exporter_still_needs():
@@ -115,12 +112,12 @@ def test_nothing_is_dropped_that_is_on_its_way_to_another_member():
     late = cluster.followers[0]
     late.kill()
     send(cluster, 400)
-    leader.agent.streams.start(late.member_id, 1, 4096, 8192)
-    leader.agent.streams.suspend(late.member_id)
+    leader.log_streams.start(late.member_id, 1, 4096, 8192)
+    leader.log_streams.suspend(late.member_id)
     take_snapshot(cluster)
     cluster.run(2 * SECOND)
     assert start_of(leader) == 0
-    leader.agent.streams.stop(late.member_id)
+    leader.log_streams.stop(late.member_id)
     cluster.run(2 * SECOND)
     assert start_of(leader) > 0
 
@@ -129,7 +126,7 @@ def test_nothing_is_dropped_while_a_member_fetches_its_state_from_here():
     cluster = a_cluster(retained=1)
     send(cluster, 400)
     leader = cluster.leader
-    leader.agent.replications.server.last_request_ns = cluster.world.now_ns
+    leader.snapshot_server.last_request_ns = cluster.world.now_ns
     take_snapshot(cluster)
     cluster.run(2 * SECOND)
     assert start_of(leader) == 0
@@ -170,8 +167,8 @@ def test_a_follower_whose_link_was_down_for_seconds_only_comes_back_to_a_log_tha
         client.send(b"0:%d:" % len(client.sent) + bytes(200))
     cluster.await_settled()
     toggle(cluster)
-    cluster.run_until(lambda: start_of(leader) > away.agent.log.recording.append_position)
-    assert away.agent.following is not None
+    cluster.run_until(lambda: start_of(leader) > away.append_position)
+    assert away.is_following
     cluster.network.heal()
 
     cluster.await_level()

@@ -36,7 +36,7 @@ def test_a_service_whose_state_differs_on_one_member_is_told_and_goes_on(is_lead
     cluster = a_busy_cluster()
     odd = cluster.leader if is_leader else cluster.followers[0]
     odd.service.applied.append(b"only here")
-    errors = cluster.leader.agent.counters.errors.get()
+    errors = cluster.leader.counters.errors.get()
     position = str(take_snapshot(cluster))
     cluster.run(1 * SECOND)
 
@@ -45,9 +45,9 @@ def test_a_service_whose_state_differs_on_one_member_is_told_and_goes_on(is_lead
     assert sorted(told(cluster)) == sorted(
         ("service 0", position, str(member.member_id), leader) for member in others
     )
-    assert cluster.leader.agent.counters.errors.get() == errors + len(others)
+    assert cluster.leader.counters.errors.get() == errors + len(others)
     send(cluster, 5)
-    assert cluster.leader.agent.counters.election_count.get() == 1
+    assert cluster.leader.counters.election_count.get() == 1
 
 
 def test_a_service_that_asks_not_to_be_compared_is_not():
@@ -63,7 +63,7 @@ def test_a_service_that_asks_not_to_be_compared_is_not():
 def test_a_module_whose_state_differs_is_told():
     cluster = a_busy_cluster()
     odd = cluster.followers[0]
-    odd.agent.replica.timers.schedule(77, 1 << 60)
+    odd.timers.schedule(77, 1 << 60)
     position = str(take_snapshot(cluster))
     cluster.run(1 * SECOND)
     ids = str(odd.member_id), str(cluster.leader.member_id)
@@ -72,26 +72,26 @@ def test_a_module_whose_state_differs_is_told():
 
 def test_digests_are_compared_whoever_is_first_and_only_of_one_position():
     cluster = a_busy_cluster()
-    agent = cluster.leader.agent
+    leader = cluster.leader
     other = cluster.followers[0].member_id
 
     def report(position: int, digest: int) -> None:
-        agent.digests.on_reported(other, SnapshotDigest(position, (PartDigest(-1, digest),)))
+        leader.snapshot_digests.on_reported(other, SnapshotDigest(position, (PartDigest(-1, digest),)))
 
     report(4096, 1)
-    own = agent.context.member_id
-    agent.digests.on_taken(4096, 2, own)
+    own = leader.member_id
+    leader.snapshot_digests.on_taken(4096, 2, own)
     assert [difference[1] for difference in told(cluster)] == ["4096"]
     report(8192, 1)
-    agent.digests.on_taken(4096 + 32, 2, own)
+    leader.snapshot_digests.on_taken(4096 + 32, 2, own)
     assert len(told(cluster)) == 1
-    agent.digests.on_taken(8192, 2, own)
+    leader.snapshot_digests.on_taken(8192, 2, own)
     report(8192, 2)
     assert len(told(cluster)) == 2
 
 
 def test_a_digest_is_of_the_messages_and_not_of_the_frames_that_they_are_in():
-    archive = a_busy_cluster().leader.agent.archive
+    archive = a_busy_cluster().leader.archive
     digests = []
     for mtu, messages in ((1408, (b"a" * 3000, b"b")), (4096, (b"a" * 3000, b"b")), (4096, (b"a" * 3001,))):
         publication = SnapshotArchive(archive, term_length=64 * 1024, mtu=mtu).create(106, 0, 64)

@@ -50,7 +50,7 @@ def test_a_damaged_snapshot_is_never_loaded_and_the_one_before_is(service_id, ch
     member.start()
 
     assert member.death == ""
-    assert member.agent.log.adapter.position == first
+    assert member.processed_position == first
     told = [line for line in cluster.world.events if f"the snapshot at {second} is damaged" in line]
     assert len(told) == 1
     cluster.await_level()
@@ -67,7 +67,7 @@ def test_without_any_whole_snapshot_the_log_is_replayed_from_its_start():
     member.kill()
     damage_snapshot(member, 0, cut_in_half)
     member.start()
-    assert member.agent.log.adapter.position == 0
+    assert member.processed_position == 0
     cluster.await_level()
     cluster.check_promises()
 
@@ -76,7 +76,7 @@ def test_where_the_log_begins_behind_the_only_whole_snapshot_the_start_is_refuse
     cluster = a_busy_cluster(messages=700)
     take_snapshot(cluster)
     member = cluster.followers[0]
-    assert member.agent.log.recording.purge_to(member.agent.log.commit_position) > 0
+    assert member.recording.purge_to(member.commit_position) > 0
     member.kill()
     damage_snapshot(member, -1, flip_a_byte)
     member.start()
@@ -88,7 +88,7 @@ def test_a_snapshot_that_is_newer_than_the_log_stands_for_the_log_before_it():
     cluster = a_busy_cluster()
     position = take_snapshot(cluster)
     member = cluster.followers[0]
-    end = member.agent.log.recording.append_position
+    end = member.append_position
     member.stop()
     archive = Archive.open(
         "member/archive", files=member.disk, segment_length=cluster.term_length, epoch_ms=lambda: 0
@@ -99,27 +99,27 @@ def test_a_snapshot_that_is_newer_than_the_log_stands_for_the_log_before_it():
     send(cluster, 10)
     member.start()
 
-    assert member.agent.log.adapter.position == member.agent.log.recording.start_position == position
+    assert member.processed_position == member.start_position == position
     cluster.await_level()
     send(cluster, 10)
     assert member.service.chain == cluster.leader.service.chain
     member.kill()
     member.start()
-    assert member.agent.log.adapter.position == position
+    assert member.processed_position == position
     cluster.await_level()
 
 
 def test_what_a_crash_left_of_a_snapshot_is_removed_at_the_next_start():
     cluster = a_busy_cluster()
     member = cluster.followers[0]
-    archive: SnapshotArchive = member.agent.snapshots.archive
+    archive: SnapshotArchive = member.snapshot_archive
     publication = archive.create(streams.SERVICE_SNAPSHOT, 0, 4096)
     publication.offer(b"half of a state")
     publication.flush()
     member.kill()
     member.start()
     cluster.await_level()
-    assert [d.stream_id for d in member.agent.archive.recordings()] == [streams.LOG]
+    assert [d.stream_id for d in member.archive.recordings()] == [streams.LOG]
     assert not [name for name in member.disk.list_directory("member/archive") if name.startswith("1-")]
 
 
@@ -163,17 +163,15 @@ def test_a_log_that_is_cut_before_the_snapshot_is_whole_again_and_so_is_the_snap
     member.disk.unlink("member/archive/0-196608.rec")
     member.start()
 
-    assert member.agent.log.adapter.position == first, "newer ones are of no use before their log is there"
+    assert member.processed_position == first, "newer ones are of no use before their log is there"
     cluster.await_level()
     assert entries_of(member) == [(0, first), (-1, first), (0, second), (-1, second)]
     assert content_of(member, -1) == content_of(leader, -1)
-    assert [d.stream_id for d in member.agent.archive.recordings()].count(streams.LOG) == 1
-    assert len(member.agent.archive.recordings()) == 5
-    assert member.agent.log.recording.start_position == 0
-    end = member.agent.log.recording.append_position
-    assert (
-        member.agent.log.recording.read(0, end).tobytes() == leader.agent.log.recording.read(0, end).tobytes()
-    )
+    assert [d.stream_id for d in member.archive.recordings()].count(streams.LOG) == 1
+    assert len(member.archive.recordings()) == 5
+    assert member.start_position == 0
+    end = member.append_position
+    assert member.recording.read(0, end).tobytes() == leader.recording.read(0, end).tobytes()
     cluster.check_promises()
 
 
@@ -199,9 +197,9 @@ def test_a_log_that_was_seeded_from_a_snapshot_begins_at_0_with_its_state():
 
     for member in cluster.members:
         assert member.service.applied[: len(applied)] == applied
-        assert member.agent.log.recording.start_position == 0
-        assert member.agent.replica.sessions.next_session_id >= 2
-        kept = [d for d in member.agent.archive.recordings() if d.stream_id == streams.LOG]
+        assert member.start_position == 0
+        assert member.replica.sessions.next_session_id >= 2
+        kept = [d for d in member.archive.recordings() if d.stream_id == streams.LOG]
         assert len(kept) == 2, "the log of before is its operator's to remove"
     for member in cluster.members:
         member.kill()

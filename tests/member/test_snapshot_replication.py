@@ -15,12 +15,11 @@ from tests.member.in_memory.cluster import MS, SECOND
 
 def purge(member):
     """Drop what the newest snapshot stands for, as retention does."""
-    agent = member.agent
-    return agent.log.recording.purge_to(agent.log.recording_log.latest_snapshot().log_position)
+    return member.recording.purge_to(member.recording_log.latest_snapshot().log_position)
 
 
 def log_of(member):
-    recording = member.agent.log.recording
+    recording = member.recording
     return recording.read(recording.start_position, 1 << 24).tobytes()
 
 
@@ -32,7 +31,7 @@ def wipe(member):
 def terms_of(member):
     return [
         (entry.leadership_term_id, entry.term_base_log_position)
-        for entry in member.agent.log.recording_log.entries
+        for entry in member.recording_log.entries
         if entry.entry_type.name == "TERM"
     ]
 
@@ -52,7 +51,7 @@ def test_a_wiped_member_gets_snapshot_and_log_and_replays_only_what_is_behind():
     assert entries_of(member) == [(0, position), (-1, position)]
     for service_id in (-1, 0):
         assert content_of(member, service_id) == content_of(cluster.leader, service_id)
-    assert member.agent.log.recording.start_position == 0
+    assert member.start_position == 0
     assert log_of(member) == log_of(cluster.leader)
     assert terms_of(member) == terms_of(cluster.leader)
     cluster.check()
@@ -83,11 +82,11 @@ def test_a_member_whose_log_ends_before_the_others_begin_comes_back_by_itself():
     cluster.await_level()
 
     leader = cluster.leader
-    assert late.agent.log.recording.start_position == leader.agent.log.recording.start_position in starts
+    assert late.start_position == leader.start_position in starts
     assert log_of(late) == log_of(leader)
     assert late.service.chain == leader.service.chain
-    assert [d.recording_id for d in late.agent.archive.recordings() if d.stream_id == streams.LOG] == [
-        late.agent.log.recording.recording_id
+    assert [d.recording_id for d in late.archive.recordings() if d.stream_id == streams.LOG] == [
+        late.recording.recording_id
     ]
     send(cluster, 10)
     cluster.check_promises()
@@ -154,17 +153,17 @@ def test_a_source_that_dies_in_the_middle_is_given_up_for_another():
     member.start()
 
     def it_fetches():
-        return member.agent is not None and member.agent.replications.current is not None
+        return member.is_fetching_snapshots
 
     cluster.run_until(it_fetches)
     cluster.run(300_000)
-    source = cluster.members[member.agent.replications.current.member_id]
+    source = cluster.members[member.snapshot_source_id]
     source.kill()
     cluster.run(500 * MS)
     source.start()
     cluster.await_level()
     assert member.service.chain == cluster.leader.service.chain
-    snapshots = [d for d in member.agent.archive.recordings() if d.stream_id != streams.LOG]
+    snapshots = [d for d in member.archive.recordings() if d.stream_id != streams.LOG]
     assert len(snapshots) == 2
     cluster.check_promises()
 
@@ -177,7 +176,7 @@ def test_a_crash_at_any_moment_of_the_replication_leaves_a_member_that_comes_bac
     member = cluster.followers[0]
     wipe(member)
     member.start()
-    cluster.run_until(lambda: member.agent.replications.current is not None)
+    cluster.run_until(lambda: member.is_fetching_snapshots)
     for _ in range(at):
         cluster.step()
     member.power_cut()
@@ -186,7 +185,7 @@ def test_a_crash_at_any_moment_of_the_replication_leaves_a_member_that_comes_bac
     assert member.service.chain == cluster.leader.service.chain
     log = RecordingLog.open("member/cluster", files=member.disk, write=False)
     known = {entry.recording_id for entry in log.entries}
-    assert {d.recording_id for d in member.agent.archive.recordings()} == known
+    assert {d.recording_id for d in member.archive.recordings()} == known
     cluster.check_promises()
 
 
@@ -202,10 +201,10 @@ def test_a_member_has_no_vote_while_it_fetches():
     member.start()
     cluster.run(1 * SECOND)
     cluster.network.heal()
-    cluster.run_until(lambda: member.agent.replications.current is not None)
-    assert not member.agent.promise_keeper.promises.has_say
-    cluster.run_until(lambda: member.agent.following is not None)
-    assert member.agent.promise_keeper.promises.has_say
+    cluster.run_until(lambda: member.is_fetching_snapshots)
+    assert not member.has_say
+    cluster.run_until(lambda: member.is_following)
+    assert member.has_say
     cluster.await_level()
 
 

@@ -30,7 +30,7 @@ def test_every_member_and_service_takes_a_snapshot_at_one_position_with_the_same
 
     for member in cluster.members:
         assert entries_of(member) == [(0, position), (-1, position)]
-        assert member.agent.counters.snapshot_count.get() == 1
+        assert member.counters.snapshot_count.get() == 1
         for service_id in (0, -1):
             assert content_of(member, service_id) == content_of(cluster.members[0], service_id)
 
@@ -41,10 +41,10 @@ def test_after_a_snapshot_the_module_is_active_and_the_toggle_neutral_and_messag
     take_snapshot(cluster)
     send(cluster, 10)
     leader = cluster.leader
-    assert leader.agent.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
+    assert leader.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
     for member in cluster.members:
-        assert member.agent.replica.module.state is ConsensusModuleState.ACTIVE
-        assert member.agent.counters.module_state.get() == ConsensusModuleState.ACTIVE
+        assert member.module_state is ConsensusModuleState.ACTIVE
+        assert member.counters.module_state.get() == ConsensusModuleState.ACTIVE
     cluster.check()
     cluster.check_promises()
 
@@ -54,9 +54,9 @@ def test_the_modules_recording_has_the_records_of_the_reference_in_their_order()
     cluster.clients[0].send(b"timer 7")
     cluster.await_settled()
     position = take_snapshot(cluster)
-    agent = cluster.leader.agent
-    entry = agent.log.recording_log.latest_snapshot()
-    records = [decode(record) for record in agent.snapshots.archive.open(entry.recording_id)]
+    leader = cluster.leader
+    entry = leader.recording_log.latest_snapshot()
+    records = [decode(record) for record in leader.snapshot_archive.open(entry.recording_id)]
 
     names = [type(record).__name__ for record in records]
     assert names == [
@@ -67,7 +67,7 @@ def test_the_modules_recording_has_the_records_of_the_reference_in_their_order()
     assert (begin.type_id, begin.log_position, begin.leadership_term_id) == (1, position, 0)
     assert (module.next_session_id, session.cluster_session_id, session.time_of_last_activity) == (2, 1, -1)
     assert (session.close_reason, timer.correlation_id) == (None, 7)
-    recording = agent.archive.recording(entry.recording_id)
+    recording = leader.archive.recording(entry.recording_id)
     assert recording.stream_id == streams.CONSENSUS_MODULE_SNAPSHOT
     assert recording.start_position == 0
 
@@ -77,20 +77,21 @@ def test_while_the_services_take_theirs_nothing_else_moves_and_no_session_times_
     cluster = a_busy_cluster()
     leader = cluster.leader
     slow = cluster.followers[0]
-    slow_turn, slow.service_agent.do_work = slow.service_agent.do_work, lambda *_: 0
-    leader_turn, leader.service_agent.do_work = leader.service_agent.do_work, lambda *_: 0
+    slow.stall_service()
+    leader.stall_service()
     toggle(cluster)
     cluster.run(12 * SECOND)
 
-    assert leader.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
-    assert slow.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
-    assert slow.agent.following is not None
-    end = leader.agent.publication.position
+    assert leader.module_state is ConsensusModuleState.SNAPSHOT
+    assert slow.module_state is ConsensusModuleState.SNAPSHOT
+    assert slow.is_following
+    end = leader.published_position
     cluster.clients[0].send(b"0:%d:" % len(cluster.clients[0].sent))
     cluster.run(1 * SECOND)
-    assert leader.agent.publication.position == end
+    assert leader.published_position == end
 
-    slow.service_agent.do_work, leader.service_agent.do_work = slow_turn, leader_turn
+    slow.release_service()
+    leader.release_service()
     cluster.await_settled()
     assert not cluster.clients[0].is_lost
     cluster.await_level()
@@ -111,8 +112,8 @@ def test_a_service_that_takes_none_leaves_no_entries_and_the_member_goes_on():
     cluster.run(2 * SECOND)
 
     assert entries_of(failing) == []
-    assert failing.agent.replica.module.state is ConsensusModuleState.ACTIVE
-    assert [d.stream_id for d in failing.agent.archive.recordings()] == [streams.LOG]
+    assert failing.module_state is ConsensusModuleState.ACTIVE
+    assert [d.stream_id for d in failing.archive.recordings()] == [streams.LOG]
     assert all(len(entries_of(m)) == 2 for m in cluster.members if m is not failing)
     send(cluster, 10)
     cluster.check_promises()
@@ -121,12 +122,12 @@ def test_a_service_that_takes_none_leaves_no_entries_and_the_member_goes_on():
 @pytest.mark.conformance("C-297", "C-298", "S-113")
 def test_a_snapshot_for_standbys_is_logged_and_taken_by_no_member():
     cluster = a_busy_cluster()
-    before = cluster.leader.agent.publication.position
+    before = cluster.leader.published_position
     toggle(cluster, ClusterControlToggle.STANDBY_SNAPSHOT)
     cluster.run(1 * SECOND)
 
-    assert cluster.leader.agent.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
-    assert cluster.leader.agent.publication.position > before
+    assert cluster.leader.counters.control_toggle.get() == ClusterControlToggle.NEUTRAL
+    assert cluster.leader.published_position > before
     assert all(entries_of(member) == [] for member in cluster.members)
     send(cluster, 10)
 
@@ -141,13 +142,13 @@ def test_a_snapshot_that_was_never_committed_is_undone_with_the_leadership():
             cluster.network.block(other.member_id, old.member_id)
     toggle(cluster)
     cluster.run(200 * MS)
-    assert old.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
+    assert old.module_state is ConsensusModuleState.SNAPSHOT
     cluster.run_until(lambda: cluster.leader is not old and cluster.leader is not None)
     cluster.network.heal()
-    cluster.run_until(lambda: old.agent.following is not None)
+    cluster.run_until(lambda: old.is_following)
     send(cluster, 10)
 
-    assert old.agent.replica.module.state is ConsensusModuleState.ACTIVE
+    assert old.module_state is ConsensusModuleState.ACTIVE
     assert all(entries_of(member) == [] for member in cluster.members)
     cluster.check()
 
@@ -158,12 +159,12 @@ def test_a_leader_that_hears_nobody_of_its_snapshot_leads_no_more_though_it_is_h
     for other in cluster.followers:
         cluster.network.block(other.member_id, old.member_id)
     toggle(cluster)
-    cluster.run_until(lambda: old.agent.replica.module.state is ConsensusModuleState.SNAPSHOT)
+    cluster.run_until(lambda: old.module_state is ConsensusModuleState.SNAPSHOT)
 
-    cluster.run_until(lambda: old.agent.leading is None)
+    cluster.run_until(lambda: not old.is_leading)
     cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old)
     cluster.network.heal()
-    cluster.run_until(lambda: old.agent.following is not None)
+    cluster.run_until(lambda: old.is_following)
     send(cluster, 10)
     cluster.check()
 
@@ -172,16 +173,15 @@ def test_a_leader_lost_in_the_middle_of_a_committed_snapshot_leaves_one_on_every
     cluster = a_busy_cluster()
     leader = cluster.leader
     for member in cluster.members:  # services are held up: the module waits for them
-        member.held = member.service_agent.do_work
-        member.service_agent.do_work = lambda *_: 0
+        member.stall_service()
     toggle(cluster)
     cluster.run(100 * MS)
     leader.kill()
     cluster.run(3 * SECOND)
     for member in cluster.members:
         if member is not leader:
-            assert member.agent.replica.module.state is ConsensusModuleState.SNAPSHOT
-            member.service_agent.do_work = member.held
+            assert member.module_state is ConsensusModuleState.SNAPSHOT
+            member.release_service()
     leader.start()
     cluster.await_leader()
     send(cluster, 10)
@@ -208,8 +208,8 @@ def test_a_shutdown_takes_a_snapshot_and_ends_all_and_the_restart_replays_nothin
         member.start()
     cluster.run(1 * MS)
     for member in cluster.members:
-        recording = member.agent.log.recording
-        assert member.agent.log.adapter.position == recording.append_position
+        recording = member.recording
+        assert member.processed_position == recording.append_position
         assert member.service.chain == chain
     cluster.await_leader()
     send(cluster, 10) if not cluster.clients[0].is_lost else None
@@ -221,13 +221,13 @@ def test_timers_and_messages_of_the_service_come_once_after_all_members_start_fr
     cluster = a_busy_cluster()
     leader = cluster.leader
     for member in cluster.members:
-        member.agent.replica.timers.schedule(99, member.cluster_time + 5_000)
+        member.timers.schedule(99, member.cluster_time + 5_000)
         # Not to be appended before the snapshot: the service asks while the module waits for it.
         take = member.service.on_take_snapshot
 
         def on_take_snapshot(publication, member=member, take=take):
             take(publication)
-            header = SessionMessageHeader(member.agent.replica.leadership_term_id, 0, 0)
+            header = SessionMessageHeader(member.leadership_term_id, 0, 0)
             member.service_agent._outbox.send(header.encode() + b"pending")
 
         member.service.on_take_snapshot = on_take_snapshot
@@ -237,8 +237,8 @@ def test_timers_and_messages_of_the_service_come_once_after_all_members_start_fr
     for member in cluster.members:
         member.start()
     for member in cluster.members:
-        assert [id_ for id_, _ in member.agent.replica.timers] == [99]
-        assert len(member.agent.replica.trackers[0]) == 1
+        assert [id_ for id_, _ in member.timers] == [99]
+        assert len(member.replica.trackers[0]) == 1
     cluster.run(8 * SECOND)
 
     for member in cluster.members:
@@ -254,20 +254,20 @@ def test_entries_of_recordings_that_are_gone_are_made_invalid_on_request_and_not
     send(cluster, 5)
     take_snapshot(cluster)
     member = cluster.followers[0]
-    gone = member.agent.log.recording_log.latest_snapshot(0)
-    member.agent.archive.purge_recording(gone.recording_id)
-    node_toggle = member.agent.counters.node_control_toggle
+    gone = member.recording_log.latest_snapshot(0)
+    member.archive.purge_recording(gone.recording_id)
+    node_toggle = member.counters.node_control_toggle
     for value in (NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, NodeControlToggle.VALIDATE_RECORDING_LOG):
         assert node_toggle.get() == NodeControlToggle.NEUTRAL
         node_toggle.set(value)
         cluster.run(100 * MS)
         assert node_toggle.get() == NodeControlToggle.NEUTRAL
-    assert [entry for entry in member.agent.log.recording_log.entries if not entry.is_valid] == [
+    assert [entry for entry in member.recording_log.entries if not entry.is_valid] == [
         gone._replace(is_valid=False)
     ]
     member.kill()
     member.start()
-    assert member.agent.log.adapter.position == first
+    assert member.processed_position == first
 
 
 # ---- loading
@@ -284,8 +284,8 @@ def test_a_member_starts_from_its_snapshot_and_replays_only_the_log_behind_it(en
     getattr(member, end)()
     send(cluster, 5)
     member.start()
-    assert member.agent.log.adapter.position == position
-    assert member.agent.counters.commit_position.get() == position
+    assert member.processed_position == position
+    assert member.counters.commit_position.get() == position
     cluster.await_level()
 
     assert member.service.applied[: len(applied)] == applied
@@ -304,12 +304,12 @@ def test_a_client_goes_on_with_a_leader_that_has_its_session_from_a_snapshot_onl
     cluster.await_level()
     for member in cluster.members:
         if member is not follower:
-            session = member.agent.replica.sessions.sessions[1]
-            table = follower.agent.replica.sessions.table
-            other = member.agent.replica.sessions.table
+            session = member.sessions[1]
+            table = follower.replica.sessions.table
+            other = member.replica.sessions.table
             for field in ("committed", "committed_position"):
                 assert table.slots[field][table.slot_of(1)] == other.slots[field][other.slot_of(1)]
-            assert follower.agent.replica.sessions.sessions[1].encoded_principal == session.encoded_principal
+            assert follower.sessions[1].encoded_principal == session.encoded_principal
     client = cluster.clients[0]
     for _ in range(12):
         for _ in range(10):
@@ -341,7 +341,7 @@ def test_a_second_snapshot_is_preferred_and_an_invalidated_one_is_passed_over():
     assert log.invalidate_latest_snapshot()
     for member in cluster.members:
         member.start()
-    assert [member.agent.log.adapter.position for member in cluster.members] == [second, first, second]
+    assert [member.processed_position for member in cluster.members] == [second, first, second]
     cluster.await_leader()
     cluster.await_level()
 
@@ -367,4 +367,4 @@ def test_a_log_that_is_replayed_takes_its_snapshots_again():
 
     assert entries_of(member) == expected
     assert content_of(member, -1) == content
-    assert member.agent.counters.snapshot_count.get() == 2
+    assert member.counters.snapshot_count.get() == 2

@@ -14,7 +14,7 @@ def test_a_slow_tick_sees_that_the_recording_of_the_log_was_stopped(who):
     client = cluster.add_client()
     cluster.await_settled()
     member = cluster.leader if who == "leader" else cluster.followers[0]
-    member.agent.log.recording.stop(0)
+    member.recording.stop(0)
     cluster.run(20 * MS)
 
     assert any("enters an election: log recording stopped" in line for line in cluster.world.events)
@@ -32,12 +32,12 @@ def test_a_stopped_recording_is_seen_before_clients_are_sent_away():
     client = cluster.add_client()
     client._connect(follower.member_id)
     sent_to = []
-    send_redirects = follower.agent.replica.sessions.send_redirects
-    follower.agent.replica.sessions.send_redirects = lambda term_id, leader_id, now_ns: (
+    send_redirects = follower.replica.sessions.send_redirects
+    follower.replica.sessions.send_redirects = lambda term_id, leader_id, now_ns: (
         sent_to.append(leader_id) or send_redirects(term_id, leader_id, now_ns)
     )
-    cluster.run_until(lambda: follower.agent.replica.sessions.has_pending_work)
-    follower.agent.log.recording.stop(0)
+    cluster.run_until(lambda: follower.replica.sessions.has_pending_work)
+    follower.recording.stop(0)
     cluster.run_until(lambda: sent_to)
 
     assert sent_to == [-1]

@@ -49,25 +49,25 @@ def test_a_bit_that_is_flipped_in_one_members_candidate_term_costs_it_its_promis
     cluster, client = a_cluster()
     for bit in range(17, 63):
         victim = cluster.followers[bit % 2]
-        start_with_term(victim, victim.agent.node_state.candidate_term_id ^ 1 << bit)
+        start_with_term(victim, victim.node_state.candidate_term_id ^ 1 << bit)
 
         has_levelled(cluster, client)
 
-        assert victim.agent.node_state.candidate_term_id < 1 << 17
-        assert victim.agent.promise_keeper.promises.has_say
-    assert cluster.leader.agent.replica.leadership_term_id < 1_000, "nobody has filled in terms for it"
+        assert victim.node_state.candidate_term_id < 1 << 17
+        assert victim.has_say
+    assert cluster.leader.leadership_term_id < 1_000, "nobody has filled in terms for it"
 
 
 @pytest.mark.parametrize("bit", [0, 8, 16])
 def test_a_term_that_can_be_is_followed_within_the_time_of_an_election(bit):
     cluster, client = a_cluster()
     [victim, _] = cluster.followers
-    term_id = victim.agent.node_state.candidate_term_id | 1 << bit
+    term_id = victim.node_state.candidate_term_id | 1 << bit
     start_with_term(victim, term_id)
 
     has_levelled(cluster, client)
 
-    assert cluster.leader.agent.replica.leadership_term_id <= TERM_JUMP_MAX + 10
+    assert cluster.leader.leadership_term_id <= TERM_JUMP_MAX + 10
 
 
 @pytest.mark.parametrize("is_third_there", [False, True])
@@ -115,7 +115,7 @@ def test_one_frame_with_a_term_that_cannot_be_changes_nothing(phase, term_id):
     if phase == "canvasses":
         victim.kill()
         victim.start()
-        cluster.run_until(lambda: victim.agent.election is not None and victim.links.is_up(liar.member_id))
+        cluster.run_until(lambda: victim.is_electing and victim.links.is_up(liar.member_id))
     position = 1 << 20
     for message in (
         Vote(term_id, term_id, position, victim.member_id, liar.member_id, False),
@@ -128,7 +128,7 @@ def test_one_frame_with_a_term_that_cannot_be_changes_nothing(phase, term_id):
     ):
         liar.links.send(victim.member_id, consensus_frame(message))
         cluster.run(SECOND // 100)
-        assert victim.agent.node_state.candidate_term_id < 1_000
+        assert victim.node_state.candidate_term_id < 1_000
 
     has_levelled(cluster, client)
-    assert cluster.leader.agent.replica.leadership_term_id < 1_000
+    assert cluster.leader.leadership_term_id < 1_000

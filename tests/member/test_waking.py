@@ -27,20 +27,12 @@ def sleep(cluster, member, duration_ns):
 
 def appended_by(cluster, member):
     """Step until the member has taken three turns again; how much it has appended by then."""
-    agent = member.agent
-    before = agent.log.recording.append_position
-    turns = []
-    do_work = agent.do_work
-
-    def counted(*arguments):
-        turns.append(agent.now_ns)
-        return do_work(*arguments)
-
-    agent.do_work = counted
+    before = member.append_position
+    turns = member.turns
     member.resume()
-    while len(turns) < 4:
+    while member.turns < turns + 3:
         cluster.step()
-    return agent.log.recording.append_position - before
+    return member.append_position - before
 
 
 @pytest.mark.parametrize("pause_s", [12, 30])
@@ -51,13 +43,13 @@ def test_a_leader_that_heard_nobody_for_10_s_stands_down_before_it_reads_anythin
     client.send(b"0:in its socket")
     cluster.run(pause_s * SECOND)
     calls = []
-    monkeypatch.setattr(old.agent.links, "poll", lambda handler: calls.append(old.agent.role) or 0)
-    monkeypatch.setattr(old.agent.clients, "poll", lambda handler: calls.append("ingress") or 0)
+    monkeypatch.setattr(old.links, "poll", lambda handler: calls.append(old.counters.node_role.get()) or 0)
+    monkeypatch.setattr(old.clients, "poll", lambda handler: calls.append("ingress") or 0)
 
-    old.agent.do_work(cluster.world.now_ns, old.cluster_time)
+    old.take_turn()
 
     assert calls == [Role.FOLLOWER]
-    assert old.agent.leading is None
+    assert not old.is_leading
 
 
 @pytest.mark.parametrize("pause_s", [2, 5, 9])
@@ -67,7 +59,7 @@ def test_a_leader_that_was_replaced_meanwhile_takes_nothing_of_what_waits_for_it
     sleep(cluster, old, SECOND)
     client.send(b"0:in its socket")
     for member in cluster.followers:
-        member.agent.enter_election("test")  # they may think of another leader after a second of silence
+        member.enter_election("test")  # they may think of another leader after a second of silence
     cluster.run((pause_s - 1) * SECOND)
 
     assert appended_by(cluster, old) == 0
@@ -82,7 +74,7 @@ def test_a_leader_that_was_replaced_meanwhile_takes_nothing_of_what_waits_for_it
 def test_a_leader_takes_input_again_once_a_majority_has_reported_since():
     cluster, client = a_cluster()
     leader = cluster.leader
-    term_id = leader.agent.replica.leadership_term_id
+    term_id = leader.leadership_term_id
     sleep(cluster, leader, 3 * SECOND)
     client.send(b"0:in its socket")
     for member in cluster.followers:
@@ -96,7 +88,7 @@ def test_a_leader_takes_input_again_once_a_majority_has_reported_since():
 
     assert client.acknowledged == 2
     assert cluster.leader is leader
-    assert leader.agent.replica.leadership_term_id == term_id
+    assert leader.leadership_term_id == term_id
 
 
 def test_sessions_do_not_time_out_while_their_leader_sleeps():
@@ -108,8 +100,8 @@ def test_sessions_do_not_time_out_while_their_leader_sleeps():
     cluster.run(2 * SECOND)
 
     assert cluster.leader is leader
-    assert client.session_id in leader.agent.replica.sessions.sessions
-    assert leader.agent.counters.timed_out_clients.get() == 0
+    assert client.session_id in leader.sessions
+    assert leader.counters.timed_out_clients.get() == 0
 
 
 def test_the_only_member_goes_on_at_once():
@@ -126,14 +118,14 @@ def test_the_only_member_goes_on_at_once():
 def test_a_follower_reads_what_its_leader_has_sent_before_it_calls_it_silent():
     cluster, client = a_cluster()
     sleeper = cluster.followers[0]
-    elections = sleeper.agent.counters.election_count.get()
+    elections = sleeper.counters.election_count.get()
     sleep(cluster, sleeper, 30 * SECOND)
     client.send(b"0:meanwhile")
     cluster.await_settled()
     sleeper.resume()
     cluster.await_level()
 
-    assert sleeper.agent.counters.election_count.get() == elections
+    assert sleeper.counters.election_count.get() == elections
 
 
 def test_a_follower_whose_leader_fell_silent_meanwhile_says_so_a_second_later():
@@ -144,8 +136,7 @@ def test_a_follower_whose_leader_fell_silent_meanwhile_says_so_a_second_later():
     sleeper.resume()
     cluster.run(2 * SECOND)
 
-    following = sleeper.agent.following
-    assert following is None or following.follower.leader_member_id != leader.member_id
+    assert sleeper.leader_member_id != leader.member_id
 
 
 def test_followers_that_slept_until_their_leader_stood_down_do_not_wait_for_it_to_speak():
@@ -168,8 +159,8 @@ def test_followers_that_slept_until_their_leader_stood_down_do_not_wait_for_it_t
 def test_a_leader_that_is_ending_does_not_wait_for_followers_that_have_ended():
     cluster, _ = a_cluster()
     leader = cluster.leader
-    leader.agent.counters.control_toggle.set(ClusterControlToggle.ABORT)
-    cluster.run_until(lambda: leader.agent.replica.module.state is ConsensusModuleState.TERMINATING)
+    leader.counters.control_toggle.set(ClusterControlToggle.ABORT)
+    cluster.run_until(lambda: leader.module_state is ConsensusModuleState.TERMINATING)
     sleep(cluster, leader, 5 * SECOND)
     leader.resume()
     cluster.run(15 * SECOND)
@@ -183,11 +174,11 @@ def test_a_suspended_leader_that_hears_nobody_is_none_for_long():
     """Aeron asks in state ACTIVE only; such a leader would keep the others waiting until it is resumed."""
     cluster, _ = a_cluster()
     leader = cluster.leader
-    leader.agent.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
+    leader.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
     cluster.run(100 * MS)
     for member in cluster.followers:
         cluster.network.block(member.member_id, leader.member_id)
     cluster.run(11 * SECOND)
 
-    assert leader.agent.leading is None
-    assert leader.agent.replica.module.state is ConsensusModuleState.SUSPENDED
+    assert not leader.is_leading
+    assert leader.module_state is ConsensusModuleState.SUSPENDED

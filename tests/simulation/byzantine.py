@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.protocol.sbe import Message
-from tests.member.in_memory.liar import KINDS, SENDER_FIELDS, UNKNOWN_MEMBER_ID, as_it_should_be, framed
+from tests.member.in_memory.liar import KINDS, SENDER_FIELDS, UNKNOWN_MEMBER_ID, as_it_should_be
+from tests.simulation.member_state import framed
 from tests.simulation.world import ProcessDied
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ class Byzantine:
 
     def say(self) -> str | None:
         """Send one message that cannot be from a member to another; nothing where one of them is down."""
-        members = [
-            member
-            for member in self._nemesis.history.members.values()
-            if member.is_up and member.agent is not None
-        ]
+        members = [member for member in self._nemesis.history.members.values() if member.is_up]
         if len(members) < 2:
             return None
         victim, peer = self.random.sample(members, 2)

@@ -85,9 +85,9 @@ class DiskDamage:
             if self._history.disks[member_id].faults.misdirected_writes:
                 continue
             self._to_come.discard(member_id)  # only now it is known up to where it may be damaged
-            agent = self._history.members[member_id].agent
-            if agent is not None and agent.log.recording is not None:
-                end = agent.log.recording.append_position
+            recording = self._history.members[member_id].recording
+            if recording is not None:
+                end = recording.append_position
                 self._held[member_id] = max(self._held[member_id], end)
                 self._history.invariants.on_damaged(member_id, end)
         for member_id in [i for i in self._held if self._is_intact(i)]:
@@ -186,14 +186,13 @@ class DiskDamage:
     def _choose_as_good_as_any(self) -> int | None:
         """A member that has synced all that any has, in the term that all of them know."""
         members = self._history.members.values()
-        agents = {m.member_id: m.agent for m in members if m.is_leading or m.is_following}
-        if len(agents) < len(self._history.context.member_ids) or self._nemesis.not_whole:
+        established = [member for member in members if member.is_leading or member.is_following]
+        if len(established) < len(self._history.context.member_ids) or self._nemesis.not_whole:
             return None
-        recordings = {i: agent.log.recording for i, agent in agents.items() if agent and agent.log.recording}
-        if len({agent.replica.leadership_term_id for agent in agents.values() if agent}) != 1:
+        if len({member.leadership_term_id for member in established}) != 1:
             return None
-        end = max(recording.append_position for recording in recordings.values())
-        best = [i for i, recording in recordings.items() if recording.synced_position >= end]
+        end = max(member.append_position for member in established)
+        best = [member.member_id for member in established if member.synced_position >= end]
         best = [i for i in best if i not in self._history.invariants.ever_damaged]
         return self._random_of_all.choice(best) if best else None
 
@@ -236,8 +235,8 @@ class DiskDamage:
         member = self._history.members[member_id]
         if not member.is_following or member.dies_by_power:
             return None
-        assert member.agent is not None and member.agent.log.recording is not None
-        recording_id = member.agent.log.recording.recording_id
+        assert member.recording is not None
+        recording_id = member.recording.recording_id
         member.disk.faults.misdirected_in = f"{member.directory}/archive/{recording_id}-"
         member.disk.faults.misdirected_writes = 1
         self._is_damaged(member_id, ANYWHERE)
@@ -313,8 +312,7 @@ class DiskDamage:
         member = history.members[member_id]
         if not (member.is_following or member.is_leading) or member.disk.faults.misdirected_writes:
             return False
-        assert member.agent is not None
-        recording = member.agent.log.recording
+        recording = member.recording
         assert recording is not None
         snapshot = member.recording_log.latest_snapshot()
         begin = max(recording.start_position, 0 if snapshot is None else snapshot.log_position)

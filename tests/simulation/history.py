@@ -258,15 +258,13 @@ class History:
     def leader(self) -> Member | None:
         """Who leads the highest term among those that believe to lead."""
         leaders = [member for member in self.alive() if member.is_leading and not member.is_paused]
-        return max(leaders, key=lambda member: member.agent.replica.leadership_term_id, default=None)
+        return max(leaders, key=lambda member: member.leadership_term_id, default=None)
 
     def resume_cluster(self) -> None:
         """Ask whoever leads now to resume, until nobody is suspended."""
         leader = self.leader()
-        if leader is not None and leader.agent is not None:
-            agent = leader.agent
-            if agent.replica.module.state is ConsensusModuleState.SUSPENDED:
-                agent.counters.control_toggle.set(ClusterControlToggle.RESUME)
+        if leader is not None and leader.module_state is ConsensusModuleState.SUSPENDED:
+            leader.counters.control_toggle.set(ClusterControlToggle.RESUME)
 
     # -- the run --
 
@@ -351,10 +349,9 @@ class History:
     def _stand(self) -> str:
         told = []
         for member in self.members.values():
-            agent = member.agent
-            state = "not started" if agent is None else "leads" if agent.leading else "follows"
-            if agent is not None and agent.election is not None:
-                state = agent.election.state.name
+            state = "not started" if member.life is None else "leads" if member.is_leading else "follows"
+            if member.election_state is not None:
+                state = member.election_state.name
             life = "" if member.is_alive else " (dead)"
             told.append(f"{member.name} {state} at {member.commit_position}{life}")
         told += [f"{c.name} {'done' if c.is_done else 'waits'}" for c in self.clients]
@@ -386,9 +383,9 @@ class History:
     def _unfinished(self) -> str:
         """What the log still lacks, "" for nothing."""
         leader = self.leader()
-        if leader is None or leader.agent is None:
+        if leader is None:
             return "I-14: nobody leads"
-        is_time_passing = leader.agent.replica.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
+        is_time_passing = leader.replica.cluster_time <= leader.clock.epoch_ms(self.world.now_ns)
         return self.invariants.log.unfinished(is_time_passing=is_time_passing)
 
     def _have_read_all(self) -> bool:
@@ -400,10 +397,9 @@ class History:
             self.leader() is not None
             and all(
                 member.is_alive
-                and member.agent is not None
-                and member.agent.log.commit_position == log.end
-                and member.agent.log.recording is not None
-                and member.agent.log.recording.append_position == log.end
+                and member.commit_position == log.end
+                and member.recording is not None
+                and member.append_position == log.end
                 and self.invariants.has_applied_all(member)
                 for member in self.members.values()
             )

@@ -25,9 +25,7 @@ class _Watch(Observer):
     """Holds an impostor to having no part in anything."""
 
     def on_turn(self, member: Member) -> None:
-        agent = member.agent
-        assert agent is not None
-        is_part = agent.leading is not None or agent.following is not None or agent.log.commit_position > 0
+        is_part = member.is_leading or member.is_following or member.commit_position > 0
         require(not is_part, "I-1", f"the impostor of {member.name} takes part in the cluster")
 
 

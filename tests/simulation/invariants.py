@@ -187,7 +187,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
                 f"{member.name} reports {position} of term {term_id} and has not recorded its base {base}",
             )
             watched.recorded_terms.add(term_id)
-        recording = member.agent.log.recording if member.agent is not None else None
+        recording = member.recording
         require(
             recording is None or position <= recording.append_position,
             "I-3",
@@ -205,7 +205,6 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
     # -- what members do --
 
     def on_started(self, member: Member) -> None:
-        assert member.agent is not None
         if self._sync_level > 0:
             voted = [term for (voter, term) in self.votes if voter == member.member_id]
             held = member.node_state.candidate_term_id
@@ -246,25 +245,22 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         self.without_promises.discard(member_id)
 
     def on_turn(self, member: Member) -> None:
-        agent = member.agent
-        assert agent is not None
         watched = self._of(member)
-        commit_position = agent.log.commit_position
+        commit_position = member.commit_position
         if commit_position != watched.commit_position:
             self._on_commit(member, watched, commit_position)
-        recording = agent.log.recording
+        recording = member.recording
         if recording is not None and recording.append_position < watched.checked_durable:
             watched.checked_durable = recording.append_position
-        if agent.counters.snapshot_count.get() != watched.snapshots:
-            watched.snapshots = agent.counters.snapshot_count.get()
+        if member.counters.snapshot_count.get() != watched.snapshots:
+            watched.snapshots = member.counters.snapshot_count.get()
             self._on_snapshot(member)
-        leading = agent.leading
-        if leading is not None and leading.leader.leadership_term_id not in watched.led_terms:
+        if member.is_leading and member.leadership_term_id not in watched.led_terms:
             if not watched.led_terms and not watched.has_followed:
-                self.log.startup_terms.add(leading.leader.leadership_term_id)
-            watched.led_terms.add(leading.leader.leadership_term_id)
-            self._on_leadership(member, leading.leader.leadership_term_id)
-        watched.has_followed = watched.has_followed or agent.following is not None
+                self.log.startup_terms.add(member.leadership_term_id)
+            watched.led_terms.add(member.leadership_term_id)
+            self._on_leadership(member, member.leadership_term_id)
+        watched.has_followed = watched.has_followed or member.is_following
 
     def _on_snapshot(self, member: Member) -> None:
         """What members take at one place in the log is the same, module and services, byte by byte."""
@@ -313,15 +309,15 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         )
         watched.commit_position = commit_position
         self._spoken[member.member_id] = max(commit_position, self._spoken.get(member.member_id, 0))
-        agent = member.agent
-        assert agent is not None and agent.log.recording is not None
+        recording = member.recording
+        assert recording is not None
         require(
-            commit_position <= agent.log.recording.append_position,
+            commit_position <= recording.append_position,
             "I-10",
-            f"{member.name} commits {commit_position}, its log ends at {agent.log.recording.append_position}",
+            f"{member.name} commits {commit_position}, its log ends at {recording.append_position}",
         )
         before = min(max(before, self._trusted_from(member)), commit_position)
-        data = self._recorded_bytes(member, agent.log.recording, before, commit_position)
+        data = self._recorded_bytes(member, recording, before, commit_position)
         self.log.compare(before, data, member.name)
         if commit_position > self.log.end:
             begin = self.log.end
@@ -334,18 +330,14 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         The second half is what figure 8 of the Raft paper is about: bytes of older terms that a majority
         holds are not committed by that alone.
         """
-        agent = member.agent
-        assert agent is not None and agent.log.recording is not None
-        election = agent.election
-        term_id = agent.replica.leadership_term_id if election is None else election.leadership_term_id
+        recording, election = member.recording, member.election
+        assert recording is not None
+        term_id = member.leadership_term_id if election is None else election.leadership_term_id
         holders = {
             member_id
             for member_id, disk in self._disks.items()
             if self.lost_to.get(member_id, 0) > begin  # it has told of it while it had it
-            or (
-                self._holds(disk, member_id, agent.log.recording, begin, data)
-                and self._has(disk, member_id, term_id)
-            )
+            or (self._holds(disk, member_id, recording, begin, data) and self._has(disk, member_id, term_id))
         }
         require(
             len(holders) >= self._quorum,
@@ -389,22 +381,19 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
     def _on_leadership(self, member: Member, term_id: int) -> None:
         """Leader completeness (Raft §5.4.3)."""
         self._on_leader(member, term_id)
-        agent = member.agent
-        assert agent is not None and agent.log.recording is not None
         end = self.log.end
         require(
-            agent.log.recording.append_position >= end,
+            member.append_position >= end,
             "I-3",
-            f"{member.name} leads term {term_id} with a log to {agent.log.recording.append_position}, "
-            f"{end} was committed",
+            f"{member.name} leads term {term_id} with a log to {member.append_position}, {end} was committed",
         )
         self._compare_all(member, end)
 
     def _compare_all(self, member: Member, end: int) -> None:
         """All that a member has recorded up to ``end`` is the log."""
-        assert member.agent is not None and member.agent.log.recording is not None
+        assert member.recording is not None
         begin = min(self._trusted_from(member), end)
-        data = self._recorded_bytes(member, member.agent.log.recording, begin, end)
+        data = self._recorded_bytes(member, member.recording, begin, end)
         self.log.compare(begin, data, member.name)
 
     def _recorded_bytes(self, member: Member, recording: Recording, begin: int, end: int) -> bytes:
@@ -413,8 +402,8 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
 
     def _trusted_from(self, member: Member) -> int:
         """Where a member's log begins, or what it needs of it if what is before may be rotten."""
-        assert member.agent is not None and member.agent.log.recording is not None
-        begin = member.agent.log.recording.start_position
+        assert member.recording is not None
+        begin = member.start_position
         if member.member_id in self.ever_damaged and (snapshot := member.recording_log.latest_snapshot()):
             begin = max(begin, snapshot.log_position)
         return max(begin, min(self._rotten_to(member), self.log.end))
@@ -526,12 +515,11 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         """All members are there, and had time to come to rest."""
         end = self.log.end
         for member in members:
-            agent = member.agent
-            assert agent is not None and agent.log.recording is not None
+            assert member.recording is not None
             require(
-                agent.log.commit_position == end,
+                member.commit_position == end,
                 "I-14",
-                f"{member.name} has committed {agent.log.commit_position}, others {end}",
+                f"{member.name} has committed {member.commit_position}, others {end}",
             )
             require(
                 self.has_applied_all(member),

@@ -8,10 +8,7 @@ from functools import partial
 from random import Random
 from zlib import crc32
 
-from cluster.archive.archive import Archive
 from cluster.archive.files import Buffer
-from cluster.archive.node_state_file import NodeStateFile
-from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import (
     AgentTermination,
@@ -22,13 +19,14 @@ from cluster.errors import (
     ServiceError,
     StorageError,
 )
-from cluster.member.agent import ConsensusModuleAgent
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
 from cluster.node.ports import LifeSettings
+from cluster.protocol.enums import ConsensusModuleState
 from tests.simulation.committed_log import require
 from tests.simulation.disk import Disk, SimulatedFiles
 from tests.simulation.effects import Effect
+from tests.simulation.member_state import MemberState
 from tests.simulation.network import Network, SimulatedPoller
 from tests.simulation.ports import ObservedLinks, SimulatedPorts, host_of
 from tests.simulation.service import ChainService
@@ -69,7 +67,7 @@ class Observer:
     def on_ended(self, member: Member, error: BaseException | None) -> None: ...
 
 
-class Member(Process):
+class Member(MemberState, Process):
     """A member's process, from its start to its end; disk, clock and host outlive it.
 
     When its disk fails it, it ends a life and begins another one in the same process, as a ClusterNode does:
@@ -185,10 +183,9 @@ class Member(Process):
             require(not self.is_up, "I-17", f"{self.name} ends by {type(error).__name__}: {error}")
             self._exit(error)
             return None
-        assert self.agent is not None
-        self._show_state(self.agent)
+        self._show_state()
         self.observer.on_turn(self)
-        if self.agent.is_closed:
+        if self.module_state is ConsensusModuleState.CLOSED:
             self._exit(None)
             return None
         return 0 if work_count else self.settings.tick_ns
@@ -273,9 +270,9 @@ class Member(Process):
         data = b"".join(buffers)
         self.world.effects.add(Effect.SENT, self.member_id, to_member_id, len(data), crc32(data))
 
-    def _show_state(self, agent: ConsensusModuleAgent) -> None:
+    def _show_state(self) -> None:
         """To the hash of effects, when it has changed."""
-        counters = agent.counters
+        counters = self.counters
         state = (
             counters.leadership_term_id.get(),
             counters.election_state.get(),
@@ -294,37 +291,14 @@ class Member(Process):
     # -- asked by the run --
 
     @property
-    def agent(self) -> ConsensusModuleAgent | None:
-        return None if self.life is None else self.life.consensus_module
-
-    @property
     def links(self) -> ObservedLinks:
-        return self._of_life().links  # type: ignore[return-value]
-
-    @property
-    def archive(self) -> Archive:
-        return self._of_life().files.archive
-
-    @property
-    def recording_log(self) -> RecordingLog:
-        return self._of_life().files.recording_log
-
-    @property
-    def node_state(self) -> NodeStateFile:
-        return self._of_life().files.node_state
-
-    def _of_life(self) -> MemberLife:
         assert self.life is not None, f"{self.name} has no life"
-        return self.life
-
-    @property
-    def commit_position(self) -> int:
-        return 0 if self.agent is None else self.agent.log.commit_position
+        return self.life.links  # type: ignore[return-value]
 
     @property
     def is_leading(self) -> bool:
-        return self.is_alive and self.agent is not None and self.agent.leading is not None
+        return self.is_alive and super().is_leading
 
     @property
     def is_following(self) -> bool:
-        return self.is_alive and self.agent is not None and self.agent.following is not None
+        return self.is_alive and super().is_following

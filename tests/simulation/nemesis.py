@@ -167,9 +167,9 @@ class Nemesis:
     def _snapshot_counts(self) -> dict[tuple[int, int], int]:
         """How many each life of a member has taken."""
         return {
-            (member.member_id, member.incarnation): member.agent.counters.snapshot_count.get()
+            (member.member_id, member.incarnation): member.counters.snapshot_count.get()
             for member in self.history.alive()
-            if member.agent is not None
+            if member.life is not None
         }
 
     def _kill_at_snapshot(self, before: dict[tuple[int, int], int], until_ns: int) -> None:
@@ -380,8 +380,7 @@ class Nemesis:
         if left == 0 or self.world.now_ns >= until_ns or not self.is_storm:
             return
         for member in self.history.alive():
-            election = None if member.agent is None else member.agent.election
-            if member.is_leading or (election is not None and election.state in NEW_LEADER):
+            if member.is_leading or member.election_state in NEW_LEADER:
                 left -= 1
                 self.tell(f"kill new leaders: {self._kill(member)}, {left} more")
                 break
@@ -523,9 +522,9 @@ class Nemesis:
 
     def toggle(self, toggle: ClusterControlToggle) -> Member | None:
         leader = self.history.leader()
-        if leader is None or leader.agent is None:
+        if leader is None:
             return None
-        leader.agent.counters.control_toggle.set(toggle)
+        leader.counters.control_toggle.set(toggle)
         return leader
 
     def suspend(self) -> str | None:

@@ -83,14 +83,11 @@ class PowerCuts:
 
 
 def _has_all_of(other: Member, member: Member) -> bool:
-    agent, own = other.agent, member.agent
-    if not (other.is_leading or other.is_following) or agent is None or own is None:
+    if not (other.is_leading or other.is_following):
         return False
-    recording, own_recording = agent.log.recording, own.log.recording
-    assert recording is not None and own_recording is not None
     return (
-        agent.replica.leadership_term_id == own.replica.leadership_term_id
-        and recording.append_position >= own_recording.append_position
-        and own_recording.start_position == 0  # it needs no snapshot, which may be torn as well
+        other.leadership_term_id == member.leadership_term_id
+        and other.append_position >= member.append_position
+        and member.start_position == 0  # it needs no snapshot, which may be torn as well
         and other.node_state.candidate_term_id >= member.node_state.candidate_term_id
     )

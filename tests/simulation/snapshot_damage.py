@@ -26,9 +26,9 @@ class SnapshotDamage:
         member = self._history.members.get(self.random.choice(ids)) if ids else None
         if member is None or not (member.is_following or member.is_leading):
             return None
-        assert member.agent is not None and member.agent.log.recording is not None
+        assert member.recording is not None
         directory = f"/member-{member.member_id}"
-        if member.agent.log.recording.start_position > 0:
+        if member.start_position > 0:
             return None
         entries = recorded_entries(member.disk, member.member_id)
         snapshots = [entry for entry in entries if entry.entry_type is SNAPSHOT]

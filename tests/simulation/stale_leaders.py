@@ -60,8 +60,7 @@ class StaleLeaders:
         if not self._nemesis.is_storm or history.world.now_ns >= self._end_ns:
             return
         members = [history.members[id_] for id_ in far]
-        elections = [member.agent.election if member.agent else None for member in members]
-        if any(election is not None and election.state in BALLOT for election in elections):
+        if any(member.election_state in BALLOT for member in members):
             self._block(far, near)
             if in_ballot:
                 self._wipe(near, far, self.random.choice(far))

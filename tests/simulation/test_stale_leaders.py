@@ -22,7 +22,7 @@ def test_a_wiped_member_does_not_follow_a_leader_that_was_replaced(members: int,
         )  # ``near`` stay with the old leader
         script.block([stale, *near], far)  # it hears, and is not heard
         script.until(
-            lambda: all((agent := history.members[i].agent) and agent.election is not None for i in far),
+            lambda: all(history.members[i].is_electing for i in far),
             10 * SECOND,
         )
         script.block(far, [stale, *near])

@@ -82,11 +82,7 @@ class SimulatedCluster:
 
     def leaders(self) -> list[tuple[int, int]]:
         """(term, member) of everyone who leads an established term."""
-        return [
-            (member.agent.replica.leadership_term_id, member.member_id)
-            for member in self.members
-            if member.agent is not None and member.agent.leading is not None
-        ]
+        return [(member.leadership_term_id, member.member_id) for member in self.members if member.is_leading]
 
     @property
     def leader(self) -> SimulatedMember | None:
@@ -99,13 +95,10 @@ class SimulatedCluster:
 
         def there_is_a_leader_and_a_majority_follows() -> bool:
             leader = self.leader
-            if leader is None or leader.agent is None:
+            if leader is None:
                 return False
-            term_id = leader.agent.replica.leadership_term_id
             following = sum(
-                member.agent is not None
-                and member.agent.following is not None
-                and member.agent.replica.leadership_term_id == term_id
+                member.is_following and member.leadership_term_id == leader.leadership_term_id
                 for member in self.members
             )
             return following + 1 >= self.member_count // 2 + 1
@@ -117,7 +110,7 @@ class SimulatedCluster:
 
     @property
     def followers(self) -> list[SimulatedMember]:
-        return [member for member in self.members if member.agent is not None and member.agent.following]
+        return [member for member in self.members if member.is_following]
 
     def add_client(self) -> SimulatedClient:
         client = SimulatedClient(self, len(self.clients))
@@ -138,14 +131,14 @@ class SimulatedCluster:
 
         def all_members_are_level() -> bool:
             leader = self.leader
-            if leader is None or leader.agent is None or leader.agent.publication is None:
+            if leader is None or not leader.is_publishing:
                 return False
-            end = leader.agent.publication.position
+            end = leader.published_position
             return all(
-                member.agent is None
+                not member.is_running
                 or (
-                    member.agent.election is None
-                    and member.agent.log.commit_position == end
+                    not member.is_electing
+                    and member.commit_position == end
                     and member.service_agent is not None
                     and member.service_agent.state.log_position >= 0
                     and member.service_agent.joined_position == end
@@ -158,19 +151,14 @@ class SimulatedCluster:
     # ---- what must always hold
 
     def after_turn(self, member: SimulatedMember) -> None:
-        agent = member.agent
-        if agent is None:
-            return
-        if agent.leading is not None:
-            known = self.leader_of_term.setdefault(agent.replica.leadership_term_id, member.member_id)
+        if member.is_leading:
+            known = self.leader_of_term.setdefault(member.leadership_term_id, member.member_id)
             if known != member.member_id:
-                self._broken(
-                    f"members {known} and {member.member_id} lead term {agent.replica.leadership_term_id}"
-                )
+                self._broken(f"members {known} and {member.member_id} lead term {member.leadership_term_id}")
         before = self._commit_positions[member.member_id]
-        if agent.log.commit_position > before:
-            self._commit_positions[member.member_id] = agent.log.commit_position
-            self.world.note(b"%d %d" % (member.member_id, agent.log.commit_position))
+        if member.commit_position > before:
+            self._commit_positions[member.member_id] = member.commit_position
+            self.world.note(b"%d %d" % (member.member_id, member.commit_position))
 
     def on_applied(self, member_id: int, position: int, chain: bytes) -> None:
         """Services of all members, and of all their lives, are told the same up to the same position."""
@@ -186,10 +174,10 @@ class SimulatedCluster:
 
     def check(self) -> None:
         """Compare what the running members have committed, byte by byte."""
-        running = [m for m in self.members if m.agent is not None and m.agent.log.recording is not None]
+        running = [member for member in self.members if member.recording is not None]
         if not running:
             return
-        common = min(member.agent.log.commit_position for member in running if member.agent is not None)
+        common = min(member.commit_position for member in running)
         contents = {member.member_id: log_bytes(member, 0, common) for member in running}
         first = contents[running[0].member_id]
         for member_id, content in contents.items():
@@ -202,7 +190,7 @@ class SimulatedCluster:
     def check_promises(self) -> None:
         """Hold the services of level members to what clients were promised: all of it, once, in order."""
         for member in self.members:
-            if member.service is None or member.agent is None:
+            if member.service is None or not member.is_running:
                 continue
             for client in self.clients:
                 prefix = f"{client.client_id}:".encode()

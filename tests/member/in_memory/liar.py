@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Protocol
 
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LocalProtocolError
-from cluster.member.agent import ConsensusModuleAgent
-from cluster.member.frames import consensus_frame
 from cluster.protocol import consensus, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MIN, frame
 from cluster.protocol.sbe import CLUSTER, Message
-from cluster.transport.frames import link_frame
 from tests.member.in_memory.member import SimulatedMember
-
-
-class Speaker(Protocol):
-    """A member of any test: its id, and its agent while it runs."""
-
-    member_id: int
-    agent: ConsensusModuleAgent | None
-
+from tests.simulation.member_state import MemberState
 
 VALUES = (0, -1, 1, 31, 32, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
 UNKNOWN_MEMBER_ID = 99
@@ -30,18 +19,11 @@ SENDER_FIELDS = ("follower_member_id", "candidate_member_id", "leader_member_id"
 KINDS: tuple[type[Message], ...] = (*CLUSTER.templates.values(), *link.LINK_SCHEMA.templates.values())
 
 
-def framed(message: Message) -> bytes:
-    """The message in a frame of the stream that it belongs to."""
-    return consensus_frame(message) if type(message).SCHEMA is CLUSTER else link_frame(message)
-
-
-def as_it_should_be(kind: type[Message], victim: Speaker, peer: Speaker) -> Message:
+def as_it_should_be(kind: type[Message], victim: MemberState, peer: MemberState) -> Message:
     """What the peer could say to the victim now, as far as the victim can tell."""
-    agent = victim.agent
-    assert agent is not None
-    election = agent.election
-    term_id = agent.replica.leadership_term_id if election is None else election.leadership_term_id
-    position = agent.log.append_position
+    election = victim.election
+    term_id = victim.leadership_term_id if election is None else election.leadership_term_id
+    position = victim.append_position
     values: dict[str, object] = {}
     for field in kind.layout().fields:
         name = field.name
@@ -51,8 +33,8 @@ def as_it_should_be(kind: type[Message], victim: Speaker, peer: Speaker) -> Mess
             values[name] = peer.member_id
         elif "position" in name:
             values[name] = position
-        elif name == "correlation_id" and agent.subscription is not None:
-            values[name] = agent.subscription.correlation_id
+        elif name == "correlation_id" and victim.log_correlation_id is not None:
+            values[name] = victim.log_correlation_id
         elif name == "log_session_id" and election is not None:
             values[name] = election.log_session_id
         elif name == "code":
@@ -102,9 +84,7 @@ def lies(
 
 def lies_of_log(victim: SimulatedMember) -> Iterator[bytes]:
     """Frames of a log that is not the one that the victim has, each wrong in one thing."""
-    agent = victim.agent
-    assert agent is not None
-    recording = agent.log.recording
+    recording = victim.recording
     position = 0 if recording is None else recording.append_position
     session_id = 0 if recording is None else recording.session_id
     right = {

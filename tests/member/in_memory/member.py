@@ -11,7 +11,6 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, MemberRestart, ServiceError
-from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.retention import NeededPosition
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
@@ -21,6 +20,7 @@ from cluster.service.agent import ClusteredServiceAgent
 from tests.member.in_memory.disk import SimulatedDisk
 from tests.member.in_memory.network import SimulatedClients, SimulatedLinks
 from tests.member.in_memory.world import EPOCH_NS, MS, US
+from tests.simulation.member_state import MemberState
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
@@ -147,7 +147,7 @@ class SimulatedPorts:
         """``record`` has told it."""
 
 
-class SimulatedMember:
+class SimulatedMember(MemberState):
     """A process that can be started and killed again and again over the same disk."""
 
     def __init__(self, cluster: SimulatedCluster, member_id: int) -> None:
@@ -162,12 +162,13 @@ class SimulatedMember:
         self.clock_offset_ns = 0
         self.needed_position: int | None = None  # by a reader, or by what exports the log
         self.is_paused = False
+        self.turns = 0  # of this process
         self._turn_at_ns: int | None = None
         self._generation = 0
 
     @property
     def is_running(self) -> bool:
-        return self.agent is not None
+        return self.life is not None
 
     @property
     def name(self) -> str:
@@ -177,6 +178,7 @@ class SimulatedMember:
         """Start the process; it recovers from what is on its disk."""
         assert self.life is None
         self.incarnation += 1
+        self.turns = 0
         self._generation += 1
         self.death = ""
         context = self.cluster.context_of(self.member_id)
@@ -205,10 +207,6 @@ class SimulatedMember:
         self.wake()
 
     @property
-    def agent(self) -> ConsensusModuleAgent | None:
-        return None if self.life is None else self.life.consensus_module
-
-    @property
     def service_agent(self) -> ClusteredServiceAgent | None:
         return None if self.life is None else self.life.services[0].agent
 
@@ -225,6 +223,11 @@ class SimulatedMember:
         return (EPOCH_NS + self.world.now_ns + self.clock_offset_ns) // MS
 
     # ---- turns
+
+    def take_turn(self, now_ns: int | None = None) -> int:
+        """Have its module take a turn now, beside those that come by themselves."""
+        now_ns = self.world.now_ns if now_ns is None else now_ns
+        return self.life.consensus_module.do_work(now_ns, self.cluster_time)
 
     def wake(self) -> None:
         """Something came: take a turn soon."""
@@ -249,6 +252,7 @@ class SimulatedMember:
         except ClusterError as error:
             self._die(error)
             return
+        self.turns += 1
         self.cluster.after_turn(self)
         if agent.is_closed:
             self.stop()
@@ -266,24 +270,32 @@ class SimulatedMember:
         self.world.tell(self.name, f"ends: {self.death}")
         self._end()
 
+    def stall_service(self) -> None:
+        """Its service takes no turn from now on."""
+        self.service_agent.do_work = lambda *_: 0
+
+    def release_service(self) -> None:
+        """Its service takes turns again."""
+        del self.service_agent.do_work
+
     # ---- ends
 
     def kill(self) -> None:
         """SIGKILL: the process is gone at once, what it wrote stays."""
-        if self.agent is not None:
+        if self.is_running:
             self.world.tell(self.name, "is killed")
             self._end()
             self.disk.kill()
 
     def power_cut(self) -> None:
-        if self.agent is not None:
+        if self.is_running:
             self.world.tell(self.name, "loses power")
             self._end()
         self.disk.power_cut()
 
     def stop(self) -> None:
         """In order, as a process that got SIGTERM."""
-        if self.agent is not None:
+        if self.is_running:
             self.world.tell(self.name, "stops")
             self.life.close(self.world.now_ns, self.cluster_time)
             self._end()
@@ -311,11 +323,11 @@ class SimulatedMember:
 
 def log_bytes(member: SimulatedMember, begin: int, end: int) -> bytes:
     """Recorded bytes of a running member, as they can be read now."""
-    agent = member.agent
-    assert agent is not None and agent.log.recording is not None
+    recording = member.recording
+    assert recording is not None
     pieces: list[bytes] = []
     while begin < end:
-        data = agent.log.recording.read(begin, end - begin)
+        data = recording.read(begin, end - begin)
         if not len(data):
             break
         pieces.append(data.tobytes())
