@@ -105,7 +105,7 @@ class MemberState:
         live = self.live()
         if live is not None:
             commit, recorded = live
-            written = max(recorded.get() if recorded is not None else stop, start)
+            written = max(self._uncounted_end(checksum) if recorded is None else recorded.get(), start)
             end = max(min(commit.get(), written), start)
             self._at_rest = None
             return Extent(end, end, written)
@@ -176,6 +176,14 @@ class MemberState:
         if is_its_process and mark is not None and is_active(mark, self._now_ms()):
             return commit, None
         return None
+
+    def _uncounted_end(self, checksum: Checksum | None) -> int:
+        """Of a recording that has no counter, between two terms: where it stopped.
+
+        One that has just begun to be extended has neither a stop position nor a counter yet.
+        """
+        stop = self.descriptor.stop_position
+        return self._recovered_end(checksum) if stop == NULL_POSITION else stop
 
     # ---- a member that does not run
 

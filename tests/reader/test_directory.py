@@ -342,18 +342,20 @@ def test_a_log_that_goes_on_in_a_new_file_of_the_same_name_is_read_there(tmp_pat
         assert positions(reader) == log.entries
 
 
-def test_between_two_terms_a_running_member_is_known_by_its_process(tmp_path):
+@pytest.mark.parametrize("is_extended", [False, True], ids=["stopped", "extended, without a counter yet"])
+def test_between_two_terms_a_running_member_is_known_by_its_process(tmp_path, is_extended):
     log = a_log(50)
     live = Live(tmp_path, log)
     live.write(log.position)
     live.commit.set(log.entries[30][1])
     live.member.recording.stop(live.now_ms)
-    for record in live.counters.counters():
-        if record.type_id == 100:
-            live.counters.free(live.counters.find(100))
+    if is_extended:
+        live.member.archive.extend(0, SESSION_ID + 1)
+    live.counters.free(live.counters.find(100))
     with live.reader() as reader:
         assert reader.is_live
         assert reader.commit_position() == log.entries[30][1]
+        assert positions(reader) == log.entries[:31]
 
 
 def test_the_counters_of_another_cluster_are_not_believed(tmp_path):
