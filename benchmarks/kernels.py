@@ -20,11 +20,17 @@ from cluster.log.append import append_message
 from cluster.log.checksum import Checksum, store_checksums, verify_checksums
 from cluster.log.columns import ROW_SCHEMA, log_to_record_batch
 from cluster.log.deliver import DeliveredMessages, deliver
-from cluster.log.egress import EgressMessages, frame_egress, frame_ingress, join_payloads, parse_egress
 from cluster.log.follow import follow_log
 from cluster.log.frames import DONE, LogParams
 from cluster.log.ingress import append_ingress
 from cluster.log.scan import check_run, scan, split
+from cluster.log.session_frames import (
+    EgressMessages,
+    frame_egress,
+    frame_ingress,
+    join_payloads,
+    parse_egress,
+)
 from cluster.log.session_table import SessionTable
 from cluster.protocol.log import TimerEvent
 

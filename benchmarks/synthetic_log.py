@@ -16,9 +16,9 @@ from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.log.append import append_message, message_begin_position, message_end_position
-from cluster.log.egress import frame_ingress, join_payloads
 from cluster.log.frames import DONE, OUT_FULL, LogParams
 from cluster.log.ingress import append_ingress
+from cluster.log.session_frames import frame_ingress, join_payloads
 from cluster.log.session_table import SessionTable
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterComponentType, ClusterTimeUnit
 from cluster.protocol.log import (

@@ -18,7 +18,7 @@ _MODULE_OF = {
     # a client of it
     "ClusterClient": "cluster.client.cluster_client",
     "EgressListener": "cluster.client.egress_listener",
-    "EgressBatch": "cluster.client.egress",
+    "EgressBatch": "cluster.client.egress_dispatch",
     "Offer": "cluster.protocol.enums",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",

@@ -53,6 +53,7 @@ WORLD = {"socket", "select", "selectors", "mmap", "os", "io", "pathlib", "shutil
 FORBIDDEN: dict[str, set[str]] = {
     "cluster.protocol": CLOCKS_AND_PROCESSES | WORLD,
     "cluster.log": CLOCKS_AND_PROCESSES | WORLD,
+    "cluster.archive": CLOCKS_AND_PROCESSES - {"datetime"},  # which formats the times that it is given
     "cluster.consensus": CLOCKS_AND_PROCESSES | WORLD | {"secrets", "uuid"},
     "cluster.member": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},
     "cluster.service": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},

@@ -142,10 +142,10 @@ def verify(
 ) -> None:
     """Check that recordings are whole and in their places; the exit status is 1 if one is not."""
     from cluster.archive.checksums import checksum_named
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
     from cluster.archive.recording_verification import settle, verify_recording
     from cluster.protocol.enums import RecordingState
+    from cluster.transport.clock import epoch_ms
 
     used = checksum_named(checksum)
     archive = _archive_directory(directory)
@@ -259,10 +259,10 @@ def purge(
     """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
     from cluster.archive.archive import Archive
     from cluster.archive.archive_tool import purge_log
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
     from cluster.archive.recording_log import RecordingLog
     from cluster.reader.member_directory import find_cluster_directory
+    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
@@ -337,10 +337,10 @@ def _catalog(archive: str) -> CatalogFile:
 def _opened(archive: str) -> Iterator[CatalogFile]:
     """The catalog for writing, while nobody else may. Raises DirectoryInUse."""
     from cluster.archive.catalog_file import CatalogFile
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.directory_lock import DirectoryLock
     from cluster.archive.files import OsFiles
     from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
+    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     try:
@@ -359,10 +359,10 @@ def _opened(archive: str) -> Iterator[CatalogFile]:
 def _opened_if_free(archive: str) -> Iterator[tuple[CatalogFile, bool]]:
     """The catalog, and whether it may be written: else the archive runs, or is read-only or damaged."""
     from cluster.archive.catalog_file import CatalogFile
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.directory_lock import DirectoryLock
     from cluster.archive.files import OsFiles
     from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
+    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     lock = None
@@ -408,8 +408,8 @@ def _chosen(catalog: CatalogFile, recording_id: int | None) -> list[CatalogEntry
 
 
 def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid_only: bool) -> None:
-    from cluster.archive.clock import epoch_ms
     from cluster.cli import aeron_text
+    from cluster.transport.clock import epoch_ms
 
     archive = _archive_directory(directory)
     catalog = _catalog(archive)
@@ -480,9 +480,9 @@ def _show_descriptor(
 
 def _live_end(archive: str, entry: CatalogEntry) -> int | None:
     """How far a running archive has written a recording, by its counters; None when they do not tell."""
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
     from cluster.counters import CountersReader
+    from cluster.transport.clock import epoch_ms
 
     mark = _mark_header(archive)
     folders = [f"{archive.rpartition('/')[0] or '.'}/driver", mark.aeron_directory if mark else ""]

@@ -43,8 +43,8 @@ def _tool() -> None:
 @app.command(epilog=_example("describe --dir cluster-data/member-0"))
 def describe(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the mark files: which components own the directory, and when they were last alive."""
-    from cluster.archive.clock import epoch_ms
     from cluster.cli import aeron_text
+    from cluster.transport.clock import epoch_ms
 
     marks = _marks(str(directory))
     if not marks:
@@ -141,12 +141,12 @@ def accept_data_loss(
     as_json: AsJson = False,
 ) -> None:
     """Let a stopped member that lost its promises vote with what it has; the member must not run."""
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
     from cluster.member.data_loss import accept_data_loss as accept
     from cluster.member.data_loss import what_is_forgotten
-    from cluster.node.log import NodeLog
+    from cluster.node.node_log import NodeLog
     from cluster.reader.member_directory import find_cluster_directory
+    from cluster.transport.clock import epoch_ms
 
     files, member_id = OsFiles(), _mark(str(directory)).member_id
     lock = _lock(str(directory))
@@ -240,8 +240,8 @@ def describe_latest_cm_snapshot(
 @app.command(epilog=_example("errors --dir cluster-data/member-0"))
 def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the errors that the member's components have met: consensus module, driver, services."""
-    from cluster.archive.clock import epoch_ms
     from cluster.cli import aeron_text
+    from cluster.transport.clock import epoch_ms
 
     marks = _marks(str(directory))
     if not marks:
@@ -495,11 +495,11 @@ def _recording_log(directory: str, *, write: bool = False, readable_part: bool =
 
 def _lock(directory: str) -> Any:
     """Keep members away while a file of theirs is rewritten. Raises DirectoryInUse."""
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.directory_lock import DirectoryLock
     from cluster.archive.files import OsFiles
     from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
     from cluster.reader.member_directory import find_cluster_directory
+    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     return DirectoryLock.take(
@@ -517,11 +517,11 @@ def _archive_directory(directory: Path, archive_directory: Path | None) -> str:
 
 def _live_counters(directory: str, mark: ClusterMarkFileHeader, *, write: bool = False) -> CountersReader:
     """Counters of the running member. Raises NotAClusterDirectory when it does not run."""
-    from cluster.archive.clock import epoch_ms
     from cluster.archive.files import OsFiles
     from cluster.counters import CountersReader
     from cluster.protocol.counter_types import CounterTypeId
     from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
+    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     cluster = find_cluster_directory(files, directory)

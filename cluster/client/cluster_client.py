@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cluster.client.connecting import AsyncConnect
 from cluster.client.context import ClientContext
 from cluster.client.egress_adapter import EgressAdapter
-from cluster.client.ingress import IngressPublication, World
+from cluster.client.ingress_publication import IngressPublication, World
 from cluster.client.payloads import Payloads, as_columns
 from cluster.client.window import UnacknowledgedWindow
 from cluster.errors import ClientClosed, LocalProtocolError, RemoteProtocolError, TimedOut

@@ -19,7 +19,7 @@ from enum import IntEnum
 from itertools import count
 
 from cluster.client.context import ClientContext
-from cluster.client.ingress import IngressPublication, IngressPublications, World
+from cluster.client.ingress_publication import IngressPublication, IngressPublications, World
 from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
 from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode

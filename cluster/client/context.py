@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cluster.client.egress import EgressDispatch, as_dispatch
+from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import Endpoint, parse_endpoints

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.client.egress import EgressBatch, EgressDispatch
-from cluster.client.ingress import MemberConnection
+from cluster.client.egress_dispatch import EgressBatch, EgressDispatch
+from cluster.client.ingress_publication import MemberConnection
 from cluster.errors import RemoteProtocolError
-from cluster.log.egress import EgressMessages, parse_egress
 from cluster.log.frames import DONE, MALFORMED, OUT_FULL
+from cluster.log.session_frames import EgressMessages, parse_egress
 from cluster.protocol import CLUSTER, Message, decode, link, streams
 from cluster.protocol.frame import align
 from cluster.protocol.sbe import read_header
-from cluster.transport.frames import each_frame
+from cluster.transport.message_frames import each_frame
 
 EGRESS_ROWS = 16_384
 SCHEMA_IDS = (CLUSTER.id, link.LINK_SCHEMA.id)

@@ -9,7 +9,7 @@ class EgressListener:
     """Override what is of interest; any object with some of these methods does as well.
 
     Payloads are the listener's until it returns. One that takes whole runs at once has ``on_messages``
-    instead of ``on_message`` (see ``egress.py``); it is not here, because having it means being called.
+    instead of ``on_message`` (``egress_dispatch.py``); it is not here, because having it means being called.
     """
 
     def on_message(self, cluster_session_id: int, timestamp: int, payload: memoryview) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cluster.errors import LocalProtocolError
-from cluster.log.egress import join_payloads
+from cluster.log.session_frames import join_payloads
 
 # A sequence of bytes, (buffer, offsets, lengths), or a pyarrow array of binary or string values.
 Payloads: TypeAlias = Sequence[bytes] | tuple[np.ndarray, np.ndarray, np.ndarray] | Any

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cluster.log.egress import FRAME_OVERHEAD, frame_ingress
 from cluster.log.resend import frame_end, restamp, skip_messages
+from cluster.log.session_frames import FRAME_OVERHEAD, frame_ingress
 from cluster.protocol.frame import align, frame_header
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.streams import INGRESS

@@ -19,5 +19,5 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     timers.py            timers of the services
     service_messages.py  messages of the services to their own cluster
     module.py            state of the module, the uncommitted entries, and what a lost leadership undoes
-    snapshot.py          the records of a snapshot, written and read
+    module_snapshot.py   the records of a snapshot, written and read
 """

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from cluster.consensus.authentication import Authenticator
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import ModuleState
+from cluster.consensus.module_snapshot import ModuleSnapshot, SnapshotPlace, module_records, state_records
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager, SessionPort
-from cluster.consensus.snapshot import ModuleSnapshot, SnapshotPlace, module_records, state_records
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import AgentTermination
 from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, ConsensusModuleState

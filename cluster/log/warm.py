@@ -8,12 +8,12 @@ KERNEL_MODULES = (
     "checksum",
     "column_kernels",
     "deliver",
-    "egress",
     "follow",
     "ingress",
     "resend",
     "runs",
     "scan",
+    "session_frames",
     "session_table",
 )
 

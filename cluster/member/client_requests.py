@@ -19,7 +19,7 @@ from cluster.protocol.session import (
     SessionEvent,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -6,7 +6,7 @@ service's batches ── frame_egress ── ranges ───────┴─�
 
 import numpy as np
 
-from cluster.log.egress import frame_egress
+from cluster.log.session_frames import frame_egress
 from cluster.log.session_table import (
     CLUSTER_SESSION_ID,
     COMMITTED,

@@ -16,7 +16,7 @@ from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import Role
 from cluster.protocol.link import CatchupProgress
 from cluster.protocol.log import NewLeadershipTermEvent
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -9,7 +9,7 @@ from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
 from cluster.protocol.link import CommitAck, RecordingBlock
 from cluster.protocol.sbe import Message
-from cluster.transport.frames import link_frame, message_frame
+from cluster.transport.message_frames import link_frame, message_frame
 
 BLOCK = HEADER_LENGTH + sbe.HEADER_LENGTH  # of a message in a frame of its own
 APPEND_POSITION = AppendPosition.layout().block

@@ -14,7 +14,7 @@ from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCat
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.link import LinkError, LinkErrorCode, LogEnd, LogGeometry, LogImage, ReplicationRequest
 from cluster.protocol.log import TimerEvent
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

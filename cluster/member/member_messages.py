@@ -39,7 +39,7 @@ from cluster.protocol.link import (
 )
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -24,7 +24,7 @@ from cluster.member.member_files import MemberFiles
 from cluster.member.ports import Peers
 from cluster.protocol.link import LinkError, LinkErrorCode, LogRangeRequest, RecordingBlock
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 BLOCK_BYTES = 64 * 1024
 

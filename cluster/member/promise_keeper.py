@@ -8,7 +8,7 @@ from cluster.consensus.promises import HeldPromises, Promises, recall
 from cluster.errors import LogDamaged, MemberRestart
 from cluster.protocol.counter_types import bits_of
 from cluster.protocol.link import KnownPromises, PromiseStatement
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

@@ -14,7 +14,7 @@ from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import Log, RecordingLog
 from cluster.archive.recording_log_tool import BACKUP_SUFFIX
-from cluster.archive.snapshots import STREAM_IDS, SnapshotArchive
+from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss

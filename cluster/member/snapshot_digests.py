@@ -13,7 +13,7 @@ from cluster.errors import MembersApart
 from cluster.member.ports import Links
 from cluster.protocol.link import PartDigest, ServiceSnapshotDigest, SnapshotDigest
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 
 class SnapshotDigests:

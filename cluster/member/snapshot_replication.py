@@ -19,7 +19,7 @@ from cluster.archive.files import Buffer
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import Recording
-from cluster.archive.snapshots import snapshot_session_id
+from cluster.archive.snapshot_archive import snapshot_session_id
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
 from cluster.log.checksum import restore_session_ids
@@ -45,7 +45,7 @@ from cluster.protocol.recording_log import (
     RecordingLogEntry,
 )
 from cluster.protocol.sbe import Message
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 if TYPE_CHECKING:
     from cluster.member.agent import ConsensusModuleAgent

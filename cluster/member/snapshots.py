@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.snapshots import SnapshotArchive, digest
+from cluster.archive.snapshot_archive import SnapshotArchive, digest
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.snapshot import MAX_I64, ModuleSnapshot
+from cluster.consensus.module_snapshot import MAX_I64, ModuleSnapshot
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, RemoteProtocolError, StorageError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState

@@ -9,7 +9,7 @@
     hosted_service.py  a service beside them; service_loader.py, service_errors.py
     disk_failures.py   when a failed disk ends a life, and when the next one begins
     descriptors.py     how many strangers fit into the file descriptors
-    log.py             node.log
+    node_log.py        node.log
     process.py         a member as the whole of a process; supervisor.py several of those, for ``cluster up``
 
 Never: decide anything that the consensus module decides.

@@ -16,8 +16,8 @@ from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.container_snapshot import Snapshots
 from cluster.service.service_context import ServiceContext
-from cluster.service.snapshot import Snapshots
 
 # Told of an error, and of how many there were of its kind so far.
 OnServiceError = Callable[[ServiceError, int], None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
@@ -18,10 +17,11 @@ from cluster.errors import ClusterError, ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.retention import NeededPosition
 from cluster.node.config import NodeConfig
-from cluster.node.log import NodeLog
+from cluster.node.node_log import NodeLog
 from cluster.node.service_loader import load_service
 from cluster.service.clustered_service import ClusteredService
 from cluster.transport.bounds import Bounds
+from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
 from cluster.transport.poller import Poller
@@ -30,11 +30,6 @@ from cluster.transport.server import ClientPort
 if TYPE_CHECKING:
     from cluster.reader.serving import ServedLog
     from cluster.transport.grpc_gateway import GrpcGateway
-
-
-def epoch_ms() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000_000
 
 
 class Machine:
@@ -76,7 +71,7 @@ class Machine:
 
     def _on_peer_error(self, error: ClusterError) -> None:
         """Called from the gateway's thread too."""
-        self._log.often("a peer was cut off", str(error), time.monotonic_ns())
+        self._log.often("a peer was cut off", str(error), monotonic_ns())
 
     def epoch_ms(self) -> int:
         return epoch_ms()

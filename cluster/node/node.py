@@ -31,8 +31,8 @@ from cluster.node.descriptors import fit_descriptors
 from cluster.node.disk_failures import SURVIVED, DiskFailures
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
-from cluster.node.log import NodeLog
-from cluster.node.machine import Machine, epoch_ms
+from cluster.node.machine import Machine
+from cluster.node.node_log import NodeLog
 from cluster.node.ports import LifeSettings
 from cluster.node.runner import AgentRunner, cluster_clock
 from cluster.protocol.enums import (
@@ -41,6 +41,7 @@ from cluster.protocol.enums import (
     ElectionState,
     Role,
 )
+from cluster.transport.clock import epoch_ms
 from cluster.transport.poller import Poller, Target
 
 HOUSEKEEPING_INTERVAL_NS = 1_000_000_000

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from cluster.archive.clock import epoch_ms
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.first_frame import read_first_frame
 from cluster.archive.frame_checksum import checksum_kinds, checksum_kinds_in
@@ -27,6 +26,7 @@ from cluster.protocol.recording_log import TERM
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
+from cluster.transport.clock import epoch_ms
 
 
 class DirectoryLog:

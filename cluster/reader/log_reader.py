@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cluster.archive.clock import pause
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, LogIdentity, OnDamage
+from cluster.transport.clock import pause
 
 if TYPE_CHECKING:
     import pyarrow as pa

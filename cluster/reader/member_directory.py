@@ -10,7 +10,6 @@ exactly one recording log and one catalog.
 
 from dataclasses import dataclass
 
-from cluster.archive.clock import epoch_ms
 from cluster.archive.directory_lock import is_active, lock_path, read_mark_header
 from cluster.archive.files import Files, OsFiles
 from cluster.errors import NotAClusterDirectory, StorageError
@@ -18,6 +17,7 @@ from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
+from cluster.transport.clock import epoch_ms
 
 _CLUSTER_FILES = (RECORDING_LOG_FILE_NAME, CLUSTER_MARK_FILE_NAME, "cluster-mark.lnk")
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from cluster.archive.clock import epoch_ms, pause
 from cluster.errors import (
     ClusterError,
     ConfigurationError,
@@ -25,6 +24,7 @@ from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
+from cluster.transport.clock import epoch_ms, pause
 from cluster.transport.endpoint import (
     Endpoint,
     adopt_endpoints,

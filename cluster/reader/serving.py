@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cluster.archive.clock import epoch_ms
 from cluster.archive.files import OsFiles
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, NotAClusterDirectory
@@ -15,6 +14,7 @@ from cluster.protocol.counter_types import CounterTypeId, members_of
 from cluster.protocol.enums import ElectionState
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
+from cluster.transport.clock import epoch_ms
 
 NONE = -1
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from cluster.archive.log_cursor import LogSource
-from cluster.archive.snapshots import SnapshotImage
+from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role
@@ -36,13 +36,13 @@ from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.callbacks import PASSED_ON, RAISED, Callbacks, raised_at
 from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel
 from cluster.service.cluster import Cluster
+from cluster.service.container_snapshot import Snapshots, container_records, read_container_section
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.message_batch import SessionMessageBatch
 from cluster.service.open_sessions import OpenSessions
 from cluster.service.outbox import Outbox
 from cluster.service.service_context import ServiceContext
 from cluster.service.service_state import ServiceState
-from cluster.service.snapshot import Snapshots, container_records, read_container_section
 
 NULL_VALUE = -1
 SERVICE_ACK_TRIES = 5

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from cluster.errors import ClusterError
 from cluster.service.buffer_claim import BufferClaim, Claims
 from cluster.service.channel import EGRESS_OVERHEAD, EgressBatch, ServiceChannel
-from cluster.service.egress import EgressBuilder
+from cluster.service.egress_builder import EgressBuilder
 from cluster.service.service_state import ServiceState
 
 

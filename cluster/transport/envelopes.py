@@ -25,7 +25,7 @@ from cluster.errors import RemoteProtocolError
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol import Message, decode, streams
 from cluster.protocol.frame import HEADER_LENGTH, frame_header, header_at
-from cluster.transport.frames import Received
+from cluster.transport.message_frames import Received
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
 
 # A receiver waits for the whole of an envelope, so a long batch goes in several.

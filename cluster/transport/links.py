@@ -45,8 +45,8 @@ from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import check_header, decode_first, seal, unseal
-from cluster.transport.frames import link_frame
 from cluster.transport.listener import LOOPBACK_HOSTS, Listener
+from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, dial
 

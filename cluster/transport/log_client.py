@@ -25,8 +25,8 @@ from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.frames import each_frame, link_frame
 from cluster.transport.grpc_service import CHANNEL_OPTIONS, READ_LOG_METHOD, STATUS_METHOD
+from cluster.transport.message_frames import each_frame, link_frame
 
 if TYPE_CHECKING:
     import grpc

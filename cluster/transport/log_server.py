@@ -31,7 +31,7 @@ from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.frames import each_frame, link_frame
+from cluster.transport.message_frames import each_frame, link_frame
 
 BLOCK_BYTES_DEFAULT = 1024 * 1024
 BLOCK_BYTES_MAX = 4 * 1024 * 1024

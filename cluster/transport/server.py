@@ -29,8 +29,8 @@ from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.frames import decode_first, link_frame
 from cluster.transport.listener import Listener
+from cluster.transport.message_frames import decode_first, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.archive import Archive, ClusterMarkFile, NodeStateFile, OsFiles, RecordingLog
-from cluster.archive.clock import epoch_ms
 from cluster.counters import Counter, CountersFile
 from cluster.protocol import decode
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterComponentType, ConsensusModuleState, ElectionState, Role
 from cluster.protocol.log import NewLeadershipTermEvent
+from cluster.transport.clock import epoch_ms
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter
 
 MEMBER_ID = 0

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from cluster.archive import Archive, RecordingLog
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol import streams

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from cluster.archive import OsFiles, RecordingLog
-from cluster.archive.clock import epoch_ms
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli.main import main
 from cluster.counters import CountersReader
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import SNAPSHOT
+from cluster.transport.clock import epoch_ms
 from tests.archive.logs import T0, a_log
 from tests.archive.members import Member, live_counters, write_member
 from tests.reader.real import a_copy, members, said

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from cluster.archive import OsFiles
-from cluster.archive.clock import epoch_ms
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli.top import _Directories, _Endpoints, _Rates, _screen
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.transport.clock import epoch_ms
 from cluster.transport.log_client import Unreachable
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member

@@ -18,8 +18,8 @@ from cluster.protocol.session import (
     application_payload,
 )
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.frames import each_frame, link_frame, message_frame
 from cluster.transport.grpc_gateway import GrpcGateway
+from cluster.transport.message_frames import each_frame, link_frame, message_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 

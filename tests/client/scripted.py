@@ -19,7 +19,7 @@ from cluster.protocol.session import (
     application_payload,
 )
 from cluster.transport.endpoint import Endpoint, parse_endpoints
-from cluster.transport.frames import each_frame, link_frame, message_frame
+from cluster.transport.message_frames import each_frame, link_frame, message_frame
 
 ENDPOINTS = "0=tcp:a:1,1=tcp:b:1,2=tcp:c:1"
 MS = 1_000_000

@@ -8,7 +8,7 @@ from cluster.client import Offer, State
 from cluster.protocol import link
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionMessageHeader
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 from tests.client.scripted import FakeCluster, Listener, connect, poll_until
 
 

@@ -18,7 +18,7 @@ from cluster.protocol.session import (
     SessionKeepAlive,
     SessionMessageHeader,
 )
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 from tests.client.scripted import FakeCluster, Listener, connect, poll_until
 
 

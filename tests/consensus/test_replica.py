@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.module_snapshot import ModuleSnapshot
 from cluster.consensus.replica import ReplicatedState
 from cluster.consensus.service_messages import service_session_id
-from cluster.consensus.snapshot import ModuleSnapshot
 from cluster.errors import AgentTermination
 from cluster.protocol.enums import (
     CloseReason,

@@ -23,8 +23,8 @@ import grpc
 from cluster.protocol import link, session
 from cluster.protocol.frame import frame
 from cluster.transport.envelopes import seal
-from cluster.transport.frames import link_frame, message_frame
 from cluster.transport.grpc_service import READ_LOG_METHOD, SESSION_METHOD, STATUS_METHOD
+from cluster.transport.message_frames import link_frame, message_frame
 
 KEPT = 300
 CONNECT_TIMEOUT_S = 5.0

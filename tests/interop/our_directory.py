@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.archive.clock import epoch_ms
+from cluster.transport.clock import epoch_ms
 from tests.archive.logs import LogWriter
 from tests.archive.members import MEMBER_ID, Member
 

@@ -16,11 +16,11 @@ from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, restore_session_ids, store_checksums, verify_checksums
 from cluster.log.columns import log_to_record_batch
 from cluster.log.deliver import DeliveredMessages, deliver, read_message
-from cluster.log.egress import EgressMessages, parse_egress
 from cluster.log.follow import follow_log
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
 from cluster.log.ingress import append_ingress
 from cluster.log.scan import check_run, fault_at, last_message_end, scan, split
+from cluster.log.session_frames import EgressMessages, parse_egress
 from cluster.log.session_table import SessionTable
 from tests.log import logs, naive
 from tests.log.logs import PARAMS, array, seeds

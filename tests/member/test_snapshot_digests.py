@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.protocol.link import PartDigest, SnapshotDigest
 from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster

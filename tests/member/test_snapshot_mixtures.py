@@ -5,7 +5,7 @@ import pytest
 from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_tool import seed_from_latest_snapshot
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.protocol import streams
 from tests.member.cluster_steps import a_busy_cluster, content_of, entries_of, send, take_snapshot
 from tests.member.in_memory.cluster import MS

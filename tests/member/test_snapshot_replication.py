@@ -8,7 +8,7 @@ from cluster.member.frames import RecordingBlockFrame
 from cluster.protocol import streams
 from cluster.protocol.link import RecordingBlock
 from cluster.transport.envelopes import ENVELOPE_BYTES
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 from tests.member.cluster_steps import a_busy_cluster, content_of, entries_of, send, take_snapshot
 from tests.member.in_memory.cluster import MS, SECOND
 

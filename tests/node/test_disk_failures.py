@@ -11,7 +11,7 @@ import pytest
 from cluster import ClusterClient, ClusterNode
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
-from cluster.node.log import NodeLog
+from cluster.node.node_log import NodeLog
 from tests.node.processes import await_that, free_base_port
 from tests.node.three import Three, check_level, damage, numbers_in, said, send
 

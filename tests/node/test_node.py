@@ -21,7 +21,7 @@ from cluster import (
     PortInUse,
 )
 from cluster.counters import CountersReader
-from cluster.node.log import NodeLog
+from cluster.node.node_log import NodeLog
 from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
 from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId

@@ -2,7 +2,7 @@
 
 import json
 
-from cluster.node.log import REPEATED_INTERVAL_NS, REPEATED_KINDS_MAX, NodeLog
+from cluster.node.node_log import REPEATED_INTERVAL_NS, REPEATED_KINDS_MAX, NodeLog
 
 
 def lines(path):

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cluster.archive.clock import epoch_ms
 from cluster.archive.files import OsFiles
 from cluster.counters import CountersFile
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, NotAClusterDirectory
@@ -19,6 +18,7 @@ from cluster.log.checksum import Checksum
 from cluster.log.columns import ROW_SCHEMA
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.reader import LogReader
+from cluster.transport.clock import epoch_ms
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, T0, TERM_LENGTH, LogWriter, a_log
 from tests.archive.members import CLUSTER_ID, Member, allocate_counters, write_member
 from tests.reader.real import a_copy, as_read, expected, members, remove_unpacked

@@ -19,8 +19,8 @@ from cluster.protocol.streams import LOG as LOG_STREAM
 from cluster.reader import LogReader
 from cluster.reader.serving import ServedLog
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
-from cluster.transport.frames import each_frame
 from cluster.transport.log_server import LogServer
+from cluster.transport.message_frames import each_frame
 from tests.archive.logs import SEGMENT_LENGTH, Clock, a_log
 from tests.archive.members import CLUSTER_ID, MEMBER_ID, write_member
 

@@ -3,13 +3,13 @@
 import pytest
 
 from cluster.archive.archive import Archive
-from cluster.archive.clock import epoch_ms
 from cluster.archive.files import OsFiles
 from cluster.archive.recording_log import RecordingLog
 from cluster.counters import CountersFile
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import CounterTypeId, bits_of
 from cluster.reader.serving import ServedLog
+from cluster.transport.clock import epoch_ms
 
 
 @pytest.mark.parametrize(

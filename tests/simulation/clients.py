@@ -27,7 +27,7 @@ TURN_NS = 20_000
 
 
 class _ClientWorld:
-    """What a client sees of the simulation (``cluster.client.ingress.World``)."""
+    """What a client sees of the simulation (``cluster.client.ingress_publication.World``)."""
 
     def __init__(self, process: Client) -> None:
         self._process = process

@@ -14,14 +14,14 @@ from cluster.archive import node_state_file, recording, recording_damage, record
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus import cluster_member, election, leadership, promises, service_messages
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership import Leadership
+from cluster.consensus.module_snapshot import ModuleSnapshot
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager
-from cluster.consensus.snapshot import ModuleSnapshot
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
 from cluster.log.scan import scan

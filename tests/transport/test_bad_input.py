@@ -17,7 +17,7 @@ from cluster.client import ClusterClient
 from cluster.protocol import link, session
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import parse_endpoints
-from cluster.transport.frames import link_frame, message_frame
+from cluster.transport.message_frames import link_frame, message_frame
 
 DEADLINE_S = 30
 HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))

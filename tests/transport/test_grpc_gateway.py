@@ -19,9 +19,9 @@ from cluster.protocol.frame import HEADER_LENGTH, align, frame
 from cluster.transport.bounds import Bounds
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.frames import each_frame, link_frame
 from cluster.transport.grpc_gateway import GrpcGateway
 from cluster.transport.grpc_service import READ_LOG_METHOD, SERVICE, SESSION_METHOD, STATUS_METHOD
+from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 

@@ -16,8 +16,8 @@ from cluster.protocol.frame import frame
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import seal
-from cluster.transport.frames import link_frame
 from cluster.transport.links import MS, MemberLinks
+from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 
 DEADLINE_S = 20

@@ -14,8 +14,8 @@ from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport import log_server
 from cluster.transport.bounds import Bounds
-from cluster.transport.frames import each_frame, link_frame
 from cluster.transport.log_server import LogServer
+from cluster.transport.message_frames import each_frame, link_frame
 
 END = 4096
 BLOCK = 1024

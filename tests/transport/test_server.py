@@ -14,7 +14,7 @@ from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.frames import each_frame, link_frame
+from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from cluster.archive.snapshots import SnapshotImage, SnapshotPublication
+from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
 from cluster.errors import ClusterError, LogDamaged
 from cluster.protocol import decode
 from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
@@ -19,7 +19,7 @@ from cluster.service import client_session
 
 
 class Snapshots(Protocol):
-    """Where snapshots are kept (``cluster.archive.snapshots.SnapshotArchive``)."""
+    """Where snapshots are kept (``cluster.archive.snapshot_archive.SnapshotArchive``)."""
 
     def create(self, stream_id: int, service_id: int, log_position: int) -> SnapshotPublication: ...
 

@@ -12,7 +12,7 @@ from cluster.protocol import Message, decode, link, session, streams
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import align
 from cluster.transport.endpoint import Endpoint, adopt_endpoints, describe_member
-from cluster.transport.frames import decode_first, each_frame, link_frame, message_frame
+from cluster.transport.message_frames import decode_first, each_frame, link_frame, message_frame
 from cluster.transport.sockets import Buffer
 
 DIAL_INTERVAL_NS = 100_000_000

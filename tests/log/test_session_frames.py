@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from cluster.errors import LocalProtocolError
-from cluster.log.egress import EgressMessages, frame_egress, frame_ingress, join_payloads, parse_egress
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
+from cluster.log.session_frames import (
+    EgressMessages,
+    frame_egress,
+    frame_ingress,
+    join_payloads,
+    parse_egress,
+)
 from cluster.log.session_table import SessionTable
 from cluster.protocol.frame import frame
 from cluster.protocol.session import SessionEvent

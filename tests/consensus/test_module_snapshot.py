@@ -4,9 +4,9 @@ import pytest
 
 from cluster.consensus.cluster_session import SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.module_snapshot import ModuleSnapshot, SnapshotPlace, module_records
 from cluster.consensus.service_messages import PendingServiceMessageTracker, service_session_id
 from cluster.consensus.sessions import SessionManager
-from cluster.consensus.snapshot import ModuleSnapshot, SnapshotPlace, module_records
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import LogDamaged
 from cluster.protocol import decode
