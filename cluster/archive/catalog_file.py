@@ -27,7 +27,7 @@ from cluster.protocol.catalog import (
     RecordingDescriptorHeader,
     decode_catalog_header,
     decode_entries,
-    encode_entry,
+    encode_catalog_entry,
     first_entry_offset,
     new_catalog_header,
 )
@@ -193,7 +193,7 @@ class CatalogFile:
         """
         recording_id = self.header.next_recording_id
         descriptor = descriptor.replace(recording_id=recording_id)
-        data = encode_entry(
+        data = encode_catalog_entry(
             descriptor,
             alignment=self.header.alignment,
             checksum=None if checksum is None else partial(record_checksum, checksum),

@@ -48,7 +48,7 @@ def node(
 
     from cluster.errors import ServiceError
     from cluster.node import process
-    from cluster.node.service_errors import ServiceErrorText, describe
+    from cluster.node.service_errors import ServiceErrorText, service_error_fields
 
     def on_listening() -> None:
         tcp = loaded.tcp_ingress_of(loaded.member)
@@ -67,7 +67,7 @@ def node(
 
     def on_service_error(error: ServiceError, count: int) -> None:
         where_logged = f"errors are in {loaded.path / 'node.log'}"
-        sys.stderr.write(texts.of(loaded.member_id, describe(error, count), where_logged))
+        sys.stderr.write(texts.of(loaded.member_id, service_error_fields(error, count), where_logged))
 
     process.warm_up(loaded)
     process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)

@@ -89,7 +89,7 @@ def up(
     except ClusterError:
         supervisor.stop()
         raise
-    print(json.dumps(describe(supervisor)) if as_json else _banner(supervisor, directory), flush=True)
+    print(json.dumps(members_fields(supervisor)) if as_json else _banner(supervisor, directory), flush=True)
     while supervisor.running and not supervisor.is_asked_to_stop:
         ended = supervisor.poll(60.0)
         _report_services(supervisor, errors)
@@ -163,7 +163,7 @@ def endpoints(configs: list[NodeConfig]) -> str:
     return ",".join(f"{c.member_id}={c.member.ingress_endpoint}" for c in configs)
 
 
-def describe(supervisor: Supervisor) -> dict[str, object]:
+def members_fields(supervisor: Supervisor) -> dict[str, object]:
     """What ``--json`` prints."""
     configs = [member.config for member in supervisor.members]
     leader = supervisor.leader

@@ -12,7 +12,7 @@ from cluster.protocol import Message, decode, link, session, streams
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import align
 from cluster.transport.endpoint import Endpoint, adopt_endpoints, describe_member
-from cluster.transport.message_frames import decode_first, each_frame, link_frame, message_frame
+from cluster.transport.message_frames import decode_first_frame, each_frame, link_frame, message_frame
 from cluster.transport.sockets import Buffer
 
 DIAL_INTERVAL_NS = 100_000_000
@@ -119,7 +119,7 @@ class IngressPublication:
         try:
             if not connection.receive():
                 return
-            reply = decode_first(connection)
+            reply = decode_first_frame(connection)
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError("the first frame is not a HelloReply")
         except RemoteProtocolError as error:

@@ -149,7 +149,7 @@ class SubscribeToLog(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinLog(Action):
+class JoinServicesToLog(Action):
     """Have recording and services join the log at ``log_position``: answered by ``on_log_joined``."""
 
     leadership_term_id: int

@@ -85,17 +85,3 @@ class AllowBackupAndStandby:
         self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
     ) -> bool:
         return schema_id == 111 and action_id in (BACKUP_QUERY, HEARTBEAT_REQUEST, STANDBY_SNAPSHOT)
-
-
-class AllowAll:
-    def is_authorised(
-        self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
-    ) -> bool:
-        return True
-
-
-class DenyAll:
-    def is_authorised(
-        self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
-    ) -> bool:
-        return False

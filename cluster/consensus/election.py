@@ -39,7 +39,7 @@ from cluster.consensus.actions import (
     CompleteElection,
     CreateLogPublication,
     FetchSnapshot,
-    JoinLog,
+    JoinServicesToLog,
     KeepPromises,
     PrepareForNewLeadership,
     ProposeTerm,
@@ -1245,7 +1245,9 @@ class Election:
     def _join_log(self, log_position: int, role: Role) -> None:
         self._is_log_joined = False
         self._do(
-            JoinLog(self.leadership_term_id, log_position, self.log_session_id, self.is_leader_startup, role)
+            JoinServicesToLog(
+                self.leadership_term_id, log_position, self.log_session_id, self.is_leader_startup, role
+            )
         )
 
     def _restart(self, now_ns: int, reason: str) -> None:

@@ -20,7 +20,7 @@ from cluster.log.frames import (
     TERM_LENGTH,
     TYPE_DATA,
     LogParams,
-    align,
+    align_frame,
     framed_length,
     padding_before,
     put_header,
@@ -47,7 +47,7 @@ def put_message(out, out_offset, position, params, source, offset, length):  # t
         if done + piece == length:
             flags |= FLAG_END
         frame_length = piece + HEADER_LENGTH
-        end = begin + align(frame_length)
+        end = begin + align_frame(frame_length)
         # Zeros behind the payload first: whole words that the payload then overwrites in part.
         for word in range(end - 32, end, 8):
             put_i64(out, word, 0)

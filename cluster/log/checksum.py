@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from cluster.log.crc import POLYNOMIAL_CRC_32, POLYNOMIAL_CRC_32C, crc_32, crc_32c
-from cluster.log.frames import FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_DATA, align
+from cluster.log.frames import FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_DATA, align_frame
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u16, get_u32, put_i32
 
@@ -53,9 +53,9 @@ def _frame_end(buffer, offset, end):  # type: ignore[no-untyped-def]
     if end - offset < HEADER_LENGTH:
         return offset
     frame_length = get_i32(buffer, offset)
-    if frame_length < HEADER_LENGTH or align(frame_length) > end - offset:
+    if frame_length < HEADER_LENGTH or align_frame(frame_length) > end - offset:
         return offset
-    return offset + align(frame_length)
+    return offset + align_frame(frame_length)
 
 
 @kernel(I64(BYTES_OUT, I64, I64, I64))

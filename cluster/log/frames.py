@@ -119,7 +119,7 @@ class LogParams:
 
 
 @routine
-def align(length):  # type: ignore[no-untyped-def]
+def align_frame(length):  # type: ignore[no-untyped-def]
     return (length + 31) & ~31
 
 
@@ -151,9 +151,9 @@ def framed_length(length, mtu):  # type: ignore[no-untyped-def]
     """Aligned bytes that a message takes, in as many frames as it needs."""
     max_payload = mtu - HEADER_LENGTH
     if length <= max_payload:
-        return align(length + HEADER_LENGTH)
+        return align_frame(length + HEADER_LENGTH)
     rest = length % max_payload
-    last = align(rest + HEADER_LENGTH) if rest > 0 else 0
+    last = align_frame(rest + HEADER_LENGTH) if rest > 0 else 0
     return length // max_payload * mtu + last
 
 
@@ -184,7 +184,7 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
     frame_length = get_i32(buffer, offset)
     if frame_length < HEADER_LENGTH:
         return DAMAGED, offset
-    end = offset + align(frame_length)
+    end = offset + align_frame(frame_length)
     if end > limit:
         return INCOMPLETE, offset
     if get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED:
@@ -201,7 +201,7 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
         frame_length = get_i32(buffer, begin)
         if frame_length < HEADER_LENGTH:
             return SKIP, begin  # the damage is told when it is come to
-        end = begin + align(frame_length)
+        end = begin + align_frame(frame_length)
         if end > limit:
             return INCOMPLETE, offset
         flags = get_u16(buffer, begin + 4) >> 8 & FLAGS_MASK
@@ -218,5 +218,5 @@ def gather(buffer, offset, end, out, out_offset):  # type: ignore[no-untyped-def
         frame_length = get_i32(buffer, offset)
         copy_bytes(out, out_offset, buffer, offset + HEADER_LENGTH, frame_length - HEADER_LENGTH)
         out_offset += frame_length - HEADER_LENGTH
-        offset += align(frame_length)
+        offset += align_frame(frame_length)
     return out_offset

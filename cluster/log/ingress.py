@@ -32,7 +32,7 @@ from cluster.log.frames import (
     TOO_LONG,
     UNLINKED,
     LogParams,
-    align,
+    align_frame,
     framed_length,
     padding_before,
     put_padding,
@@ -79,7 +79,7 @@ def _append_ingress(  # type: ignore[no-untyped-def]
         frame_length = get_i32(ingress, offset)
         if frame_length < HEADER_LENGTH:
             return MALFORMED, position, offset
-        frame_end = offset + align(frame_length)
+        frame_end = offset + align_frame(frame_length)
         if frame_end > end:
             break
         if (

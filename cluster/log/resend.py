@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cluster.log.frames import HEADER_LENGTH, align
+from cluster.log.frames import HEADER_LENGTH, align_frame
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, get_i32, put_i64
 
@@ -13,7 +13,7 @@ LEADERSHIP_TERM_ID_OFFSET = HEADER_LENGTH + 8  # behind the frame's and the SBE 
 def _skip_messages(buffer, start, end, messages):  # type: ignore[no-untyped-def]
     offset = start
     while messages > 0 and offset < end:
-        offset += align(get_i32(buffer, offset))
+        offset += align_frame(get_i32(buffer, offset))
         messages -= 1
     return offset
 
@@ -24,7 +24,7 @@ def _restamp(buffer, start, end, leadership_term_id):  # type: ignore[no-untyped
     messages = 0
     while offset < end:
         put_i64(buffer, offset + LEADERSHIP_TERM_ID_OFFSET, leadership_term_id)
-        offset += align(get_i32(buffer, offset))
+        offset += align_frame(get_i32(buffer, offset))
         messages += 1
     return messages
 
@@ -33,7 +33,7 @@ def _restamp(buffer, start, end, leadership_term_id):  # type: ignore[no-untyped
 def _frame_end(buffer, offset):  # type: ignore[no-untyped-def]
     end = 0
     while end < offset:
-        end += align(get_i32(buffer, end))
+        end += align_frame(get_i32(buffer, end))
     return end
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numba import types
 
-from cluster.log.frames import FLAGS_MASK, HEADER_LENGTH, TYPE_DATA, align
+from cluster.log.frames import FLAGS_MASK, HEADER_LENGTH, TYPE_DATA, align_frame
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
 from cluster.protocol.frame import DataFrameHeader, header_at
@@ -30,9 +30,9 @@ def _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  # ty
             return offset, NOT_A_FRAME
         if not is_log_allowed and (frame_type != TYPE_DATA or get_u8(buffer, offset + 5) != FLAGS_MASK):
             return offset, NOT_A_FRAME
-        if offset + align(frame_length) > limit:
-            return offset, align(frame_length)
-        offset += align(frame_length)
+        if offset + align_frame(frame_length) > limit:
+            return offset, align_frame(frame_length)
+        offset += align_frame(frame_length)
     return offset, 0
 
 

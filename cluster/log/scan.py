@@ -30,7 +30,7 @@ from cluster.log.frames import (
     TYPE_PAD,
     WHOLE,
     LogParams,
-    align,
+    align_frame,
     framed_length,
     next_message,
     wrap_i32,
@@ -44,9 +44,9 @@ from cluster.protocol.frame import header_at
 def _scan(buffer, offset, limit):  # type: ignore[no-untyped-def]
     while limit - offset >= HEADER_LENGTH:
         frame_length = get_i32(buffer, offset)
-        if frame_length < HEADER_LENGTH or align(frame_length) > limit - offset:
+        if frame_length < HEADER_LENGTH or align_frame(frame_length) > limit - offset:
             break
-        offset += align(frame_length)
+        offset += align_frame(frame_length)
     return offset
 
 
@@ -161,17 +161,17 @@ def _fault(buffer, offset, position, params, is_recording):  # type: ignore[no-u
         return RESERVED
     if not is_recording and get_i32(buffer, offset + 12) != params[SESSION_ID]:
         return SESSION
-    if term_offset + align(frame_length) > params[TERM_LENGTH]:
+    if term_offset + align_frame(frame_length) > params[TERM_LENGTH]:
         return TERM_END
     if frame_type == TYPE_DATA and frame_length > params[MTU]:
         return FRAME_LENGTH
     is_log = params[STREAM_ID] == LOG_STREAM
-    if frame_type == TYPE_PAD and is_log and term_offset + align(frame_length) < params[TERM_LENGTH]:
+    if frame_type == TYPE_PAD and is_log and term_offset + align_frame(frame_length) < params[TERM_LENGTH]:
         return FRAME_TYPE
     if is_recording:
         return FINE
     body = offset + HEADER_LENGTH if frame_type == TYPE_PAD else offset + frame_length
-    return FINE if _is_zero(buffer, body, offset + align(frame_length)) else PADDING
+    return FINE if _is_zero(buffer, body, offset + align_frame(frame_length)) else PADDING
 
 
 @routine
@@ -209,7 +209,7 @@ def _check_run(buffer, offset, end, position, params, is_recording):  # type: ig
         if end - offset < HEADER_LENGTH:
             return offset, FRAME_LENGTH
         frame_length = get_i32(buffer, offset)
-        if frame_length < HEADER_LENGTH or align(frame_length) > end - offset:
+        if frame_length < HEADER_LENGTH or align_frame(frame_length) > end - offset:
             return offset, FRAME_LENGTH
         fault = _fault(buffer, offset, position + offset, params, is_recording)
         if fault != FINE:
@@ -219,7 +219,7 @@ def _check_run(buffer, offset, end, position, params, is_recording):  # type: ig
         if get_u16(buffer, offset + 6) == TYPE_DATA:
             message = ENDED if get_u8(buffer, offset + 5) & FLAG_END != 0 else OPEN
             before = offset
-        offset += align(frame_length)
+        offset += align_frame(frame_length)
     return offset, FINE
 
 

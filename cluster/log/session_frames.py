@@ -26,7 +26,7 @@ from cluster.log.frames import (
     SESSION_HEADER_LENGTH,
     SESSION_MESSAGE_BLOCK,
     SESSION_MESSAGE_HEADER,
-    align,
+    align_frame,
     put_header,
     put_session_header,
 )
@@ -61,7 +61,7 @@ PAYLOAD_LENGTH_MAX = 0x4000_0000
 @routine
 def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp, buffer, offset, length):  # type: ignore[no-untyped-def]
     """Write one unfragmented frame with a session header; return its aligned end."""
-    end = begin + align(FRAME_OVERHEAD + length)
+    end = begin + align_frame(FRAME_OVERHEAD + length)
     for word in range(end - 32, end, 8):  # zeros behind the payload, overwritten in part
         put_i64(out, word, 0)
     put_header(out, begin, FRAME_OVERHEAD + length, DATA_UNFRAGMENTED, 0, 0, stream_id, 0)
@@ -109,7 +109,7 @@ def _frame_egress(  # type: ignore[no-untyped-def]
         if i == row or session_ids[i] != session_ids[i - 1]:
             slot = find_slot(table, session_ids[i])
         if slot >= 0 and table[slot + CONNECTION_ID] != NULL_VALUE:
-            framed = align(FRAME_OVERHEAD + lengths[i])
+            framed = align_frame(FRAME_OVERHEAD + lengths[i])
             if framed > room:
                 break
             room -= framed
@@ -213,7 +213,7 @@ def _frame_ingress(  # type: ignore[no-untyped-def]
     while row < offsets.size:
         if _is_row_wrong(offsets[row], lengths[row], buffer.size):
             return -1 - row, out_offset
-        if align(FRAME_OVERHEAD + lengths[row]) > out.size - out_offset:
+        if align_frame(FRAME_OVERHEAD + lengths[row]) > out.size - out_offset:
             break
         out_offset = _put_frame(
             out,
@@ -283,7 +283,7 @@ def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untype
         frame_length = get_i32(buffer, offset)
         if frame_length < HEADER_LENGTH:
             return MALFORMED, offset, row
-        if align(frame_length) > end - offset:
+        if align_frame(frame_length) > end - offset:
             break
         if (
             get_i32(buffer, offset + 4) != DATA_UNFRAGMENTED
@@ -309,7 +309,7 @@ def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untype
         columns[OFFSETS * rows + row] = payload
         columns[LENGTHS * rows + row] = offset + frame_length - payload
         row += 1
-        offset += align(frame_length)
+        offset += align_frame(frame_length)
     return DONE, offset, row
 
 

@@ -26,8 +26,8 @@ from cluster.protocol.consensus import (
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MAX, is_mtu, is_term_length
 from cluster.protocol.link import (
     CatchupProgress,
+    EndOfStream,
     LinkError,
-    LogEnd,
     LogGeometry,
     LogImage,
     LogRangeRequest,
@@ -68,7 +68,7 @@ _OTHERS = (
     CommitPosition,
     StopCatchup,
     LogGeometry,
-    LogEnd,
+    EndOfStream,
     LogRangeRequest,
     RecordingFetch,
     RecordingBlock,

@@ -16,8 +16,8 @@ into the log, which never falls (I-20).
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Protocol
 
+from cluster.archive.mark_files import MarkFile
 from cluster.archive.recording import Recording
 from cluster.consensus.actions import Action, CompleteElection
 from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
@@ -67,10 +67,6 @@ from cluster.service.channel import RecoveryState, ServiceChannel
 
 # What ends the member instead of beginning its election anew (C-45).
 FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)
-
-
-class MarkFile(Protocol):
-    def update_activity(self, now_ms: int) -> None: ...
 
 
 def _nothing(*_: object) -> None:

@@ -18,7 +18,7 @@ from cluster.log.session_table import (
 )
 from cluster.member.frames import CommitAckFrame
 from cluster.member.ports import Clients
-from cluster.service.channel import EgressBatch, ServiceChannel
+from cluster.service.channel import ServiceChannel, ServiceEgress
 
 BUFFER_BYTES = 1024 * 1024
 
@@ -80,7 +80,7 @@ class EgressPublisher:
                     known += frame
         return acks
 
-    def _send(self, batch: EgressBatch, acks: dict[int, bytearray]) -> None:
+    def _send(self, batch: ServiceEgress, acks: dict[int, bytearray]) -> None:
         row = 0
         rows = len(batch)
         while row < rows:

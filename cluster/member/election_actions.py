@@ -45,7 +45,7 @@ class ElectionActions:
             actions.StopReplication: self._stop_replication,
             actions.FetchSnapshot: self._fetch_snapshot,
             actions.SubscribeToLog: self._subscribe_to_log,
-            actions.JoinLog: self._join_log,
+            actions.JoinServicesToLog: self._join_log,
             actions.AppendNewLeadershipTermEvent: self._append_new_leadership_term_event,
             actions.CompleteElection: self._complete_election,
         }
@@ -236,7 +236,7 @@ class ElectionActions:
 
     # ---- both
 
-    def _join_log(self, action: actions.JoinLog) -> None:
+    def _join_log(self, action: actions.JoinServicesToLog) -> None:
         agent = self._agent
         recording = agent.active_recording(action.log_session_id)
         if action.role is Role.LEADER:

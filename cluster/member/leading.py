@@ -12,7 +12,14 @@ from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.service_adapter import stamped
 from cluster.protocol.consensus import CanvassPosition, CatchupPosition, StopCatchup
 from cluster.protocol.enums import AppendPositionFlags
-from cluster.protocol.link import LinkError, LinkErrorCode, LogEnd, LogGeometry, LogImage, ReplicationRequest
+from cluster.protocol.link import (
+    EndOfStream,
+    LinkError,
+    LinkErrorCode,
+    LogGeometry,
+    LogImage,
+    ReplicationRequest,
+)
 from cluster.protocol.log import TimerEvent
 from cluster.transport.message_frames import link_frame
 
@@ -129,7 +136,7 @@ class Leading:
         """Tell the followers that the log ends here in order: they need not find out that we are gone."""
         agent = self._agent
         self._publication.flush()
-        end = link_frame(LogEnd(NULL_VALUE, self._publication.position, LinkErrorCode.OK))
+        end = link_frame(EndOfStream(NULL_VALUE, self._publication.position, LinkErrorCode.OK))
         for member_id in agent.other_ids:
             agent.links.send(member_id, end)
 

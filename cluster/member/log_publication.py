@@ -24,7 +24,7 @@ RESERVED_TERMS = 32
 RESERVED_BYTES = 64 * 1024 * 1024
 
 
-class Log(Protocol):
+class WritableLog(Protocol):
     """A recording, as far as a leader writes it."""
 
     append_position: int
@@ -51,7 +51,7 @@ class LogPublication:
         "position",
     )
 
-    def __init__(self, recording: Log, streams: LogStreams, params: LogParams) -> None:
+    def __init__(self, recording: WritableLog, streams: LogStreams, params: LogParams) -> None:
         self._recording = recording
         self._streams = streams
         self.params = params

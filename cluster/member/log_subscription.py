@@ -10,7 +10,7 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.errors import RemoteProtocolError
 from cluster.log.frames import LogParams
 from cluster.log.scan import check_run, fault_at
-from cluster.member.log_publication import Log
+from cluster.member.log_publication import WritableLog
 
 
 class LogSubscription:
@@ -30,7 +30,7 @@ class LogSubscription:
 
     def __init__(
         self,
-        recording: Log,
+        recording: WritableLog,
         params: LogParams,
         *,
         leader_member_id: int,

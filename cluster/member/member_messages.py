@@ -24,8 +24,8 @@ from cluster.protocol.consensus import (
 from cluster.protocol.enums import AppendPositionFlags, Role
 from cluster.protocol.link import (
     CatchupProgress,
+    EndOfStream,
     LinkError,
-    LogEnd,
     LogGeometry,
     LogImage,
     LogRangeRequest,
@@ -65,7 +65,7 @@ class MemberMessages:
                 self._agent.on_log_geometry(member_id, message)
             case LogImage():
                 self._on_log_image(member_id, message)
-            case LogEnd():
+            case EndOfStream():
                 self._on_log_end(member_id)
             case ReplicationRequest():
                 self._on_replication_request(member_id, message)

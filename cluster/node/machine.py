@@ -28,7 +28,7 @@ from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 
 if TYPE_CHECKING:
-    from cluster.reader.serving import ServedLog
+    from cluster.reader.served_member import ServedMember
     from cluster.transport.grpc_gateway import GrpcGateway
 
 
@@ -141,11 +141,11 @@ class Machine:
         self._gateway.start()
         return self._gateway
 
-    def _open_log(self) -> ServedLog:
-        from cluster.reader.serving import ServedLog
+    def _open_log(self) -> ServedMember:
+        from cluster.reader.served_member import ServedMember
 
         config = self._config
-        return ServedLog(
+        return ServedMember(
             cluster_dir=str(config.cluster_path),
             archive_dir=str(config.archive_path),
             aeron_dir=str(config.driver_path),

@@ -18,13 +18,13 @@ from cluster.log.frames import LogParams
 from cluster.node.config import NodeConfig
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.node import ClusterNode
-from cluster.node.service_errors import describe
+from cluster.node.service_errors import service_error_fields
 from cluster.node.service_loader import load_service
 from cluster.node.supervisor import ignore_signals_at_exit, tell
 
 GATEWAY_MODULES = (
     "cluster.transport.grpc_gateway",
-    "cluster.reader.serving",
+    "cluster.reader.served_member",
     "grpc_health.v1.health",
     "grpc_reflection.v1alpha.reflection",
 )
@@ -95,7 +95,7 @@ def run(
 
 
 def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
-    tell(link, event="service-error", **describe(error, count))
+    tell(link, event="service-error", **service_error_fields(error, count))
 
 
 class _Commands:

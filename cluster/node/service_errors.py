@@ -10,7 +10,7 @@ from cluster.errors import ServiceError
 TRACE_LENGTH_MAX = 16_384  # characters, of its end
 
 
-def describe(error: ServiceError, count: int) -> dict[str, Any]:
+def service_error_fields(error: ServiceError, count: int) -> dict[str, Any]:
     """What a member tells of one: the ``count``-th of its kind in its process."""
     cause = error.__cause__
     assert cause is not None

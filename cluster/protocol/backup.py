@@ -5,7 +5,7 @@ from typing import Annotated
 from cluster.protocol.sbe import Ascii, Blob, Composite, Message, Time, Version, i32, i64, since
 
 
-class SnapshotRecording(Composite):
+class BackupSnapshotRecording(Composite):
     """One recording of a snapshot: of a service, or (service id -1) of the consensus module."""
 
     recording_id: i64
@@ -49,7 +49,7 @@ class SnapshotRecordingQuery(Message, template_id=72):
 
 class SnapshotRecordings(Message, template_id=73):
     correlation_id: i64
-    snapshots: tuple[SnapshotRecording, ...] = ()
+    snapshots: tuple[BackupSnapshotRecording, ...] = ()
     member_endpoints: Ascii = ""
 
 
@@ -81,7 +81,7 @@ class BackupResponse(Message, template_id=78):
     commit_position_counter_id: i32
     leader_member_id: i32
     member_id: Annotated[i32 | None, since(10)] = None
-    snapshots: tuple[SnapshotRecording, ...] = ()
+    snapshots: tuple[BackupSnapshotRecording, ...] = ()
     cluster_members: Ascii = ""
 
 

@@ -127,14 +127,14 @@ def decode_entries(buffer: Buffer, header: CatalogHeader) -> Iterator[CatalogEnt
     """
     offset = first_entry_offset(header)
     while offset + HEADER_LENGTH <= len(buffer):
-        entry = decode_entry(buffer, offset)
+        entry = decode_catalog_entry(buffer, offset)
         if entry is None:
             return
         yield entry
         offset = entry.end
 
 
-def decode_entry(buffer: Buffer, offset: int) -> CatalogEntry | None:
+def decode_catalog_entry(buffer: Buffer, offset: int) -> CatalogEntry | None:
     """The entry whose header is at ``offset``; None where the catalog ends."""
     length = int.from_bytes(bytes(buffer[offset : offset + 4]), "little", signed=True)
     if length <= 0:
@@ -153,7 +153,7 @@ def entry_length(descriptor: RecordingDescriptor, alignment: int = ALIGNMENT_DEF
     return align(HEADER_LENGTH + len(descriptor.encode_body()), alignment or LEGACY_ALIGNMENT)
 
 
-def encode_entry(
+def encode_catalog_entry(
     descriptor: RecordingDescriptor,
     *,
     alignment: int = ALIGNMENT_DEFAULT,

@@ -145,7 +145,7 @@ TEXTS: Final = {
 }
 
 
-def duration_text(duration_ns: int) -> str:
+def threshold_text(duration_ns: int) -> str:
     """As labels tell a threshold: in the largest of s, ms, us, ns that tells it exactly, as 100ms."""
     for unit, nanoseconds in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
         if duration_ns and duration_ns % nanoseconds == 0:
@@ -168,7 +168,7 @@ def counter_label(
     assert known.has_threshold == (threshold_ns is not None)
     label = known.text
     if threshold_ns is not None:
-        label += f": threshold={duration_text(threshold_ns)}"
+        label += f": threshold={threshold_text(threshold_ns)}"
     label += f" - {'archiveId' if known.scope is Scope.ARCHIVE else 'clusterId'}={scope_id}"
     if service_id is not None:
         label += f" serviceId={service_id}"
@@ -205,7 +205,7 @@ def cycle_time_label(
     if threshold_ns is None:
         return f"{agent} max cycle time in ns: {threading_mode} - archiveId={archive_id}"
     return (
-        f"{agent} work cycle time exceeded count: threshold={duration_text(threshold_ns)} "
+        f"{agent} work cycle time exceeded count: threshold={threshold_text(threshold_ns)} "
         f"{threading_mode} - archiveId={archive_id}"
     )
 

@@ -64,7 +64,7 @@ def decode_error_log(buffer: Buffer, offset: int = 0, limit: int | None = None) 
         offset += align(record.length, ENTRY_ALIGNMENT)
 
 
-def encode_entry(text: str, timestamp: int, observation_count: int = 1) -> bytes:
+def encode_error(text: str, timestamp: int, observation_count: int = 1) -> bytes:
     """The entry of an error first seen at ``timestamp``, without padding."""
     data = text.encode("utf-8")
     return (
@@ -91,7 +91,7 @@ def record_error(buffer: Any, text: str, timestamp: int) -> bool:
             view[entry.offset : entry.offset + HEADER_LENGTH] = again.encode_body()
             return True
         end = entry.offset + align(entry.length, ENTRY_ALIGNMENT)
-    data = encode_entry(text, timestamp)
+    data = encode_error(text, timestamp)
     if end + len(data) > len(view):
         return False
     view[end + 4 : end + len(data)] = data[4:]

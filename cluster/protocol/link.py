@@ -29,7 +29,7 @@ class ConnectionKind(IntEnum):
 class LinkErrorCode(IntEnum):
     """Why a request on a link was not served."""
 
-    OK = 0  # of LogEnd: the asked end was reached
+    OK = 0  # of EndOfStream: the asked end was reached
     NOT_AVAILABLE = 1  # purged, or not yet there: positions in the text
     WRONG_CLUSTER = 2
     WRONG_VERSION = 3
@@ -138,7 +138,7 @@ class LogRequest(Message, template_id=10, schema=LINK_SCHEMA):
     max_bytes: i64
 
 
-class LogEnd(Message, template_id=11, schema=LINK_SCHEMA):
+class EndOfStream(Message, template_id=11, schema=LINK_SCHEMA):
     """No more log frames for this request; ``position`` is the end of what was sent."""
 
     correlation_id: i64
@@ -189,17 +189,13 @@ class LinkError(Message, template_id=14, schema=LINK_SCHEMA):
 class ReplicationRequest(Message, template_id=20, schema=LINK_SCHEMA):
     """From a member that fell behind: send frames of the recording, uncommitted ones included.
 
-    ``to_position`` excluded; -1 follows what the leader appends until StopReplication.
+    ``to_position`` excluded; -1 follows what the leader appends until the link breaks.
     """
 
     correlation_id: i64
     leadership_term_id: i64
     from_position: i64
     to_position: i64
-
-
-class StopReplication(Message, template_id=21, schema=LINK_SCHEMA):
-    correlation_id: i64
 
 
 class LogGeometry(Message, template_id=24, schema=LINK_SCHEMA):

@@ -109,7 +109,7 @@ def decode_recording_log(buffer: Buffer) -> Iterator[RecordingLogEntry]:
     """
     offset = index = 0
     while offset + ENTRY_LENGTH_MIN <= len(buffer):
-        entry = decode_entry(buffer, offset, index)
+        entry = decode_recording_log_entry(buffer, offset, index)
         if entry is None:
             offset += ENTRY_ALIGNMENT
         else:
@@ -118,7 +118,9 @@ def decode_recording_log(buffer: Buffer) -> Iterator[RecordingLogEntry]:
         index += 1
 
 
-def decode_entry(buffer: Buffer, offset: int, entry_index: int = -1) -> RecordingLogEntry | None:
+def decode_recording_log_entry(
+    buffer: Buffer, offset: int, entry_index: int = -1
+) -> RecordingLogEntry | None:
     """The entry at ``offset``; None when it was removed."""
     record = EntryRecord.decode_record(buffer, offset)
     if record.entry_type == REMOVED:
@@ -149,7 +151,7 @@ def decode_entry(buffer: Buffer, offset: int, entry_index: int = -1) -> Recordin
     )
 
 
-def encode_entry(entry: RecordingLogEntry) -> bytes:
+def encode_recording_log_entry(entry: RecordingLogEntry) -> bytes:
     """The whole entry with zeros up to its aligned length; its index and offset are not in the bytes."""
     code = int(entry.entry_type) if entry.is_valid else entry.entry_type - INVALID_FLAG
     data = EntryRecord(
@@ -172,8 +174,8 @@ def encode_entry(entry: RecordingLogEntry) -> bytes:
 
 
 def seal_entry(entry: RecordingLogEntry) -> bytes:
-    """As `encode_entry`, with the checksum that belongs to the entry at its ``offset``."""
-    data = encode_entry(entry)
+    """As `encode_recording_log_entry`, with the checksum that belongs to the entry at its ``offset``."""
+    data = encode_recording_log_entry(entry)
     offset = _seal_offset(entry)
     if offset is None:
         return data

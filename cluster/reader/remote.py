@@ -275,7 +275,7 @@ class RemoteLog:
             if isinstance(answer, link.LogStatus):
                 status = answer
                 self._observe(status)
-            elif isinstance(answer, link.LogEnd):
+            elif isinstance(answer, link.EndOfStream):
                 self._check_end(member_id, answer, status)
                 if position < end:
                     raise RemoteProtocolError(f"member {member_id} ended at {position}, asked for {end}")
@@ -289,7 +289,7 @@ class RemoteLog:
                 position += len(answer)
         raise Unreachable(f"{self._endpoints[member_id]}: the stream ended without its end")
 
-    def _check_end(self, member_id: int, end: link.LogEnd, status: link.LogStatus | None) -> None:
+    def _check_end(self, member_id: int, end: link.EndOfStream, status: link.LogStatus | None) -> None:
         match end.code:
             case link.LinkErrorCode.OK:
                 return

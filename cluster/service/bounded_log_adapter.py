@@ -19,7 +19,7 @@ from cluster.service.message_batch import SessionMessageBatch
 NULL_POSITION = -1
 
 
-class LogHandler(Protocol):
+class ServiceLogHandler(Protocol):
     """Whose service is fed: the agent."""
 
     def on_messages(self, batch: SessionMessageBatch) -> None: ...
@@ -40,7 +40,7 @@ class BoundedLogAdapter:
     """
 
     def __init__(
-        self, handler: LogHandler, fragment_limit: int, read_bytes: int, max_message_length: int
+        self, handler: ServiceLogHandler, fragment_limit: int, read_bytes: int, max_message_length: int
     ) -> None:
         self._handler = handler
         self._messages = DeliveredMessages(fragment_limit, max_message_length)

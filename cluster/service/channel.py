@@ -12,7 +12,7 @@ answers of a service (the egress publication there), a batch at a time.
       send_to_service(ServiceTermination…) ----104-->   on_terminate, ServiceAck n
       poll_consensus_module()              <--105----   ScheduleTimer, CancelTimer, CloseSession,
                                                         ServiceAck, session messages of the service
-      poll_egress()                        <-----       EgressBatch
+      poll_egress()                        <-----       ServiceEgress
       on_idle()                            <-----       within a callback that idles, or before one
                                                         when room is short: the module polls both
 """
@@ -84,7 +84,7 @@ class LogClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class EgressBatch:
+class ServiceEgress:
     """Answers of a service in the order given, as columns over one buffer.
 
     The arrays belong to the service: they hold until its next turn, so the module frames and sends
@@ -122,7 +122,7 @@ class ServiceChannel:
         self.egress_room = Room(egress_capacity)
         self._to_service: deque[bytes | LogJoined | LogClosed] = deque()
         self._to_consensus_module: deque[tuple[bytes, int]] = deque()
-        self._egress: deque[EgressBatch] = deque()
+        self._egress: deque[ServiceEgress] = deque()
         self._is_closed = False
 
     # -- the consensus module's half --
@@ -154,7 +154,7 @@ class ServiceChannel:
         """Up to where the service has processed the log, and all that it offered on the way was polled."""
         return self._to_consensus_module[0][1] if self._to_consensus_module else self.log_position
 
-    def poll_egress(self) -> EgressBatch | None:
+    def poll_egress(self) -> ServiceEgress | None:
         """Take the oldest batch of answers, None when there is none; to be emptied in each turn."""
         if not self._egress:
             return None
@@ -176,7 +176,7 @@ class ServiceChannel:
         self._to_consensus_module.append((message, log_position))
         return True
 
-    def offer_egress(self, batch: EgressBatch) -> None:
+    def offer_egress(self, batch: ServiceEgress) -> None:
         """Queue answers that were counted in ``egress_room``; the container reads no further log until
         the module has taken them.
         """

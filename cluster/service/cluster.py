@@ -11,7 +11,7 @@ from cluster.protocol.enums import ClusterTimeUnit, Offer, Role
 from cluster.protocol.service import CancelTimer, ScheduleTimer
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.buffer_claim import BufferClaim
-from cluster.service.channel import EgressBatch
+from cluster.service.channel import ServiceEgress
 from cluster.service.client_session import ClientSession
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.open_sessions import OpenSessions
@@ -163,7 +163,7 @@ class Cluster:
             return Offer.NOT_CONNECTED
         if batch is None or buffer is not batch.buffer:
             buffer = copied_bytes(buffer)  # the service may use its own again as soon as this returns
-        answers = EgressBatch(
+        answers = ServiceEgress(
             state.leadership_term_id,
             _copied(session_ids),
             _copied(timestamps),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster.service.channel import EgressBatch
+from cluster.service.channel import ServiceEgress
 
 
 class EgressBuilder:
@@ -29,12 +29,12 @@ class EgressBuilder:
         self._timestamps.append(timestamp)
         self._payloads.append(payload)
 
-    def build(self, leadership_term_id: int) -> EgressBatch:
+    def build(self, leadership_term_id: int) -> ServiceEgress:
         """Everything appended since the last time, as one batch."""
         lengths = np.fromiter(map(len, self._payloads), np.int64, len(self._payloads))
         # Through a bytearray: the kernel that frames answers takes writable arrays of at least one byte.
         buffer = bytearray().join(self._payloads) or bytearray(1)
-        batch = EgressBatch(
+        batch = ServiceEgress(
             leadership_term_id,
             np.array(self._session_ids, np.int64),
             np.array(self._timestamps, np.int64),

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from cluster.errors import ClusterError
 from cluster.service.buffer_claim import BufferClaim, Claims
-from cluster.service.channel import EGRESS_OVERHEAD, EgressBatch, ServiceChannel
+from cluster.service.channel import EGRESS_OVERHEAD, ServiceChannel, ServiceEgress
 from cluster.service.egress_builder import EgressBuilder
 from cluster.service.service_state import ServiceState
 
@@ -52,7 +52,7 @@ class Outbox:
         self._answers.append(session_id, self._state.cluster_time, payload)
         return True
 
-    def answer_batch(self, batch: EgressBatch) -> bool:
+    def answer_batch(self, batch: ServiceEgress) -> bool:
         """Hand over a batch of answers, after those given one at a time; False is back pressure."""
         if not self._take_egress_room(batch.byte_count):
             return False

@@ -107,7 +107,7 @@ def unseal(buffer: np.ndarray, start: int, crc: int) -> Opened:
     return Opened(begin, end, crc)
 
 
-def decode_first(connection: Received) -> tuple[Message | None, int]:
+def decode_first_envelope(connection: Received) -> tuple[Message | None, int]:
     """Decode the one message of the first envelope of a connection, release that, and return its crc too.
 
     None for a template that we do not know. ``RemoteProtocolError`` for anything else than a message of ours.

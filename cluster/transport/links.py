@@ -44,7 +44,7 @@ from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.envelopes import check_header, decode_first, seal, unseal
+from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
 from cluster.transport.listener import LOOPBACK_HOSTS, Listener
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
@@ -366,7 +366,7 @@ class MemberLinks:
         try:
             if not dialled.receive():
                 return None
-            reply, _ = decode_first(dialled)
+            reply, _ = decode_first_envelope(dialled)
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError("the first frame is not a HelloReply")
             if reply.code is not link.LinkErrorCode.OK:
@@ -443,7 +443,7 @@ class MemberLinks:
             self._turn_away(connection, f"{error} (greeting_length_max)")
             return True
         try:
-            hello, crc = decode_first(connection)
+            hello, crc = decode_first_envelope(connection)
             if not isinstance(hello, link.Hello) or hello.kind not in KINDS:
                 raise RemoteProtocolError("the first frame is not a member's Hello")
         except RemoteProtocolError as error:

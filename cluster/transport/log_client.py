@@ -3,7 +3,7 @@
     with open_log_client(endpoint, timeout_s=5) as client:
         client.status()
         for item in client.read(from_position, to_position, max_bytes):
-            ...                     LogStatus, then runs of log frames (uint8 arrays), then LogEnd
+            ...                     LogStatus, then runs of log frames (uint8 arrays), then EndOfStream
 
 ``timeout_s`` bounds how long a member may be silent, not how long a stream may last.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RECEIVE_BYTES = 1024 * 1024
 STATUS_THREADS_MAX = 16
 
-Answer = link.LogStatus | link.LogEnd | np.ndarray
+Answer = link.LogStatus | link.EndOfStream | np.ndarray
 
 
 class Unreachable(ClusterError):
@@ -82,7 +82,7 @@ def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Answer]:
             yield buffer[begin : offset - HEADER_LENGTH]
         begin = align(offset + length)
         message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
-        if isinstance(message, link.LogStatus | link.LogEnd):
+        if isinstance(message, link.LogStatus | link.EndOfStream):
             yield message
         elif isinstance(message, link.LinkError):
             raise Unreachable(f"{endpoint}: {message.text}")
@@ -216,7 +216,7 @@ class _SocketLogClient:
             while True:
                 for answer in _answers(self._endpoint, exchange.receive()):
                     yield answer
-                    if isinstance(answer, link.LogEnd):
+                    if isinstance(answer, link.EndOfStream):
                         return
         finally:
             exchange.close()

@@ -1,9 +1,9 @@
 """Serves the committed log and a member's status to readers elsewhere, from the member's files.
 
 A stream of answers is frames: first LogStatus (the log's identity and geometry), then runs of log frames,
-last LogEnd with the position reached and why it ended.
+last EndOfStream with the position reached and why it ended.
 
-    LogRequest(from, to)  ->  LogStatus | log frames ... | LogEnd(OK)
+    LogRequest(from, to)  ->  LogStatus | log frames ... | EndOfStream(OK)
     LogRequest(from, -1)  ->  LogStatus | log frames as they are committed ...
 
 A member that has not committed as far as it was asked waits a little, then ends with NOT_AVAILABLE: the
@@ -43,7 +43,7 @@ IDLE_READER_S = 60.0  # after which a reader that takes nothing does not keep th
 
 
 class ServedLog(Protocol):
-    """A member's log as it is served (``cluster.reader.serving``); used by one thread at a time."""
+    """A member's log as it is served (``cluster.reader.served_member``); used by one thread at a time."""
 
     def status(self, correlation_id: int) -> link.LogStatus: ...
 
@@ -184,7 +184,7 @@ class LogServer:
             self._close_status_log()
 
     async def read(self, request: link.LogRequest) -> AsyncGenerator[bytes, None]:
-        """The frames that answer ``request``; every failure is told by a LogEnd.
+        """The frames that answer ``request``; every failure is told by an EndOfStream.
 
         RequestRefused for a range that cannot be.
         """
@@ -332,7 +332,7 @@ class LogServer:
 
     @staticmethod
     def _end(request: link.LogRequest, position: int, code: link.LinkErrorCode, text: str) -> bytes:
-        return link_frame(link.LogEnd(request.correlation_id, position, code, text))
+        return link_frame(link.EndOfStream(request.correlation_id, position, code, text))
 
 
 def _invalid(text: str) -> RequestRefused:

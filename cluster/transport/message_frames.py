@@ -39,7 +39,7 @@ def each_frame(buffer: np.ndarray, start: int, end: int) -> Iterator[tuple[int, 
         yield header.stream_id, offset + HEADER_LENGTH, header.frame_length - HEADER_LENGTH
 
 
-def decode_first(connection: Received) -> Message | None:
+def decode_first_frame(connection: Received) -> Message | None:
     """Decode the first frame that the connection holds and release that one alone.
 
     None for a template that we do not know. ``RemoteProtocolError`` when it is not of the stream LINK,

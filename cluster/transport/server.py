@@ -30,7 +30,7 @@ from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.listener import Listener
-from cluster.transport.message_frames import decode_first, link_frame
+from cluster.transport.message_frames import decode_first_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
 
@@ -274,7 +274,7 @@ class ClientPort:
         return taken
 
     def _greet(self, client: _Client, connection: Connection) -> None:
-        hello = decode_first(connection)
+        hello = decode_first_frame(connection)
         if not isinstance(hello, link.Hello):
             raise RemoteProtocolError("the first frame is not a Hello")
         reply = self._reply

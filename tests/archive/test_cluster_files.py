@@ -17,7 +17,7 @@ from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_f
 from cluster.errors import DirectoryInUse, LocalProtocolError, LogDamaged, NotAClusterDirectory
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import ACTIVATING, TERMINATED
-from cluster.protocol.recording_log import SNAPSHOT, STANDBY_SNAPSHOT, TERM, encode_entry
+from cluster.protocol.recording_log import SNAPSHOT, STANDBY_SNAPSHOT, TERM, encode_recording_log_entry
 from tests.archive.logs import T0, Clock, a_descriptor
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -290,9 +290,11 @@ def test_a_part_of_an_entry_that_a_crash_left_never_becomes_one(tmp_path, kept):
     log = a_recording_log(tmp_path)
     log.append_term(0, 0, 0, 1)
     log.close()
-    lost = encode_entry(log.entries[0]._replace(leadership_term_id=1, term_base_log_position=96))
+    lost = encode_recording_log_entry(
+        log.entries[0]._replace(leadership_term_id=1, term_base_log_position=96)
+    )
     with (tmp_path / "recording.log").open("ab") as file:
-        file.write(lost[:kept])
+        file.write(encode_recording_log_entry(lost)[:kept])
 
     log = a_recording_log(tmp_path)
     assert terms(log) == [(0, 0, -1)]
@@ -318,7 +320,7 @@ def test_standby_entries_keep_their_endpoint(tmp_path):
     log.append_snapshot(4, 0, 0, 960, T0, -1, archive_endpoint="host-" + "x" * 100)
     entry = a_recording_log(tmp_path).entries[1]
     assert entry.archive_endpoint == "host-" + "x" * 100
-    assert len(encode_entry(entry)) == 192
+    assert len(encode_recording_log_entry(entry)) == 192
 
 
 # ---- node state

@@ -360,7 +360,7 @@ class Member:
                 case actions.SubscribeToLog(leader_id, term_id, _, position):
                     assert position == disk.position
                     self.stream = Stream(leader_id, term_id, None, is_joined=False)
-                case actions.JoinLog(_, position):
+                case actions.JoinServicesToLog(_, position):
                     assert position == disk.position == self.processed
                     if self.stream is not None:
                         self.stream.is_joined = True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consensus.actions import JoinLog, SubscribeToLog
+from cluster.consensus.actions import JoinServicesToLog, SubscribeToLog
 from cluster.consensus.context import SECOND
 from cluster.protocol.consensus import AppendPosition, CatchupPosition, StopCatchup
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
@@ -55,7 +55,7 @@ def test_a_log_that_does_not_come_within_10_s_restarts_the_election():
 def test_recording_and_services_join_the_log_as_followers_where_the_own_log_ends():
     driven = in_catchup_await(400, 1000)
 
-    join = the_one(driven.takes_image(), JoinLog)
+    join = the_one(driven.takes_image(), JoinServicesToLog)
 
     assert (join.leadership_term_id, join.log_position, join.role) == (TERM, 1000, Role.FOLLOWER)
     driven.work()
@@ -68,7 +68,7 @@ def test_a_log_that_is_quicker_than_the_next_cycle_is_joined_too():
     driven.work()
     assert driven.state is S.FOLLOWER_CATCHUP_INIT
 
-    the_one(driven.takes_image(), JoinLog)
+    the_one(driven.takes_image(), JoinServicesToLog)
     driven.joined()
     driven.work()
     driven.work()
@@ -143,7 +143,7 @@ def test_it_does_not_end_amid_a_snapshot():
 def test_a_log_that_joins_elsewhere_restarts_the_election(await_log):
     driven = await_log(400, 1000)
 
-    assert not of_kind(driven.takes_image(join_position=968), JoinLog)
+    assert not of_kind(driven.takes_image(join_position=968), JoinServicesToLog)
     assert driven.state is S.INIT
 
 

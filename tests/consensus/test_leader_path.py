@@ -6,7 +6,7 @@ from cluster.consensus.actions import (
     AppendNewLeadershipTermEvent,
     CompleteElection,
     CreateLogPublication,
-    JoinLog,
+    JoinServicesToLog,
     RecordTerm,
     SetRole,
     StartReplay,
@@ -262,7 +262,7 @@ def test_the_broadcast_tells_of_the_term_after_the_one_that_the_leader_came_with
 def test_recording_and_services_join_the_log_as_leaders_at_its_end():
     driven = in_leader_replay(1000)
 
-    join = the_one(driven.work(), JoinLog)
+    join = the_one(driven.work(), JoinServicesToLog)
 
     assert (join.leadership_term_id, join.log_position, join.role) == (TERM, 1000, Role.LEADER)
     driven.work(after=SECOND)
@@ -272,7 +272,7 @@ def test_recording_and_services_join_the_log_as_leaders_at_its_end():
 def test_a_join_tells_services_whether_the_node_has_just_started():
     for is_startup in (True, False):
         driven = in_leader_replay(1000, is_startup=is_startup)
-        assert the_one(driven.work(), JoinLog).is_startup is is_startup
+        assert the_one(driven.work(), JoinServicesToLog).is_startup is is_startup
 
 
 # ---- LEADER_READY

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consensus.authentication import AllowAll, AllowBackupAndStandby, DenyAll
+from cluster.consensus.authentication import AllowBackupAndStandby
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
 from cluster.consensus.context import SECOND
 from cluster.errors import LocalProtocolError
@@ -463,5 +463,3 @@ def test_by_default_only_backups_and_standbys_are_authorised():
 
     assert [action for action in range(120) if default.is_authorised(111, action, None, b"")] == [77, 79, 81]
     assert not default.is_authorised(112, 77, None, b"")
-    assert AllowAll().is_authorised(111, 26, 0, b"")
-    assert not DenyAll().is_authorised(111, 77, None, b"")

@@ -10,6 +10,13 @@ from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 
 
+class AllowAll:
+    """An authorisation service that permits every request."""
+
+    def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
+        return True
+
+
 def a_cluster(members=3, seed=1, **settings):
     cluster = SimulatedCluster(members, seed, **settings)
     cluster.await_leader(timeout_ns=90 * SECOND)

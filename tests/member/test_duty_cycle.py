@@ -2,7 +2,6 @@
 
 import pytest
 
-from cluster.consensus.authentication import AllowAll
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member import log_publication
@@ -27,7 +26,7 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
-from tests.member.cluster_steps import a_cluster, entries
+from tests.member.cluster_steps import AllowAll, a_cluster, entries
 from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
 
 

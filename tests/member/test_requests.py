@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cluster.consensus.authentication import AllowAll, DefaultAuthenticator
+from cluster.consensus.authentication import DefaultAuthenticator
 from cluster.errors import LogDamaged
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
@@ -26,7 +26,7 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
-from tests.member.cluster_steps import entries
+from tests.member.cluster_steps import AllowAll, entries
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 
 

@@ -42,7 +42,7 @@ def test_a_catalog_reads_back_as_it_was_written(descriptors, alignment, state):
     header = catalog.new_catalog_header(len(descriptors)).replace(alignment=alignment)
     file = header.encode_body().ljust(catalog.first_entry_offset(header), b"\0")
     for descriptor in descriptors:
-        file += catalog.encode_entry(descriptor, alignment=alignment, state=state)
+        file += catalog.encode_catalog_entry(descriptor, alignment=alignment, state=state)
     file += bytes(100)
 
     assert catalog.decode_catalog_header(file) == header
@@ -55,14 +55,14 @@ def test_a_catalog_reads_back_as_it_was_written(descriptors, alignment, state):
 
 
 def test_an_entry_carries_a_checksum_over_all_behind_its_header():
-    entry = catalog.encode_entry(a_descriptor(), checksum=lambda body: zlib.crc32(body) - 2**32)
+    entry = catalog.encode_catalog_entry(a_descriptor(), checksum=lambda body: zlib.crc32(body) - 2**32)
 
     (found,) = struct.unpack_from("<i", entry, catalog.CHECKSUM_OFFSET)
     assert found & 0xFFFF_FFFF == zlib.crc32(entry[32:])
 
 
 def test_fields_are_found_in_place():
-    file = catalog.new_catalog_header(1).encode_body() + catalog.encode_entry(a_descriptor())
+    file = catalog.new_catalog_header(1).encode_body() + catalog.encode_catalog_entry(a_descriptor())
     (entry,) = catalog.decode_entries(file, catalog.decode_catalog_header(file))
 
     assert entry.field_offset("stop_position") == 32 + 80
@@ -73,8 +73,8 @@ def test_fields_are_found_in_place():
 
 def test_a_damaged_entry_is_named_after_those_before_it_were_read():
     header = catalog.new_catalog_header(2)
-    first = catalog.encode_entry(a_descriptor(0))
-    second = bytearray(catalog.encode_entry(a_descriptor(1)))
+    first = catalog.encode_catalog_entry(a_descriptor(0))
+    second = bytearray(catalog.encode_catalog_entry(a_descriptor(1)))
     second[32 + 80 : 32 + 84] = (10_000).to_bytes(4, "little")  # length of the stripped channel
     entries = catalog.decode_entries(header.encode_body() + first + second, header)
 
@@ -96,7 +96,9 @@ def test_a_damaged_entry_is_named_after_those_before_it_were_read():
     ],
 )
 def test_a_damaged_catalog_says_what_was_expected(offset, value, said):
-    file = bytearray(catalog.new_catalog_header(1).encode_body() + catalog.encode_entry(a_descriptor()))
+    file = bytearray(
+        catalog.new_catalog_header(1).encode_body() + catalog.encode_catalog_entry(a_descriptor())
+    )
     assert len(file) == 32 + 192
     file[offset : offset + 4] = value.to_bytes(4, "little")
 
@@ -105,7 +107,7 @@ def test_a_damaged_catalog_says_what_was_expected(offset, value, said):
 
 
 def test_a_catalog_cut_off_is_damaged_not_shorter():
-    file = catalog.new_catalog_header(1).encode_body() + catalog.encode_entry(a_descriptor())
+    file = catalog.new_catalog_header(1).encode_body() + catalog.encode_catalog_entry(a_descriptor())
     for length in [*range(32), *range(64, len(file))]:
         with pytest.raises(LogDamaged):
             list(catalog.decode_entries(file[:length], catalog.decode_catalog_header(file[:length])))

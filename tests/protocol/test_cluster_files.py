@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import LocalProtocolError, LogDamaged
-from cluster.protocol.error_log import decode_error_log, encode_entry, record_error
+from cluster.protocol.error_log import decode_error_log, encode_error, record_error
 from cluster.protocol.node_state import (
     CANDIDATE_TERM_OFFSET,
     CandidateTerm,
@@ -20,9 +20,9 @@ from cluster.protocol.recording_log import (
     TERM,
     RecordingLogEntry,
     decode_recording_log,
+    encode_recording_log_entry,
     sort_entries,
 )
-from cluster.protocol.recording_log import encode_entry as encode_log_entry
 
 i64s = st.integers(-(2**63), 2**63 - 1)
 
@@ -41,7 +41,7 @@ def entries(draw):
 @settings(max_examples=50, deadline=None)
 @given(st.lists(entries(), max_size=6))
 def test_a_recording_log_reads_back_as_it_was_written(written):
-    file = b"".join(map(encode_log_entry, written))
+    file = b"".join(map(encode_recording_log_entry, written))
     read = list(decode_recording_log(file))
 
     assert [entry._replace(entry_index=-1, offset=-1) for entry in read] == written
@@ -61,7 +61,9 @@ def a_snapshot(service_id, term_id=0, position=64, entry_type=SNAPSHOT):
 
 def test_entries_are_closed_invalidated_and_removed_in_place():
     file = bytearray(
-        encode_log_entry(a_term()) + encode_log_entry(a_snapshot(0)) + encode_log_entry(a_term(1))
+        encode_recording_log_entry(a_term())
+        + encode_recording_log_entry(a_snapshot(0))
+        + encode_recording_log_entry(a_term(1))
     )
     file[24:32] = (96).to_bytes(8, "little")
     file[64 + ENTRY_TYPE_OFFSET : 64 + ENTRY_TYPE_OFFSET + 4] = (SNAPSHOT | 1 << 31).to_bytes(4, "little")
@@ -75,13 +77,13 @@ def test_entries_are_closed_invalidated_and_removed_in_place():
 
 
 def test_bytes_behind_an_entrys_fields_may_be_anything():
-    file = bytearray(encode_log_entry(a_term()))
+    file = bytearray(encode_recording_log_entry(a_term()))
     file[48:64] = b"stale, from what"
     assert [entry.archive_endpoint for entry in decode_recording_log(file)] == [""]
 
 
 def test_a_tail_shorter_than_an_entry_ends_the_log():
-    file = encode_log_entry(a_term()) * 2
+    file = encode_recording_log_entry(a_term()) * 2
 
     assert [len(list(decode_recording_log(file[:length]))) for length in (0, 48, 49, 64, 112, 113, 128)] == (
         [0, 0, 1, 1, 1, 2, 2]
@@ -116,7 +118,7 @@ def test_memory_order_puts_a_snapshots_services_before_its_consensus_module():
 
 
 def test_an_entry_of_no_known_type_is_damage_at_its_place():
-    file = bytearray(encode_log_entry(a_term()) * 2)
+    file = bytearray(encode_recording_log_entry(a_term()) * 2)
     file[64 + 44] = 7
     read = decode_recording_log(file)
 
@@ -127,9 +129,11 @@ def test_an_entry_of_no_known_type_is_damage_at_its_place():
 
 def test_a_standby_snapshot_needs_its_endpoint():
     with pytest.raises(LocalProtocolError, match="archive endpoint of 0 bytes, expected 1 to 4044"):
-        encode_log_entry(a_snapshot(0, entry_type=STANDBY_SNAPSHOT)._replace(archive_endpoint=""))
+        encode_recording_log_entry(a_snapshot(0, entry_type=STANDBY_SNAPSHOT)._replace(archive_endpoint=""))
     with pytest.raises(LogDamaged, match="archive_endpoint"):
-        list(decode_recording_log(encode_log_entry(a_snapshot(0, entry_type=STANDBY_SNAPSHOT))[:56]))
+        list(
+            decode_recording_log(encode_recording_log_entry(a_snapshot(0, entry_type=STANDBY_SNAPSHOT))[:56])
+        )
 
 
 # -- node-state.dat -------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ def test_whatever_errors_come_they_read_back_in_order(texts, size):
 
 
 def test_a_text_that_is_no_utf_8_does_not_shift_the_next_entry():
-    first = bytearray(encode_entry("caf?", 1))
+    first = bytearray(encode_error("caf?", 1))
     first[-1] = 0xE9
     buffer = bytearray(first.ljust(32, b"\0") + bytes(200))
 
@@ -234,7 +238,7 @@ def test_a_text_that_is_no_utf_8_does_not_shift_the_next_entry():
 
 
 def test_a_length_that_points_outside_is_damage():
-    buffer = bytearray(encode_entry("disk full", 1)) + bytes(40)
+    buffer = bytearray(encode_error("disk full", 1)) + bytes(40)
     buffer[0:4] = (1000).to_bytes(4, "little")
 
     with pytest.raises(LogDamaged, match="error log entry of 1000 bytes, expected 24 to"):

@@ -25,7 +25,7 @@ from cluster.protocol.cnc import (
     regions,
     ring_trailer_offset,
 )
-from cluster.protocol.counter_types import CounterTypeId, counter_key, counter_label, duration_text
+from cluster.protocol.counter_types import CounterTypeId, counter_key, counter_label, threshold_text
 from cluster.protocol.enums import CounterState
 
 SMALL = new_cnc_header(
@@ -218,7 +218,7 @@ def test_durations_are_told_in_their_largest_exact_unit():
         60 * 10**9: "60s",
     }
 
-    assert {duration: duration_text(duration) for duration in told} == told
+    assert {duration: threshold_text(duration) for duration in told} == told
 
 
 def test_keys():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cluster.errors import LogDamaged, RemoteProtocolError
 from cluster.protocol import CLUSTER, decode
-from cluster.protocol.backup import BackupQuery, BackupResponse, SnapshotRecording
+from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
 from cluster.protocol.consensus import AppendPosition, CanvassPosition
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit
 from cluster.protocol.log import NewLeadershipTermEvent, SessionOpenEvent
@@ -95,16 +95,16 @@ def test_a_length_that_points_beyond_the_message_is_an_error():
 
 
 def test_a_count_of_elements_that_are_not_there_is_an_error():
-    snapshot = SnapshotRecording(2, 0, 0, 416, 5, -1)
+    snapshot = BackupSnapshotRecording(2, 0, 0, 416, 5, -1)
     encoded = bytearray(BackupResponse(9, 0, 0, 0, 1, 416, 67, 1, 0, (snapshot,), "").encode())
     encoded[70:72] = (65_535).to_bytes(2, "little")
 
-    with pytest.raises(RemoteProtocolError, match="SnapshotRecording: block of 44 bytes at offset"):
+    with pytest.raises(RemoteProtocolError, match="BackupSnapshotRecording: block of 44 bytes at offset"):
         decode(encoded)
 
 
 def test_elements_of_a_newer_writer_are_longer():
-    snapshot = SnapshotRecording(2, 0, 0, 416, 5, -1)
+    snapshot = BackupSnapshotRecording(2, 0, 0, 416, 5, -1)
     encoded = BackupResponse(9, 0, 0, 0, 1, 416, 67, 1, 0, (snapshot, snapshot), "members").encode()
     element = snapshot.encode_body()
     newer = encoded.replace(b"\x2c\x00\x02\x00" + element * 2, b"\x30\x00\x02\x00" + (element + b"new!") * 2)

@@ -80,7 +80,7 @@ def test_catalogs(member):
     assert [entry.descriptor.stream_id for entry in entries] == [100, 106, 107]
     assert entries[0].descriptor.stop_position == 250_144
     for entry in entries:
-        assert catalog.encode_entry(entry.descriptor) == file[entry.offset : entry.end]
+        assert catalog.encode_catalog_entry(entry.descriptor) == file[entry.offset : entry.end]
 
 
 @members
@@ -94,7 +94,7 @@ def test_recording_logs(member):
         ("SNAPSHOT", -1, 139_424),
         ("TERM", -1, -1),
     ]
-    assert b"".join(map(recording_log.encode_entry, entries)) == file
+    assert b"".join(map(recording_log.encode_recording_log_entry, entries)) == file
 
 
 @members

@@ -8,7 +8,7 @@ import pytest
 from cluster.protocol import catalog, decode, mark_file, node_state, recording_log, streams
 from cluster.protocol.backup import (
     BackupResponse,
-    SnapshotRecording,
+    BackupSnapshotRecording,
     StandbySnapshot,
     StandbySnapshotRecording,
 )
@@ -195,7 +195,7 @@ MESSAGES = {
     "SessionEvent": SessionEvent(1, 42, 4, 1, EventCode.OK, 768, 10**10, "0=a:1,1=b:1"),
     "ServiceAck": ServiceAck(416, T0 + 50, 1, 1, 0),
     "BackupResponse": BackupResponse(
-        9, 0, 0, 0, 1, 416, 67, 1, 0, (SnapshotRecording(*SNAPSHOT_RECORDING),), "0,a:1,a:2,a:3,a:4,a:5"
+        9, 0, 0, 0, 1, 416, 67, 1, 0, (BackupSnapshotRecording(*SNAPSHOT_RECORDING),), "0,a:1,a:2,a:3,a:4,a:5"
     ),
     "StandbySnapshot": StandbySnapshot(
         9, 768, 108, (StandbySnapshotRecording(*SNAPSHOT_RECORDING, "h:8010"),), "aeron:udp", b""
@@ -221,7 +221,7 @@ def test_a_recording_log_with_an_open_term_and_a_snapshot():
     ]
     file = dump("recording-log")
 
-    assert b"".join(map(recording_log.encode_entry, entries)) == file
+    assert b"".join(map(recording_log.encode_recording_log_entry, entries)) == file
     assert list(recording_log.decode_recording_log(file)) == [
         entry._replace(entry_index=index, offset=64 * index) for index, entry in enumerate(entries)
     ]
@@ -258,7 +258,9 @@ def test_a_catalog_with_a_recording_that_was_not_stopped():
     header = catalog.decode_catalog_header(file)
     (entry,) = catalog.decode_entries(file, header)
 
-    assert catalog.new_catalog_header(3).encode_body() + catalog.encode_entry(descriptor) == file[:-1000]
+    assert (
+        catalog.new_catalog_header(3).encode_body() + catalog.encode_catalog_entry(descriptor) == file[:-1000]
+    )
     assert header == catalog.new_catalog_header(3)
     assert entry.descriptor == descriptor
     assert entry.header == catalog.RecordingDescriptorHeader(224, RecordingState.VALID, 0)

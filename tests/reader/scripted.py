@@ -58,7 +58,7 @@ class FakeMember:
         self.reads.append((from_position, to_position))
         yield self.status()
         if from_position < self.start:
-            yield link.LogEnd(0, from_position, link.LinkErrorCode.NOT_AVAILABLE, "purged")
+            yield link.EndOfStream(0, from_position, link.LinkErrorCode.NOT_AVAILABLE, "purged")
             return
         position = from_position
         while position < min(to_position, self.committed):
@@ -69,11 +69,11 @@ class FakeMember:
             yield self.frame(position)
             position += 64
         if self.ends_with is not None:
-            yield link.LogEnd(0, position, link.LinkErrorCode.FAILED, self.ends_with)
+            yield link.EndOfStream(0, position, link.LinkErrorCode.FAILED, self.ends_with)
         elif position < to_position:
-            yield link.LogEnd(0, position, link.LinkErrorCode.NOT_AVAILABLE, "behind")
+            yield link.EndOfStream(0, position, link.LinkErrorCode.NOT_AVAILABLE, "behind")
         else:
-            yield link.LogEnd(0, position, link.LinkErrorCode.OK)
+            yield link.EndOfStream(0, position, link.LinkErrorCode.OK)
 
     @staticmethod
     def frame(position):

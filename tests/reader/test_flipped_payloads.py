@@ -17,7 +17,7 @@ from cluster.errors import LogDamaged
 from cluster.protocol import decode, link
 from cluster.protocol.streams import LOG as LOG_STREAM
 from cluster.reader import LogReader
-from cluster.reader.serving import ServedLog
+from cluster.reader.served_member import ServedMember
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.transport.log_server import LogServer
 from cluster.transport.message_frames import each_frame
@@ -58,9 +58,9 @@ def test_a_reader_of_the_directory(flipped):
 
 
 def test_a_reader_of_another_process_that_a_member_serves(flipped):
-    def open_log() -> ServedLog:
+    def open_log() -> ServedMember:
         folders = {f"{name}_dir": str(flipped.directory / name) for name in ("cluster", "archive")}
-        return ServedLog(
+        return ServedMember(
             **folders, aeron_dir=str(flipped.directory / "driver"), cluster_id=CLUSTER_ID, member_id=MEMBER_ID
         )
 
@@ -74,7 +74,7 @@ def test_a_reader_of_another_process_that_a_member_serves(flipped):
     answer = asyncio.run(read())
     frames = list(each_frame(np.frombuffer(answer, np.uint8), 0, len(answer)))
     end = decode(answer, frames[-1][1])
-    assert isinstance(end, link.LogEnd)
+    assert isinstance(end, link.EndOfStream)
     assert end.position <= flipped.begin
     assert re.match(flipped.places, end.text), end.text
     served = b"".join(

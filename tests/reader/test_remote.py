@@ -12,7 +12,7 @@ from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
 from cluster.protocol.enums import Role
 from cluster.reader import LogReader
 from cluster.reader.remote import RemoteLog, member_status
-from cluster.reader.serving import ServedLog
+from cluster.reader.served_member import ServedMember
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.grpc_gateway import GrpcGateway
 from cluster.transport.poller import Poller
@@ -50,7 +50,7 @@ def served(real_members, tmp_path):
         for member_id, folder in enumerate(real_members):
 
             def open_log(folder=folder, member_id=member_id):
-                return ServedLog(
+                return ServedMember(
                     cluster_dir=str(folder / "cluster"),
                     archive_dir=str(folder / "archive"),
                     aeron_dir=str(folder / "driver"),

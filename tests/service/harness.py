@@ -20,7 +20,7 @@ from cluster.protocol.log import (
 from cluster.protocol.service import JoinLog, RequestServiceAck, ServiceAck, ServiceTerminationPosition
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.channel import EgressBatch, RecoveryState, ServiceChannel
+from cluster.service.channel import RecoveryState, ServiceChannel, ServiceEgress
 from cluster.service.service_context import ServiceContext
 
 LIVE = 2**63 - 1
@@ -174,7 +174,7 @@ class Container:
         )
         self.commit_position = 0
         self.sent: list[Any] = []  # messages of stream 105, decoded; session messages as (header, payload)
-        self.egress: list[EgressBatch] = []
+        self.egress: list[ServiceEgress] = []
         self.agent = ClusteredServiceAgent(
             service,
             self.channel,
@@ -267,7 +267,7 @@ class Container:
         while (batch := self.channel.poll_egress()) is not None:
             # What the module frames at once has to be kept here: the buffers are the service's.
             self.egress.append(
-                EgressBatch(
+                ServiceEgress(
                     batch.leadership_term_id,
                     *(column.copy() for column in (batch.session_ids, batch.timestamps)),
                     *(column.copy() for column in (batch.offsets, batch.lengths, batch.buffer)),

@@ -12,7 +12,7 @@ from cluster import BufferClaim, ClientSession, Cluster, LocalProtocolError, Off
 from cluster.protocol import decode
 from cluster.protocol.enums import Role
 from cluster.protocol.service import CloseSession, ScheduleTimer
-from cluster.service.channel import EGRESS_OVERHEAD, EgressBatch
+from cluster.service.channel import EGRESS_OVERHEAD, ServiceEgress
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.open_sessions import OpenSessions
 from cluster.service.service_context import ServiceContext
@@ -25,7 +25,7 @@ class FakeOutbox:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.answers: list[tuple[int, bytes]] = []
-        self.batches: list[EgressBatch] = []
+        self.batches: list[ServiceEgress] = []
         self.is_full = False
         self.is_sending_allowed = True
 
@@ -39,7 +39,7 @@ class FakeOutbox:
     def answer(self, session_id: int, payload: bytes) -> bool:
         return not self.is_full and self.answers.append((session_id, payload)) is None
 
-    def answer_batch(self, batch: EgressBatch) -> bool:
+    def answer_batch(self, batch: ServiceEgress) -> bool:
         return not self.is_full and self.batches.append(batch) is None
 
     def claim_answer(self, claim: BufferClaim, length: int, reserved: int, offer: Callable) -> bool:

@@ -8,7 +8,7 @@ from cluster.archive.archive import Archive
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.snapshots import SnapshotArchive
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.authentication import AuthorisationService
 from cluster.consensus.cluster_member import ClusterMember, LogEnd
 from cluster.consensus.cluster_session import ClusterSession
@@ -28,7 +28,7 @@ from cluster.node.life import MemberLife
 from cluster.protocol.enums import ConsensusModuleState, ElectionState
 from cluster.protocol.sbe import CLUSTER, Message
 from cluster.service.channel import ServiceChannel
-from cluster.transport.frames import link_frame
+from cluster.transport.message_frames import link_frame
 
 
 def framed(message: Message) -> bytes:

@@ -288,7 +288,7 @@ def test_a_range_of_the_log_comes_between_its_status_and_its_end(channel, log, m
 
     assert log_bytes == b"".join(log.frame(p).tobytes() for p in range(192, 704, 64))
     assert (status.correlation_id, status.start_position, status.commit_position) == (5, 128, 768)
-    assert end == link.LogEnd(5, 704, link.LinkErrorCode.OK)
+    assert end == link.EndOfStream(5, 704, link.LinkErrorCode.OK)
     await_true(lambda: log.opened == 0)
 
 

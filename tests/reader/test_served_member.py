@@ -8,7 +8,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.counters import CountersFile
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import CounterTypeId, bits_of
-from cluster.reader.serving import ServedLog
+from cluster.reader.served_member import ServedMember
 from cluster.transport.clock import epoch_ms
 
 
@@ -26,7 +26,7 @@ def test_a_member_without_a_log_says_whom_it_waits_for(tmp_path, awaited, said):
     counters.allocate_cluster_counter(CounterTypeId.AWAITED_MEMBERS, 0, bits_of(awaited))
     try:
         with pytest.raises(NotAClusterDirectory, match=f"{said}$"):
-            ServedLog(
+            ServedMember(
                 cluster_dir=str(tmp_path / "cluster"),
                 archive_dir=str(tmp_path / "archive"),
                 aeron_dir=str(tmp_path / "driver"),

@@ -19,7 +19,7 @@ from cluster.transport.clock import epoch_ms
 NONE = -1
 
 
-class ServedLog:
+class ServedMember:
     """Opens a member's directory for one log. Cheap enough to be made for each stream."""
 
     def __init__(
