@@ -290,9 +290,7 @@ def test_a_part_of_an_entry_that_a_crash_left_never_becomes_one(tmp_path, kept):
     log = a_recording_log(tmp_path)
     log.append_term(0, 0, 0, 1)
     log.close()
-    lost = encode_recording_log_entry(
-        log.entries[0]._replace(leadership_term_id=1, term_base_log_position=96)
-    )
+    lost = log.entries[0]._replace(leadership_term_id=1, term_base_log_position=96)
     with (tmp_path / "recording.log").open("ab") as file:
         file.write(encode_recording_log_entry(lost)[:kept])
 
@@ -491,10 +489,10 @@ def test_archive_and_cluster_directory_are_locked_apart(tmp_path):
         files=OsFiles(),
         component_type=ClusterComponentType.CONTAINER,
         now_ms=T0,
+        member_id=2,
         service_id=0,
         service_name="echo",
     )
-    service.set_member_id(2)
     header = read_mark_header(OsFiles(), str(tmp_path / "cluster" / "cluster-mark-service-0.dat"))
     assert (header.member_id, header.service_id, header.service_name) == (2, 0, "echo")
     assert read_mark_header(OsFiles(), str(tmp_path / "archive" / "archive-mark.dat")).archive_id == 7
