@@ -76,7 +76,7 @@ TOP_LEVEL_FOLDERS = {
 }
 LINES_MAX = 600
 # Whoever wants to know how a leader comes about reads one file, however long.
-LONGER = {"cluster/consensus/election.py": 1350}
+LONGER = {"cluster/consensus/election.py": 1400}
 BYTES_MAX = 2 * 1024 * 1024
 
 

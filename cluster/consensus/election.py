@@ -30,6 +30,8 @@ Where this is stricter than the reference (each with the reason at its place):
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from random import Random
 
 from cluster.consensus.actions import (
@@ -102,6 +104,7 @@ LOG_AWAITING_STATES = {
     ElectionState.FOLLOWER_CATCHUP_AWAIT,
     ElectionState.FOLLOWER_LOG_AWAIT,
 }
+CATCHUP_STATES = _states(ElectionState.FOLLOWER_CATCHUP_INIT, ElectionState.FOLLOWER_CATCHUP)
 
 # Every change of state that there is, and why. Besides these: from any state but CLOSED to INIT.
 TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
@@ -164,17 +167,76 @@ def _told(standing: LogEnd) -> str:
     return f"a log to {standing.log_position} of term {standing.leadership_term_id}"
 
 
+class _Undoing(Enum):
+    """In INIT: of what leading or following has left behind."""
+
+    NONE = auto()
+    DUE = auto()
+    ASKED = auto()
+
+
+@dataclass(slots=True)
+class _Offer:
+    """A leader that is heard while we vote, and what is known of its log."""
+
+    matching: LogMatching
+    term: NewLeadershipTerm | None = None  # what it has behind our last term, once it has told
+
+
+@dataclass(slots=True)
+class _Voting:
+    """What the voting states keep from one to the next; made on entry of INIT."""
+
+    nomination_deadline_ns: int = 0
+    is_leader_heard: bool = False  # since the nomination
+    refused_ballots: int = 0
+    offer: _Offer | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Term:
+    """The term that is led or followed, from when it is adopted until the next canvass."""
+
+    leader_member_id: int
+    term_base: int
+    log_session_id: int
+    is_startup: bool  # the leader's node has just started
+    replay_stop_position: int = NULL_POSITION  # while a replay runs
+    is_log_joined: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Led(_Term):
+    """A term of ours."""
+
+    leadership: Leadership
+    previous_term_id: int  # of the log that is led: what most others hold, too
+
+
+@dataclass(slots=True)
 class _Replication:
     """What FOLLOWER_LOG_REPLICATION fetches: the bytes of one closed term, or the rest of them."""
 
-    __slots__ = ("deadline_ns", "has_fetched", "leadership_term_id", "stop_position", "term_base")
+    leadership_term_id: int
+    term_base: int
+    stop_position: int
+    has_fetched: bool = field(default=False, init=False)  # any byte at all: an empty term is only recorded
+    deadline_ns: int = field(default=0, init=False)
 
-    def __init__(self, leadership_term_id: int, term_base: int, stop_position: int) -> None:
-        self.leadership_term_id = leadership_term_id
-        self.term_base = term_base
-        self.stop_position = stop_position
-        self.has_fetched = False  # any byte at all: an empty term is only recorded
-        self.deadline_ns = 0
+
+@dataclass(slots=True, kw_only=True)
+class _Followed(_Term):
+    """A term of another member, and how far we have come on the way to its live log."""
+
+    join_position: int  # where the leader's log ended: below it we catch up
+    notified_commit_position: int = 0
+    replication: _Replication | None = None  # in FOLLOWER_LOG_REPLICATION
+    sent_append_position: int = NULL_POSITION
+    growth_ns: int = 0
+    is_catchup_requested: bool = False
+    is_catchup_stopped: bool = False
+    has_log_image: bool = False
+    is_ready_told: bool = False
 
 
 class Election:
@@ -183,6 +245,8 @@ class Election:
     ``members``, ``promises`` and ``gone_member_ids`` belong to the caller and outlive the election;
     ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is this election's own.
     ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
+
+    What does not last as long as the election is in ``_voting`` and ``_term``.
     """
 
     def __init__(
@@ -207,56 +271,57 @@ class Election:
         assert tuple(members) == context.member_ids
         self.state = ElectionState.INIT
         self.terms = terms
-        self.leadership_term_id = terms.last_term_id
+        self.leadership_term_id = terms.last_term_id  # the last one that was led, followed or recorded
         self._acknowledged_end = acknowledged_end or EMPTY_LOG  # whatever it has ever reported lies before
         self.candidate_term_id = max(
             candidate_term_id, terms.last_term_id, self._acknowledged_end.leadership_term_id
         )
-        self.log_position = log_position  # processed
+        self.log_position = log_position  # processed, hence committed: nothing below is ever cut off
         self.append_position = append_position  # recorded, and safe on the disk
-        self.notified_commit_position = 0
-        self.leader_member_id = NULL_VALUE
-        self.log_session_id = NULL_VALUE
-        self.leadership: Leadership | None = None  # in the leader states, and when it has closed as leader
-        self.is_node_startup = is_node_startup
-        self.is_leader_startup = False
         self.graceful_closed_leader_id = graceful_closed_leader_id
         self.is_module_in_snapshot = False  # told by the owner; a catch-up does not end then
 
         self._context = context
         self._members = members
         self._promises = promises
-        self._this = members[context.member_id]
-        self._others = [member for member in members.values() if member is not self._this]
         self._random = random
         self._gone = gone_member_ids
-        self._commit_position = log_position  # nothing below is ever cut off
+        self._log_recording_id = log_recording_id
+        self._is_node_startup = is_node_startup
+        self._undoing = _Undoing.NONE if is_node_startup else _Undoing.DUE
+        self._is_extended_canvass = is_node_startup
         self._actions: list[Action] = []
         self._cluster_time = 0
-
-        self._is_prepared = is_node_startup
-        self._is_preparing = False
-        self._is_extended_canvass = is_node_startup
-        self._is_leader_heard = False
         self._time_of_last_leader_message_ns = time_of_last_leader_message_ns
         self._time_of_state_change_ns = 0
         self._time_of_last_send_ns: int | None = None
-        self._nomination_deadline_ns = 0
-        self._refused_ballots = 0  # since INIT
-        self._term_base = NULL_POSITION  # of leadership_term_id, once it is led or followed
-        self._previous_term_id = NULL_VALUE  # of the log that is led: what most others hold, too
-        self._log_recording_id = log_recording_id
-        self._sent_append_position = NULL_POSITION
-        self._catchup_join_position = NULL_POSITION
-        self._is_catchup_stopped = False
-        self._is_request_sent = False
-        self._has_log_image = False
-        self._is_log_joined = False
-        self._replay_stop_position = NULL_POSITION
-        self._replication: _Replication | None = None
-        self._matching: LogMatching | None = None
-        self._offered_term: NewLeadershipTerm | None = None
-        self._growth_ns = 0
+        self._voting = _Voting()
+        self._term: _Led | _Followed | None = None
+
+    # ---- what the owner reads ----------------------------------------------------------------------------
+
+    @property
+    def leader_member_id(self) -> int:
+        """Of the term that is led or followed; NULL_VALUE without one."""
+        return NULL_VALUE if self._term is None else self._term.leader_member_id
+
+    @property
+    def log_session_id(self) -> int:
+        """Of the log of that term; NULL_VALUE without one."""
+        return NULL_VALUE if self._term is None else self._term.log_session_id
+
+    @property
+    def leadership(self) -> Leadership:
+        """What is led: in the leader states, and when it has closed as leader."""
+        return self._led.leadership
+
+    @property
+    def effective_commit_position(self) -> int:
+        """The commit position that the leader has told, 0 while it proves no majority for (term, base)."""
+        term = self._term
+        if isinstance(term, _Followed) and term.notified_commit_position >= term.term_base:
+            return term.notified_commit_position
+        return 0
 
     # ---- what the owner calls besides the messages ------------------------------------------------------
 
@@ -272,7 +337,6 @@ class Election:
         assert self.state is ElectionState.INIT
         assert append_position >= self.log_position
         self.append_position = append_position
-        self._is_prepared, self._is_preparing = True, False
         self._leave_init(now_ns)
         return self._take()
 
@@ -282,55 +346,56 @@ class Election:
             case RequestVote(candidate_term_id=term_id) if term_id == self.candidate_term_id:
                 self._members[member_id].is_ballot_sent = True
             case CatchupPosition() if self.state is ElectionState.FOLLOWER_CATCHUP_INIT:
-                self._is_request_sent = True
+                self._followed.is_catchup_requested = True
             case AppendPosition() if self.state is ElectionState.FOLLOWER_READY:
-                self._is_request_sent = True
+                self._followed.is_ready_told = True
 
     def on_log_position(self, log_position: int, now_ns: int) -> None:
         """The log is processed, and commit-pos raised, up to ``log_position``."""
         assert self.log_position <= log_position <= self.append_position
         self.log_position = log_position
-        self._commit_position = max(self._commit_position, log_position)
 
     def on_append_position(self, append_position: int, now_ns: int) -> None:
         """The recording is safe on the disk up to ``append_position``."""
         if append_position > self.append_position:
             self.append_position = append_position
-            self._growth_ns = now_ns
+            if isinstance(self._term, _Followed):
+                self._term.growth_ns = now_ns
 
     def on_log_created(self, log_recording_id: int) -> None:
         """There was no log; this is its recording."""
         self._log_recording_id = log_recording_id
-        if self.leadership is not None:
-            self.leadership.log_recording_id = log_recording_id
+        if isinstance(self._term, _Led):
+            self._term.leadership.log_recording_id = log_recording_id
 
     def on_log_image(self, leadership_term_id: int, join_position: int, now_ns: int) -> list[Action]:
         """The leader's log is about to come, from ``join_position`` on."""
         if (
             self.state in LOG_AWAITING_STATES
             and leadership_term_id == self.leadership_term_id
-            and not self._has_log_image
+            and not self._followed.has_log_image
         ):
             if join_position != self.append_position:
                 self._restart(now_ns, f"log joins at {join_position}, expected {self.append_position}")
             else:
-                self._has_log_image = True
-                self._join_log(self.append_position, Role.FOLLOWER)
+                self._followed.has_log_image = True
+                self._join_log(self._followed, self.append_position, Role.FOLLOWER)
         return self._take()
 
     def on_log_joined(self, now_ns: int) -> None:
         """All services acknowledged the JoinLog."""
-        self._is_log_joined = True
+        assert self._term is not None
+        self._term.is_log_joined = True
 
     def on_term_event_appended(self, log_position: int, now_ns: int) -> list[Action]:
         """The NewLeadershipTermEvent is in the log, which now ends at ``log_position``."""
         assert self.state is ElectionState.LEADER_READY
-        self._complete(now_ns, "term event appended")
+        self._complete(self._led, now_ns, "term event appended")
         return self._take()
 
     def on_error(self, reason: str, commit_position: int, now_ns: int) -> list[Action]:
         """Whatever was going on failed: begin again from the commit position (C-44)."""
-        self.log_position = self._commit_position = commit_position
+        self.log_position = commit_position
         if self.state is ElectionState.INIT:
             self._enter_init(now_ns)  # what failed is the undoing itself: it is asked for again
         self._restart(now_ns, reason)
@@ -365,26 +430,18 @@ class Election:
     # exits     CANVASS; LEADER_LOG_REPLICATION for the only member
 
     def _enter_init(self, now_ns: int) -> None:
-        self._is_prepared = self._is_preparing = False
+        self._undoing = _Undoing.DUE
+        self._voting = _Voting()
 
     def _work_init(self, now_ns: int) -> None:
-        if self._is_prepared:
+        if self._undoing is _Undoing.NONE:
             self._leave_init(now_ns)
-        elif not self._is_preparing:
-            self._is_preparing = True
+        elif self._undoing is _Undoing.DUE:
+            self._undoing = _Undoing.ASKED
             self._do(SetRole(Role.FOLLOWER))
             self._do(PrepareForNewLeadership(self.log_position))
 
     def _leave_init(self, now_ns: int) -> None:
-        self.leadership = None
-        self.notified_commit_position = 0
-        self.leader_member_id = NULL_VALUE
-        self.log_session_id = NULL_VALUE
-        self._catchup_join_position = NULL_POSITION
-        self._replay_stop_position = NULL_POSITION
-        self._replication = None
-        self._matching = self._offered_term = None
-        self._refused_ballots = 0
         self.leadership_term_id = self.terms.last_term_id
         self.candidate_term_id = max(self.candidate_term_id, self.leadership_term_id)
         if self._others:
@@ -405,7 +462,7 @@ class Election:
         for member in self._members.values():
             member.reset()
         self._this.standing = self._standing
-        self.leader_member_id = NULL_VALUE
+        self._term = None
 
     def _work_canvass(self, now_ns: int) -> None:
         self._send_canvass_position(now_ns)
@@ -425,8 +482,8 @@ class Election:
     def _nominate(self, now_ns: int, reason: str) -> None:
         """A delay below half of the election timeout lets one of several candidates come first (C-64)."""
         delay_ns = self._random.randrange(self._context.election_timeout_ns // 2)
-        self._nomination_deadline_ns = now_ns + delay_ns
-        self._is_leader_heard = False
+        self._voting.nomination_deadline_ns = now_ns + delay_ns
+        self._voting.is_leader_heard = False
         self._change_state(ElectionState.NOMINATE, now_ns, reason)
 
     @property
@@ -458,9 +515,9 @@ class Election:
     # exits     CANDIDATE_BALLOT; CANVASS when a leader was heard meanwhile; FOLLOWER_BALLOT
 
     def _work_nominate(self, now_ns: int) -> None:
-        if now_ns < self._nomination_deadline_ns:
+        if now_ns < self._voting.nomination_deadline_ns:
             self._send_canvass_position(now_ns)
-        elif self._is_leader_heard:
+        elif self._voting.is_leader_heard:
             # A NewLeadershipTerm is not acted on in this state (C-76), but the reference then stands
             # against a leader that it has just heard. We look again.
             self._change_state(ElectionState.CANVASS, now_ns, "a leader was heard")
@@ -493,10 +550,10 @@ class Election:
         is_refused = is_refused_candidate(members, term_id)
         if is_unanimous_leader(members, term_id, self._exempt, quorum_threshold):
             self._lead(now_ns, f"unanimous leader of term {term_id}")
-        elif is_refused and self._refused_ballots < REFUSED_BALLOTS_MAX:
+        elif is_refused and self._voting.refused_ballots < REFUSED_BALLOTS_MAX:
             # Nobody leads with a refusal (C-81), so there is nothing to wait for: as a rule two have stood at
             # once after a leader's death, and the sooner they draw again, the shorter is the gap.
-            self._refused_ballots += 1
+            self._voting.refused_ballots += 1
             self._change_state(ElectionState.CANVASS, now_ns, self._ballot())
         elif is_refused and has_majority(members, term_id, quorum_threshold):
             # Who refuses has a better log, and had its chances. It must reach too few to be elected itself.
@@ -546,39 +603,45 @@ class Election:
     # exits     LEADER_REPLAY
 
     def _lead(self, now_ns: int, reason: str) -> None:
-        self.leader_member_id = self._this.id
         self.leadership_term_id = self.candidate_term_id
-        self.is_leader_startup = False
-        self._term_base = self.append_position
-        self._previous_term_id = self.terms.last_term_id
-        self._change_state(ElectionState.LEADER_LOG_REPLICATION, now_ns, reason)
-
-    def _enter_leader_log_replication(self, now_ns: int) -> None:
-        self.log_session_id = self._random.randrange(-(2**31), 2**31)
-        if self.log_session_id == NULL_VALUE:
-            self.log_session_id = 0
-        for member in self._members.values():
-            member.clear_report()
-        self.leadership = Leadership(
+        leadership = Leadership(
             self._context,
             self._members,
             self.terms,
             leadership_term_id=self.leadership_term_id,
-            term_base=self._term_base,
-            log_session_id=self.log_session_id,
+            term_base=self.append_position,
+            log_session_id=self._draw_log_session_id(),
             log_recording_id=self._log_recording_id,
             now_ns=now_ns,
         )
-        self._record_term(self.leadership_term_id, self._term_base)
+        self._term = _Led(
+            leader_member_id=self._this.id,
+            term_base=leadership.term_base,
+            log_session_id=leadership.log_session_id,
+            is_startup=False,
+            leadership=leadership,
+            previous_term_id=self.terms.last_term_id,
+        )
+        self._change_state(ElectionState.LEADER_LOG_REPLICATION, now_ns, reason)
+
+    def _draw_log_session_id(self) -> int:
+        session_id = self._random.randrange(-(2**31), 2**31)
+        return 0 if session_id == NULL_VALUE else session_id
+
+    def _enter_leader_log_replication(self, now_ns: int) -> None:
+        for member in self._members.values():
+            member.clear_report()
+        led = self._led
+        self._record_term(self.leadership_term_id, led.term_base)
         self._do(SetRole(Role.LEADER))
-        self._do(CreateLogPublication(self.leadership_term_id, self._term_base, self.log_session_id))
+        self._do(CreateLogPublication(self.leadership_term_id, led.term_base, led.log_session_id))
 
     def _work_leader_log_replication(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
             return
-        if self._led.has_quorum(now_ns):
+        if self.leadership.has_quorum(now_ns):
             self._change_state(
-                ElectionState.LEADER_REPLAY, now_ns, f"a majority holds the log to {self._term_base}"
+                ElectionState.LEADER_REPLAY, now_ns, f"a majority holds the log to {self._led.term_base}"
             )
 
     # ---- LEADER_REPLAY: process what is recorded ---------------------------------------------------------
@@ -587,16 +650,16 @@ class Election:
     # exits     LEADER_INIT
 
     def _enter_leader_replay(self, now_ns: int) -> None:
-        self.is_leader_startup = self.is_node_startup
-        self._replay_stop_position = NULL_POSITION
+        self._led.is_startup = self._is_node_startup
 
     def _work_leader_replay(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
             return
-        if self._replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
-            self._start_replay(self.append_position)
+        led = self._led
+        if led.replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
+            self._start_replay(led, self.append_position)
         elif self.log_position == self.append_position and not self.is_module_in_snapshot:
-            self._stop_replay()
+            self._stop_replay(led)
             self._change_state(ElectionState.LEADER_INIT, now_ns, f"log processed to {self.log_position}")
 
     # ---- LEADER_INIT: recording and services join the log ------------------------------------------------
@@ -606,12 +669,12 @@ class Election:
     # exits     LEADER_READY
 
     def _enter_leader_init(self, now_ns: int) -> None:
-        self._join_log(self.log_position, Role.LEADER)
+        self._join_log(self._led, self.log_position, Role.LEADER)
 
     def _work_leader_init(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
             return
-        if self._is_log_joined:
+        if self._led.is_log_joined:
             self._change_state(ElectionState.LEADER_READY, now_ns, "log joined")
 
     # ---- LEADER_READY: a majority follows; write the first entry of the term -----------------------------
@@ -622,8 +685,8 @@ class Election:
     def _work_leader_ready(self, now_ns: int) -> None:
         if not self._publish_leadership(now_ns):
             return
-        if self._led.has_quorum(now_ns):
-            self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._term_base))
+        if self.leadership.has_quorum(now_ns):
+            self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._led.term_base))
 
     # ---- FOLLOWER_LOG_REPLICATION: fetch one closed term, or the rest of one -----------------------------
     # entry     the term is recorded, then its bytes are asked for; role FOLLOWER
@@ -634,11 +697,8 @@ class Election:
 
     def _enter_follower_log_replication(self, now_ns: int) -> None:
         replication = self._replication
-        assert replication is not None
         self._do(SetRole(Role.FOLLOWER))
         replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
-        self._growth_ns = now_ns
-        self._sent_append_position = NULL_POSITION
         if self.append_position < replication.stop_position:
             replication.has_fetched = True
             # Recorded before its bytes come: else a crash in between leaves bytes of an unknown term.
@@ -653,15 +713,14 @@ class Election:
             )
 
     def _work_follower_log_replication(self, now_ns: int) -> None:
-        replication = self._replication
-        assert replication is not None
+        followed, replication = self._followed, self._replication
         is_ended = self.append_position >= replication.stop_position
         # C-140; where no byte was fetched there is nothing to be covered. Neither is there at the leader's
         # own base: no commit can reach it before a majority has recorded it, which we have not yet.
         is_covered = (
             not replication.has_fetched
-            or replication.stop_position >= self._term_base
-            or self.notified_commit_position >= replication.stop_position
+            or replication.stop_position >= followed.term_base
+            or followed.notified_commit_position >= replication.stop_position
         )
         if is_ended and is_covered:
             if replication.has_fetched:
@@ -669,15 +728,14 @@ class Election:
             self._record_term(
                 replication.leadership_term_id, replication.term_base, replication.stop_position
             )
-            self._replication = None
             self._change_state(
                 ElectionState.CANVASS, now_ns, f"has term {replication.leadership_term_id} whole"
             )
         elif is_ended and now_ns >= replication.deadline_ns:
             self._restart(now_ns, "the leader did not cover the replicated log in time")
-        elif not is_ended and now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns:
+        elif not is_ended and self._is_stalled(now_ns):
             self._restart(now_ns, "replication does not progress")
-        elif self.append_position < self._term_base:
+        elif self.append_position < followed.term_base:
             # At the base it would say that (term, base) is recorded (I-19).
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
 
@@ -689,8 +747,6 @@ class Election:
 
     def _enter_follower_replay(self, now_ns: int) -> None:
         self._do(SetRole(Role.FOLLOWER))
-        self._sent_append_position = NULL_POSITION
-        self._replay_stop_position = NULL_POSITION
 
     def _work_follower_replay(self, now_ns: int) -> None:
         # From here on this member holds (term, base) and says so: a leader that is not there yet, and a
@@ -698,9 +754,10 @@ class Election:
         self._send_append_position(now_ns, AppendPositionFlags.NONE)
         if self.is_module_in_snapshot:
             return  # what it has read is not done with (C-113)
-        if self._replay_stop_position != NULL_POSITION:
-            if self.log_position >= self._replay_stop_position:
-                self._stop_replay()
+        followed = self._followed
+        if followed.replay_stop_position != NULL_POSITION:
+            if self.log_position >= followed.replay_stop_position:
+                self._stop_replay(followed)
                 if self.log_position >= self.append_position:
                     self._join_leader(now_ns, f"log processed to {self.log_position}")
                 else:
@@ -717,20 +774,12 @@ class Election:
             if self._is_past(self._context.leader_heartbeat_interval_ns, now_ns):
                 self._change_state(ElectionState.CANVASS, now_ns, "committed part is processed")
         else:
-            self._start_replay(min(self.append_position, self.effective_commit_position))
+            self._start_replay(followed, min(self.append_position, self.effective_commit_position))
 
     def _join_leader(self, now_ns: int, reason: str) -> None:
-        is_behind = self._catchup_join_position > self.append_position
+        is_behind = self._followed.join_position > self.append_position
         state = ElectionState.FOLLOWER_CATCHUP_INIT if is_behind else ElectionState.FOLLOWER_LOG_INIT
         self._change_state(state, now_ns, reason)
-
-    @property
-    def effective_commit_position(self) -> int:
-        """The notified commit position, 0 while it proves no majority for (term, base)."""
-        notified = self.notified_commit_position
-        if notified == 0 or notified < self._term_base:
-            return 0
-        return notified
 
     # ---- FOLLOWER_CATCHUP_INIT: ask for the log of the term so far ---------------------------------------
     # entry     ready for log bytes
@@ -739,12 +788,10 @@ class Election:
     # exits     FOLLOWER_CATCHUP_AWAIT
 
     def _enter_follower_catchup_init(self, now_ns: int) -> None:
-        self._is_request_sent = False
-        self._is_catchup_stopped = False
         self._subscribe_to_log(is_catchup=True)
 
     def _work_follower_catchup_init(self, now_ns: int) -> None:
-        if self._is_request_sent:
+        if self._followed.is_catchup_requested:
             self._change_state(ElectionState.FOLLOWER_CATCHUP_AWAIT, now_ns, "catch-up requested")
         elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
             self._restart(now_ns, "the catch-up position could not be sent in time")
@@ -764,7 +811,7 @@ class Election:
     # exits     FOLLOWER_CATCHUP
 
     def _work_follower_catchup_await(self, now_ns: int) -> None:
-        if self._is_log_joined:
+        if self._followed.is_log_joined:
             self._change_state(ElectionState.FOLLOWER_CATCHUP, now_ns, "log joined")
         elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
             self._restart(now_ns, "the log did not come in time")
@@ -774,22 +821,16 @@ class Election:
     # message   CommitPosition: how far. StopCatchup: the leader sends its live log from here on
     # exits     FOLLOWER_LOG_INIT
 
-    def _enter_follower_catchup(self, now_ns: int) -> None:
-        self._growth_ns = now_ns
-        self._sent_append_position = NULL_POSITION
-
     def _work_follower_catchup(self, now_ns: int) -> None:
         self._send_append_position(now_ns, AppendPositionFlags.CATCHUP)
-        target = max(self._catchup_join_position, self.notified_commit_position)
+        followed = self._followed
+        target = max(followed.join_position, followed.notified_commit_position)
         reached = self.log_position
         if not self._promises.has_say and reached >= self.effective_commit_position:
             reached = self.append_position  # the rest may wait for it to be committed
-        if self._is_catchup_stopped and reached >= target and not self.is_module_in_snapshot:
+        if followed.is_catchup_stopped and reached >= target and not self.is_module_in_snapshot:
             self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {reached}")
-        elif (
-            now_ns - self._growth_ns >= self._context.leader_heartbeat_timeout_ns
-            and not self.is_module_in_snapshot
-        ):
+        elif self._is_stalled(now_ns) and not self.is_module_in_snapshot:
             self._restart(now_ns, "the catch-up does not progress")
 
     # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------
@@ -798,7 +839,7 @@ class Election:
     # exits     FOLLOWER_LOG_AWAIT; FOLLOWER_READY
 
     def _work_follower_log_init(self, now_ns: int) -> None:
-        if self._has_log_image:
+        if self._followed.has_log_image:
             self._change_state(ElectionState.FOLLOWER_READY, now_ns, "subscribed by the catch-up")
         else:
             self._subscribe_to_log(is_catchup=False)
@@ -810,7 +851,7 @@ class Election:
     # exits     FOLLOWER_READY
 
     def _work_follower_log_await(self, now_ns: int) -> None:
-        if self._is_log_joined:
+        if self._followed.is_log_joined:
             self._change_state(ElectionState.FOLLOWER_READY, now_ns, "log joined")
         elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
             self._restart(now_ns, "the live log did not come in time")
@@ -825,7 +866,6 @@ class Election:
     # exits     CLOSED
 
     def _enter_follower_ready(self, now_ns: int) -> None:
-        self._is_request_sent = False
         # It holds what the leader holds: from now on it has a say, also after a restart.
         self._acknowledged_end = EMPTY_LOG
         self._propose(self.candidate_term_id)
@@ -834,8 +874,8 @@ class Election:
             self._do(KeepPromises())
 
     def _work_follower_ready(self, now_ns: int) -> None:
-        if self._is_request_sent:
-            self._complete(now_ns, "append position sent")
+        if self._followed.is_ready_told:
+            self._complete(self._followed, now_ns, "append position sent")
         elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
             self._restart(now_ns, "the append position could not be sent in time")
         else:
@@ -844,15 +884,15 @@ class Election:
     # ---- CLOSED ------------------------------------------------------------------------------------------
     # the owner leads or follows, and drops this object
 
-    def _complete(self, now_ns: int, reason: str) -> None:
+    def _complete(self, term: _Term, now_ns: int, reason: str) -> None:
         self._do(
             CompleteElection(
                 leadership_term_id=self.leadership_term_id,
-                term_base_log_position=self._term_base,
+                term_base_log_position=term.term_base,
                 log_position=self.log_position,
-                leader_member_id=self.leader_member_id,
+                leader_member_id=term.leader_member_id,
                 notified_commit_position=max(self.effective_commit_position, self.log_position),
-                is_leader_startup=self.is_leader_startup,
+                is_leader_startup=term.is_startup,
             )
         )
         self._change_state(ElectionState.CLOSED, now_ns, reason)
@@ -954,23 +994,24 @@ class Election:
         elif leadership_term_id > self.leadership_term_id:
             self._restart(now_ns, f"member {leader.id} leads term {leadership_term_id}")
         elif leader.id == self.leader_member_id and self.state in FOLLOWING_STATES:
-            self._notify_commit(message.commit_position, now_ns)
+            self._notify_commit(self._followed, message.commit_position, now_ns)
         return self._take()
 
     def _consider_leader(self, message: NewLeadershipTerm, now_ns: int) -> None:
         """A new leader is heard, and our log is known to be the begin of the leader's."""
-        matching = self._matching
-        if matching is None or not matching.is_about(message):
-            matching = self._matching = LogMatching(message, self.terms.last_term_id)
-            self._offered_term = None
+        offer = self._voting.offer
+        if offer is None or not offer.matching.is_about(message):
+            offer = self._voting.offer = _Offer(LogMatching(message, self.terms.last_term_id))
+        matching = offer.matching
         if message.log_leadership_term_id == self.terms.last_term_id:
-            self._offered_term = message
+            offer.term = message
         elif matching.is_done or message.log_leadership_term_id != matching.asked_term_id:
             # Neither our term nor an answer: our next canvass earns a direct one (C-73, C-75).
             self._change_state(ElectionState.CANVASS, now_ns, "the leader told of another log term")
         if self._match(matching, message, now_ns):
-            if self._offered_term is not None:
-                self._follow(self._offered_term, now_ns)
+            if offer.term is not None:
+                term, offer.term = offer.term, None
+                self._follow(term, now_ns)
             else:
                 self._ask(message.leader_member_id, self.terms.last_term_id)
 
@@ -990,10 +1031,10 @@ class Election:
     def _truncate(self, log_position: int, first_removed_term_id: int, now_ns: int) -> None:
         """Cut off what the leader does not have, and begin again."""
         position = min(log_position, self.append_position)
-        if position < self._commit_position:
+        if position < self.log_position:
             raise DataLoss(
                 f"member {self._this.id}: its leader's log differs from position {position} on, "
-                f"but {self._commit_position} is committed here"
+                f"but {self.log_position} is committed here"
             )
         self.terms.truncate(position, first_removed_term_id)
         self._do(TruncateLog(position, first_removed_term_id))
@@ -1002,22 +1043,20 @@ class Election:
 
     def _follow(self, message: NewLeadershipTerm, now_ns: int) -> None:
         """Adopt the leader; what is missing of its log decides the way there."""
-        self.notified_commit_position = 0  # maybe told by another leader: says nothing of this one's log
-        self.leader_member_id = message.leader_member_id
         self.leadership_term_id = message.leadership_term_id
         self.candidate_term_id = max(self.candidate_term_id, message.leadership_term_id)
-        self.is_leader_startup = message.is_startup
-        self.log_session_id = message.log_session_id
-        self._term_base = message.term_base_log_position
-        self._has_log_image = self._is_log_joined = False
-        self._offered_term = None
-        is_behind = self.append_position < message.log_position
-        self._catchup_join_position = message.log_position if is_behind else NULL_POSITION
-        self._notify_commit(message.commit_position, now_ns)
+        followed = self._term = _Followed(
+            leader_member_id=message.leader_member_id,
+            term_base=message.term_base_log_position,
+            log_session_id=message.log_session_id,
+            is_startup=message.is_startup,
+            join_position=message.log_position,
+        )
+        self._notify_commit(followed, message.commit_position, now_ns)
 
         if self.append_position >= message.term_base_log_position:
             reason = (
-                f"follows member {self.leader_member_id}, leader of term {self.leadership_term_id} at "
+                f"follows member {followed.leader_member_id}, leader of term {self.leadership_term_id} at "
                 f"{message.log_position}; has {_told(self._standing)}"
             )
             self._record_term(message.leadership_term_id, message.term_base_log_position)
@@ -1028,20 +1067,20 @@ class Election:
         if message.next_leadership_term_id == NULL_VALUE or (
             own is None and self.append_position < next_base
         ):
-            self._do(FetchSnapshot(self.leader_member_id))  # its log begins behind the end of ours
+            self._do(FetchSnapshot(followed.leader_member_id))  # its log begins behind the end of ours
             return
         if own is not None and self.append_position < next_base:
-            self._replication = _Replication(own.leadership_term_id, own.term_base_log_position, next_base)
+            replication = _Replication(own.leadership_term_id, own.term_base_log_position, next_base)
         elif next_end != NULL_POSITION:
-            self._replication = _Replication(message.next_leadership_term_id, next_base, next_end)
+            replication = _Replication(message.next_leadership_term_id, next_base, next_end)
         else:
             return  # the leader does not know yet where that term ends: it will say more
+        followed.replication = replication
         self._change_state(
             ElectionState.FOLLOWER_LOG_REPLICATION,
             now_ns,
-            f"behind member {self.leader_member_id} of term {self.leadership_term_id}: fetches term "
-            f"{self._replication.leadership_term_id} from {self.append_position} to "
-            f"{self._replication.stop_position}",
+            f"behind member {followed.leader_member_id} of term {self.leadership_term_id}: fetches term "
+            f"{replication.leadership_term_id} from {self.append_position} to {replication.stop_position}",
         )
 
     def on_commit_position(self, message: CommitPosition, now_ns: int) -> list[Action]:
@@ -1059,16 +1098,17 @@ class Election:
             and message.leader_member_id == self.leader_member_id
         ):
             self._hear_leader(now_ns)
-            self._notify_commit(message.log_position, now_ns)
+            self._notify_commit(self._followed, message.log_position, now_ns)
         return self._take()
 
     def on_stop_catchup(self, message: StopCatchup, now_ns: int) -> list[Action]:
         """The leader has merged this member into its live log."""
         if (
-            message.leadership_term_id == self.leadership_term_id
+            self.state in CATCHUP_STATES
+            and message.leadership_term_id == self.leadership_term_id
             and message.follower_member_id == self._this.id
         ):
-            self._is_catchup_stopped = True
+            self._followed.is_catchup_stopped = True
         return []
 
     # ---- messages: a follower ----------------------------------------------------------------------------
@@ -1081,6 +1121,30 @@ class Election:
         return []
 
     # ---- shared by several states ------------------------------------------------------------------------
+
+    @property
+    def _this(self) -> ClusterMember:
+        return self._members[self._context.member_id]
+
+    @property
+    def _others(self) -> list[ClusterMember]:
+        return [member for member in self._members.values() if member.id != self._context.member_id]
+
+    @property
+    def _led(self) -> _Led:
+        assert isinstance(self._term, _Led)
+        return self._term
+
+    @property
+    def _followed(self) -> _Followed:
+        assert isinstance(self._term, _Followed)
+        return self._term
+
+    @property
+    def _replication(self) -> _Replication:
+        replication = self._followed.replication
+        assert replication is not None
+        return replication
 
     @property
     def _standing(self) -> LogEnd:
@@ -1105,15 +1169,20 @@ class Election:
         last_ns = max(self._time_of_last_leader_message_ns, self._time_of_state_change_ns)
         return now_ns - last_ns >= self._context.leader_heartbeat_timeout_ns
 
+    def _is_stalled(self, now_ns: int) -> bool:
+        """Whether no byte of the leader's log has come for the heartbeat timeout."""
+        last_ns = max(self._followed.growth_ns, self._time_of_state_change_ns)
+        return now_ns - last_ns >= self._context.leader_heartbeat_timeout_ns
+
     def _hear_leader(self, now_ns: int) -> None:
         """A leader of a term that we may follow is there: nobody needs another one now."""
         self._time_of_last_leader_message_ns = now_ns
-        self._is_leader_heard = True
+        self._voting.is_leader_heard = True
 
-    def _notify_commit(self, commit_position: int | None, now_ns: int) -> None:
-        self.notified_commit_position = max(self.notified_commit_position, commit_position or 0)
-        if self._replication is not None:
-            self._replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
+    def _notify_commit(self, followed: _Followed, commit_position: int | None, now_ns: int) -> None:
+        followed.notified_commit_position = max(followed.notified_commit_position, commit_position or 0)
+        if followed.replication is not None:
+            followed.replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
 
     def _propose(self, candidate_term_id: int) -> None:
         """Adopt a candidate term, durably, before anything of it is spoken of."""
@@ -1159,15 +1228,17 @@ class Election:
 
     def _send_append_position(self, now_ns: int, flags: AppendPositionFlags) -> None:
         """Report on growth, and each interval; without promises only the progress of a catch-up."""
-        has_grown = self.append_position > self._sent_append_position
+        followed = self._followed
+        has_grown = self.append_position > followed.sent_append_position
         if not has_grown and not self._is_due(self._context.leader_heartbeat_interval_ns, now_ns):
             return
         self._time_of_last_send_ns = now_ns
-        self._sent_append_position = self.append_position
+        followed.sent_append_position = self.append_position
         if self._promises.has_say:
-            self._send(self.leader_member_id, self._append_position_message(flags))
+            self._send(followed.leader_member_id, self._append_position_message(flags))
         elif flags == AppendPositionFlags.CATCHUP:
-            self._send(self.leader_member_id, CatchupProgress(self.leadership_term_id, self.append_position))
+            progress = CatchupProgress(self.leadership_term_id, self.append_position)
+            self._send(followed.leader_member_id, progress)
 
     def _append_position_message(self, flags: AppendPositionFlags) -> AppendPosition:
         return AppendPosition(
@@ -1177,18 +1248,13 @@ class Election:
             flags=flags,
         )
 
-    @property
-    def _led(self) -> Leadership:
-        assert self.leadership is not None
-        return self.leadership
-
     def _publish_leadership(self, now_ns: int) -> bool:
         """NewLeadershipTerm each interval; CommitPosition when it changed, and each interval.
 
         False when no majority is heard any more: then others must be free to elect. One that can send and
         not hear would keep their canvass waiting for ever by what it sends (Aeron leaves it there).
         """
-        leadership = self._led
+        leadership = self.leadership
         self._this.report(self.leadership_term_id, self.append_position, now_ns)
         timeout_ns = self._context.leader_heartbeat_timeout_ns
         is_followed = leadership.is_followed(now_ns)
@@ -1201,7 +1267,7 @@ class Election:
         position = leadership.quorum_position_at(self.append_position, now_ns)
         if self._is_due(self._context.leader_heartbeat_interval_ns, now_ns):
             self._time_of_last_send_ns = now_ns
-            self._send_others(self._new_leadership_term(self._previous_term_id, position))
+            self._send_others(self._new_leadership_term(self._led.previous_term_id, position))
         if position != leadership.quorum_position or leadership.is_commit_due(now_ns):
             leadership.on_commit_told(position, now_ns)
             self._send_others(leadership.commit_position_message())
@@ -1209,29 +1275,28 @@ class Election:
 
     def _new_leadership_term(self, log_term_id: int, commit_position: int) -> NewLeadershipTerm:
         """What a member whose log ends in ``log_term_id`` is told; this term ends where our log does now."""
-        return self._led.new_leadership_term(
+        return self.leadership.new_leadership_term(
             log_term_id,
             self.append_position,
             self._cluster_time,
             commit_position=commit_position,
-            is_startup=self.is_leader_startup,
+            is_startup=self._led.is_startup,
             open_end=self.append_position,
         )
 
     def _send_new_leadership_term(self, member_id: int, log_term_id: int) -> None:
-        self._send(member_id, self._new_leadership_term(log_term_id, self._led.quorum_position))
+        self._send(member_id, self._new_leadership_term(log_term_id, self.leadership.quorum_position))
 
-    def _start_replay(self, stop_position: int) -> None:
-        self._replay_stop_position = stop_position
+    def _start_replay(self, term: _Term, stop_position: int) -> None:
+        term.replay_stop_position = stop_position
         self._do(StartReplay(self.log_position, stop_position))
 
-    def _stop_replay(self) -> None:
-        if self._replay_stop_position != NULL_POSITION:
-            self._replay_stop_position = NULL_POSITION
+    def _stop_replay(self, term: _Term) -> None:
+        if term.replay_stop_position != NULL_POSITION:
+            term.replay_stop_position = NULL_POSITION
             self._do(StopReplay())
 
     def _subscribe_to_log(self, *, is_catchup: bool) -> None:
-        self._has_log_image = self._is_log_joined = False
         self._do(
             SubscribeToLog(
                 self.leader_member_id,
@@ -1242,11 +1307,10 @@ class Election:
             )
         )
 
-    def _join_log(self, log_position: int, role: Role) -> None:
-        self._is_log_joined = False
+    def _join_log(self, term: _Term, log_position: int, role: Role) -> None:
         self._do(
             JoinServicesToLog(
-                self.leadership_term_id, log_position, self.log_session_id, self.is_leader_startup, role
+                self.leadership_term_id, log_position, term.log_session_id, term.is_startup, role
             )
         )
 
@@ -1294,7 +1358,6 @@ class Election:
         ElectionState.FOLLOWER_LOG_REPLICATION: _enter_follower_log_replication,
         ElectionState.FOLLOWER_REPLAY: _enter_follower_replay,
         ElectionState.FOLLOWER_CATCHUP_INIT: _enter_follower_catchup_init,
-        ElectionState.FOLLOWER_CATCHUP: _enter_follower_catchup,
         ElectionState.FOLLOWER_READY: _enter_follower_ready,
     }
     _WORK: Mapping[ElectionState, Callable[["Election", int], None]] = {

@@ -339,7 +339,7 @@ def test_the_delay_before_standing_is_random_and_below_half_of_the_election_time
     delays = set()
     for seed in range(300):
         driven = in_nominate(1000, seed=seed)
-        delays.add(driven.election._nomination_deadline_ns - driven.now_ns)
+        delays.add(driven.election._voting.nomination_deadline_ns - driven.now_ns)
 
     assert len(delays) == 300
     assert 0 <= min(delays) < 10 * MS
@@ -349,7 +349,7 @@ def test_the_delay_before_standing_is_random_and_below_half_of_the_election_time
 @pytest.mark.conformance("C-65")
 def test_the_delay_passes_in_nominate():
     driven = in_nominate(1000)
-    delay = driven.election._nomination_deadline_ns - driven.now_ns
+    delay = driven.election._voting.nomination_deadline_ns - driven.now_ns
 
     driven.work(after=delay - 1)
     assert driven.state is S.NOMINATE
@@ -529,7 +529,7 @@ def test_a_leader_that_is_not_followed_commits_nothing_here():
 
     driven.hears(committed(LEADER_ID, TERM, 1000), appended(2, 0, 1000))
 
-    assert driven.election.notified_commit_position == 0
+    assert driven.election.effective_commit_position == 0
     assert driven.state is S.CANVASS
 
 

@@ -133,7 +133,7 @@ def test_each_missing_term_with_bytes_costs_one_visit_to_canvass():
 
     assert rounds == [(0, 250), (0, 400), (2, 900)]
     assert driven.state is S.FOLLOWER_REPLAY
-    assert driven.election._catchup_join_position == 1200
+    assert driven.election._followed.join_position == 1200
     assert [tuple(term) for term in driven.election.terms] == [
         (0, 0, 400),
         (1, 400, 400),
@@ -445,17 +445,17 @@ def test_the_notified_commit_position_never_falls(following):
 
     driven.hears(committed(LEADER_ID, TERM, 1500), lower.broadcast())
 
-    assert driven.election.notified_commit_position == 1600
+    assert driven.election.effective_commit_position == 1600
 
 
 @pytest.mark.parametrize("following", FOLLOWING)
 def test_only_the_leader_that_is_followed_is_listened_to(following):
     driven = following()
-    before, state = driven.election.notified_commit_position, driven.state
+    before, state = driven.election.effective_commit_position, driven.state
 
     driven.hears(committed(OTHER_ID, TERM, 5000), committed(LEADER_ID, TERM - 1, 5000))
 
-    assert driven.election.notified_commit_position == before
+    assert driven.election.effective_commit_position == before
     assert driven.state is state
 
 

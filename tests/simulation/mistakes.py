@@ -154,11 +154,9 @@ def commit_of_an_older_term(patch: Patch) -> None:
     """Entries of older terms are processed before a majority holds the new one (Raft, figure 8)."""
 
     def unproven(self: Any) -> int:
-        return max(self.notified_commit_position, self.append_position)
+        return max(getattr(self._term, "notified_commit_position", 0), self.append_position)
 
-    for name in ("effective_commit_position", "_effective_commit_position"):
-        if hasattr(Election, name):
-            patch(Election, name, property(unproven))
+    patch(Election, "effective_commit_position", property(unproven))
 
 
 def acknowledged_before_the_sync(patch: Patch) -> None:
@@ -383,8 +381,8 @@ def catch_up_counts_without_promises(patch: Patch) -> None:
     """A member that has lost its promises reports how far it has caught up, so that it counts."""
 
     def boastful(self: Any, now_ns: int, flags: AppendPositionFlags) -> None:
-        if self.append_position > self._sent_append_position:
-            self._sent_append_position = self.append_position
+        if self.append_position > self._followed.sent_append_position:
+            self._followed.sent_append_position = self.append_position
             self._send(self.leader_member_id, self._append_position_message(flags))
 
     patch(Election, "_send_append_position", boastful)
@@ -396,7 +394,7 @@ def base_reported_before_its_term(patch: Patch) -> None:
     work = Election._WORK[state]
 
     def hasty(self: Any, now_ns: int) -> None:
-        if self.append_position >= self._term_base:
+        if self.append_position >= self._followed.term_base:
             self._send_append_position(now_ns, AppendPositionFlags.NONE)
         work(self, now_ns)
 
