@@ -99,8 +99,8 @@ def purge_log(archive: Archive, recording_log: RecordingLog, position: int) -> t
     latest = recording_log.latest_snapshot()
     if latest is None:
         raise ClusterError(f"the log from {start} on is needed: there is no snapshot to begin with")
-    limit = recording.segment_base(min(latest.log_position, recording.append_position))
-    base = recording.segment_base(max(min(position, limit), start))
+    limit = recording.base_of(min(latest.log_position, recording.append_position))
+    base = recording.base_of(max(min(position, limit), start))
     if position < 0 or position > limit or (position != base and position != start):
         raise ClusterError(
             f"cannot purge to {position}: the log begins at {start}, its last snapshot is at "

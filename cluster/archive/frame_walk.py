@@ -6,7 +6,7 @@ import numpy as np
 
 from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged
-from cluster.log.frames import LogParams, wrap_i32
+from cluster.log.frames import LogParams
 from cluster.log.runs import headers
 from cluster.log.scan import (
     FINE,
@@ -27,6 +27,8 @@ from cluster.protocol.frame import (
     TYPE_PAD,
     align,
     header_at,
+    term_id_at,
+    term_offset_at,
 )
 
 CHUNK = 1024 * 1024
@@ -109,11 +111,12 @@ class FrameWalk:
     def _expectation(self, fault: int) -> str:
         """What the place called for, where that can be told in a word."""
         params = self._params
-        offset = self.position & (params.term_length - 1)
+        bits = params.position_bits
+        offset = term_offset_at(self.position, bits)
         wanted = {
             FRAME_LENGTH: f"from {HEADER_LENGTH} to {params.mtu}",
             TERM_OFFSET: str(offset),
-            TERM_ID: str(wrap_i32((self.position >> params.position_bits) + params.initial_term_id)),
+            TERM_ID: str(term_id_at(self.position, bits, params.initial_term_id)),
             STREAM: str(params.stream_id),
             TERM_END: f"at most {params.term_length - offset}",
         }.get(fault)

@@ -20,15 +20,12 @@ from cluster.protocol.mark_file import (
     CLUSTER_MARK_FILE_NAME,
     ERROR_BUFFER_LENGTH,
     MARK_FILE_HEADER_LENGTH,
-    OWNER_SEAL_OFFSET,
     TERMINATED,
     ArchiveMarkFileHeader,
     ClusterMarkFileHeader,
     MarkFileHeader,
     check_owner,
-    field_offset,
     mark_file_length,
-    owner_seal,
     seal_mark_file_header,
     service_mark_file_name,
 )
@@ -36,7 +33,6 @@ from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
 from cluster.protocol.versions import ARCHIVE_VERSION, MARK_FILE_VERSION
 
 _I64 = struct.Struct("<q")
-_I32 = struct.Struct("<i")
 
 
 class MarkFile:
@@ -182,11 +178,6 @@ class ClusterMarkFile(MarkFile):
                 raise
         except OSError as error:
             raise StorageError(error.filename or directory, error.errno, f"writing {name} failed") from error
-
-    def set_member_id(self, member_id: int) -> None:
-        """A service learns it when it joins the log."""
-        self._file.pwrite(_I32.pack(member_id), field_offset(ClusterMarkFileHeader, "member_id"))
-        self._file.pwrite(owner_seal(self.header.cluster_id, member_id), OWNER_SEAL_OFFSET)
 
 
 class ArchiveMarkFile(MarkFile):

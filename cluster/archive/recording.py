@@ -427,7 +427,7 @@ class Recording:
             self._files.sync_directory(self._directory)
         return cut
 
-    def segment_base(self, position: int) -> int:
+    def base_of(self, position: int) -> int:
         """Where the segment that holds a position begins."""
         return self._segments.base_of(position)
 

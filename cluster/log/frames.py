@@ -106,11 +106,6 @@ class LogParams:
         return message_length_max(self.term_length)
 
     @property
-    def payload_length_max(self) -> int:
-        """Longest payload of an application's message."""
-        return self.message_length_max - SESSION_HEADER_LENGTH
-
-    @property
     def batch_length_min(self) -> int:
         """Bytes that are always enough for one message: the padding before it, and the message framed."""
         max_payload = self.mtu - HEADER_LENGTH

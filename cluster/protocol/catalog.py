@@ -148,11 +148,6 @@ def decode_catalog_entry(buffer: Buffer, offset: int) -> CatalogEntry | None:
     return CatalogEntry(offset, header, RecordingDescriptor.decode_record(buffer, begin, begin + length))
 
 
-def entry_length(descriptor: RecordingDescriptor, alignment: int = ALIGNMENT_DEFAULT) -> int:
-    """Bytes that an entry takes in the file: header, descriptor, padding."""
-    return align(HEADER_LENGTH + len(descriptor.encode_body()), alignment or LEGACY_ALIGNMENT)
-
-
 def encode_catalog_entry(
     descriptor: RecordingDescriptor,
     *,
@@ -180,9 +175,3 @@ def parse_segment_file_name(name: str) -> tuple[int, int] | None:
     """(recording id, base position), or None for any other file's name."""
     match = _SEGMENT_FILE_NAME.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
-
-
-def segment_base_position(start_position: int, position: int, term_length: int, segment_length: int) -> int:
-    """Base of the segment that holds ``position`` of a recording that starts at ``start_position``."""
-    start_term_base = start_position - (start_position & (term_length - 1))
-    return start_term_base + (position - start_term_base) // segment_length * segment_length

@@ -192,14 +192,6 @@ RING_BUFFER_TRAILER = np.dtype(
         "itemsize": RING_TRAILER_LENGTH,
     }
 )
-BROADCAST_TRAILER = np.dtype(
-    {
-        "names": ["tail_intent", "tail", "latest"],
-        "formats": ["<i8"] * 3,
-        "offsets": [0, 8, 16],
-        "itemsize": BROADCAST_TRAILER_LENGTH,
-    }
-)
 
 
 def ring_trailer_offset(header: CncHeader) -> int:
@@ -211,11 +203,6 @@ def consumer_heartbeat_offset(header: CncHeader) -> int:
     """File offset of the driver's heartbeat, an i64 of epoch ms."""
     assert RING_BUFFER_TRAILER.fields is not None
     return ring_trailer_offset(header) + int(RING_BUFFER_TRAILER.fields["consumer_heartbeat"][1])
-
-
-def broadcast_trailer_offset(header: CncHeader) -> int:
-    """File offset of the to-clients buffer's trailer; its fields as in `BROADCAST_TRAILER`."""
-    return regions(header).to_clients.end - BROADCAST_TRAILER_LENGTH
 
 
 class CounterRecord(NamedTuple):

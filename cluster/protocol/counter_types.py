@@ -4,7 +4,6 @@ A tool finds a counter by its type id and by its key, not by its label; people r
 Sources: AeronCounters, ClusterCounters, ConsensusModule, ArchiveCounters of Aeron.
 """
 
-import struct
 from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
@@ -12,8 +11,6 @@ from typing import Final, NamedTuple
 from cluster.errors import LogDamaged
 from cluster.protocol.cnc import KEY_LENGTH_MAX, LABEL_LENGTH_MAX
 from cluster.protocol.sbe import Buffer, Composite, i32, i64
-
-SERVICES_MAX: Final = 10
 
 
 class CounterTypeId(IntEnum):
@@ -177,14 +174,6 @@ def counter_label(
     return label
 
 
-def recovery_state_label(leadership_term_id: int, log_position: int, cluster_id: int) -> str:
-    """Label of counter 204."""
-    return (
-        f"Cluster recovery: leadershipTermId={leadership_term_id} "
-        f"logPosition={log_position} clusterId={cluster_id}"
-    )
-
-
 def client_session_label(client_info: str, source_identity: str, session_id: int) -> str:
     """Label of counter 241; ``session_id`` is the transport's."""
     return f"cluster-session: {client_info} sourceIdentity={source_identity} sessionId={session_id}"
@@ -196,18 +185,6 @@ def recording_position_label(
     """Label of counter 100; the channel is cut so that all of the rest fits."""
     head, tail = f"rec-pos: {recording_id} {session_id} {stream_id} ", f" - archiveId={archive_id}"
     return f"{head}{stripped_channel[: LABEL_LENGTH_MAX - len(head) - len(tail)]}{tail}"
-
-
-def cycle_time_label(
-    agent: str, threading_mode: str, archive_id: int, threshold_ns: int | None = None
-) -> str:
-    """Label of counters 103 (no threshold) and 104; ``agent`` as archive-conductor, archive-recorder."""
-    if threshold_ns is None:
-        return f"{agent} max cycle time in ns: {threading_mode} - archiveId={archive_id}"
-    return (
-        f"{agent} work cycle time exceeded count: threshold={threshold_text(threshold_ns)} "
-        f"{threading_mode} - archiveId={archive_id}"
-    )
 
 
 # -- keys -----------------------------------------------------------------------------------------
@@ -232,34 +209,11 @@ class ArchiveKey(Composite):
     archive_id: i64
 
 
-class ControlSessionKey(Composite):
-    """Of counter 113."""
-
-    archive_id: i64
-    control_session_id: i64
-
-
 class ClientSessionKey(Composite):
     """Of counter 241: a client's session."""
 
     cluster_id: i32
     cluster_session_id: i64
-
-
-class ClientHeartbeatKey(Composite):
-    """Of counter 11."""
-
-    client_id: i64
-
-
-class RecoveryStateHead(Composite):
-    """Of counter 204; the recording ids of the services' snapshots follow, 8 bytes each."""
-
-    leadership_term_id: i64  # of the snapshot; -1 without one
-    log_position: i64
-    timestamp: i64
-    cluster_id: i32
-    service_count: i32
 
 
 class RecordingPositionHead(Composite):
@@ -283,29 +237,6 @@ def counter_key(cluster_id: int, service_id: int | None = None) -> bytes:
 def client_session_key(cluster_id: int, cluster_session_id: int) -> bytes:
     """Key of counter 241."""
     return ClientSessionKey(cluster_id, cluster_session_id).encode_body()
-
-
-def recovery_state_key(
-    leadership_term_id: int,
-    log_position: int,
-    timestamp: int,
-    cluster_id: int,
-    snapshot_recording_ids: tuple[int, ...] = (),
-) -> bytes:
-    """Key of counter 204; recording ids by service id, at most ten."""
-    assert len(snapshot_recording_ids) <= SERVICES_MAX
-    head = RecoveryStateHead(
-        leadership_term_id, log_position, timestamp, cluster_id, len(snapshot_recording_ids)
-    )
-    return head.encode_body() + struct.pack(f"<{len(snapshot_recording_ids)}q", *snapshot_recording_ids)
-
-
-def decode_recovery_state_key(key: Buffer) -> tuple[RecoveryStateHead, tuple[int, ...]]:
-    """The head and the recording ids of the services' snapshots."""
-    head = RecoveryStateHead.decode_record(key)
-    if not 0 <= head.service_count <= SERVICES_MAX:
-        raise LogDamaged(None, 28, f"{head.service_count} services, expected 0 to {SERVICES_MAX}")
-    return head, struct.unpack_from(f"<{head.service_count}q", key, RecoveryStateHead.BLOCK_LENGTH)
 
 
 def recording_position_key(

@@ -170,16 +170,3 @@ def max_payload_length(mtu: int) -> int:
 def max_message_length(term_length: int) -> int:
     """Longest message (SBE header included) that a log with this term length takes."""
     return min(term_length // 8, MESSAGE_LENGTH_MAX)
-
-
-def fragmented_length(length: int, max_payload: int, mtu: int | None = None) -> int:
-    """Aligned bytes that a message of ``length`` takes in a term, in as many frames as it needs.
-
-    Every frame but the last carries ``max_payload`` and takes exactly the MTU.
-    """
-    if mtu is None:
-        mtu = max_payload + HEADER_LENGTH
-    whole, rest = divmod(length, max_payload)
-    if whole == 0 or rest > 0:
-        return whole * mtu + align(rest + HEADER_LENGTH)
-    return whole * mtu

@@ -5,15 +5,14 @@ Clients write on the ingress stream, the consensus module and the leader's servi
 
 from typing import Annotated
 
-from cluster.errors import RemoteProtocolError
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode
-from cluster.protocol.sbe import Ascii, Blob, Buffer, Message, Time, Version, i32, i64, read_header, since
+from cluster.protocol.sbe import Ascii, Blob, Message, Time, Version, i32, i64, since
 
 ENCODED_PRINCIPAL_LENGTH_MAX = 4096
 
 
 class SessionMessageHeader(Message, template_id=1):
-    """In front of application bytes, which begin after the block (`application_payload`).
+    """In front of application bytes, which begin after the block.
 
     One template, five places: in ingress ``timestamp`` is free (clients write 0), in log and egress it is the
     cluster time of the append; service to consensus module carries the service id as ``cluster_session_id``;
@@ -95,14 +94,3 @@ class AdminResponse(Message, template_id=27):
     response_code: AdminResponseCode
     message: Ascii = ""
     payload: Blob = b""
-
-
-def application_payload(buffer: Buffer, offset: int = 0, length: int | None = None) -> memoryview:
-    """What follows the SessionMessageHeader at ``offset``, by the block length that its writer told."""
-    limit = len(buffer) if length is None else offset + length
-    block_length, template_id, _, _ = read_header(buffer, offset, limit)
-    assert template_id == SessionMessageHeader.TEMPLATE_ID
-    begin = offset + 8 + block_length
-    if begin > limit:
-        raise RemoteProtocolError(f"session message at offset {offset}: block cut short")
-    return memoryview(buffer)[begin:limit]

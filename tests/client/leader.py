@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import decode, link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import frame
@@ -15,7 +16,6 @@ from cluster.protocol.session import (
     SessionConnectRequest,
     SessionEvent,
     SessionMessageHeader,
-    application_payload,
 )
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.grpc_gateway import GrpcGateway
@@ -109,7 +109,7 @@ class Leader:
         message = decode(payload)
         match message:
             case SessionMessageHeader():
-                content = bytes(application_payload(payload))
+                content = payload[SESSION_HEADER_LENGTH:]
                 self.log.append(content)
                 header = SessionMessageHeader(1, self.session_id, 7).encode()
                 echo = frame(header + content, session_id=0, stream_id=streams.EGRESS)

@@ -8,6 +8,7 @@ import numpy as np
 
 from cluster.client import ClientContext, ClusterClient
 from cluster.client.connecting import AsyncConnect
+from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
 from cluster.protocol.frame import align, frame
@@ -16,7 +17,6 @@ from cluster.protocol.session import (
     SessionConnectRequest,
     SessionEvent,
     SessionMessageHeader,
-    application_payload,
 )
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.message_frames import each_frame, link_frame, message_frame
@@ -155,7 +155,7 @@ class FakeMember:
                 connection.put(link_frame(self.cluster.resume(message.correlation_id)))
             case SessionMessageHeader():
                 if self is self.cluster.leader and message.leadership_term_id == self.cluster.term_id:
-                    self.cluster.log.append(bytes(application_payload(payload)))
+                    self.cluster.log.append(payload[SESSION_HEADER_LENGTH:])
 
     def of_type(self, kind: type[Message]) -> list[Message]:
         return [message for message in self.received if isinstance(message, kind)]

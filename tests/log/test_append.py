@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cluster.log.append import BACK_PRESSURED, append_message, message_begin_position, message_end_position
 from cluster.log.deliver import read_message
-from cluster.log.frames import LogParams
+from cluster.log.frames import LogParams, framed_length
 from cluster.log.scan import check_run
+from cluster.protocol.frame import HEADER_LENGTH, align
 from tests.log import naive
 from tests.log.logs import MTUS, PARAMS, array, params, room, seeds
 
@@ -98,7 +99,6 @@ def test_the_least_batch_length_is_enough_for_any_message():
         framed = len(naive.append(0, longest, small))
         run = appended(longest, TERM - framed + 32, small, small.batch_length_min)
         assert len(run) == 2 * framed - 32
-        assert small.payload_length_max == small.message_length_max - 32
 
 
 @pytest.mark.parametrize("seed", seeds(60))
@@ -135,3 +135,20 @@ def test_the_end_position_is_known_before_the_message_is_written(slots_to_term_e
     )
     begin_position = message_begin_position(position, length, geometry)
     assert begin_position // TERM == (end_position - 1) // TERM, "crosses a term"
+
+
+def slowly_framed_length(length, mtu):
+    total = 0
+    while length > mtu - HEADER_LENGTH:
+        total += mtu
+        length -= mtu - HEADER_LENGTH
+    return total + align(length + HEADER_LENGTH)
+
+
+@given(st.integers(0, 200_000), st.integers(2, 2047).map(lambda n: n * 32))
+def test_a_fragmented_message_takes_the_length_of_its_frames(length, mtu):
+    assert framed_length(length, mtu) == slowly_framed_length(length, mtu)
+
+
+def test_the_figures_of_five_thousand_bytes_at_the_default_mtu():
+    assert framed_length(5_032, 1408) == 1408 * 3 + 960

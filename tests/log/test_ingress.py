@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL, TOO_LONG, UNLINKED
+from cluster.log.frames import (
+    DONE,
+    MALFORMED,
+    OTHER_MESSAGE,
+    OUT_FULL,
+    SESSION_HEADER_LENGTH,
+    TOO_LONG,
+    UNLINKED,
+)
 from cluster.log.ingress import append_ingress
 from cluster.log.session_table import CLOSING, SessionTable
 from cluster.protocol.session import SessionCloseRequest
@@ -145,8 +153,9 @@ def test_half_a_frame_waits_for_its_other_half():
 
 
 def test_a_message_over_the_maximum_is_refused_and_others_go_on():
-    too_long = ingress_frame(session_message(bytes(PARAMS.payload_length_max + 1)))
-    fits = ingress_frame(session_message(bytes(PARAMS.payload_length_max)))
+    payload_length_max = PARAMS.message_length_max - SESSION_HEADER_LENGTH
+    too_long = ingress_frame(session_message(bytes(payload_length_max + 1)))
+    fits = ingress_frame(session_message(bytes(payload_length_max)))
     table = a_table(1)
 
     assert sequence(too_long + fits, table) == (TOO_LONG, b"", 0)

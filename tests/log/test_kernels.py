@@ -60,7 +60,7 @@ def test_the_fields_of_a_session_slot_lie_where_the_kernels_look():
 def test_a_session_message_of_the_smallest_mtu_holds_its_header_in_the_first_frame():
     with pytest.raises(AssertionError):
         frames.LogParams(64 * 1024, 32, 0, 0)
-    assert frames.LogParams(64 * 1024, 64, 0, 0).payload_length_max == 8192 - 32
+    assert frames.LogParams(64 * 1024, 64, 0, 0).message_length_max == 8192
 
 
 def test_read_only_and_writable_arrays_are_one_signature():

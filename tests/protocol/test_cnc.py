@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 from cluster.errors import LocalProtocolError, LogDamaged
 from cluster.protocol import counter_types
 from cluster.protocol.cnc import (
-    BROADCAST_TRAILER,
     COUNTER_METADATA,
     COUNTER_VALUE,
     RING_BUFFER_TRAILER,
     CncHeader,
     Region,
-    broadcast_trailer_offset,
     consumer_heartbeat_offset,
     decode_cnc_header,
     decode_counters,
@@ -63,7 +61,6 @@ def test_regions_follow_each_other_from_128():
     assert file_length(SMALL) == 12_288
     assert ring_trailer_offset(SMALL) == 128 + 1024
     assert consumer_heartbeat_offset(SMALL) == 128 + 1024 + 640
-    assert broadcast_trailer_offset(SMALL) == 1920 + 1024
     assert regions(SMALL).error_log.of(bytes(range(256)) * 48) == (bytes(range(256)) * 48)[8192:]
 
 
@@ -90,7 +87,6 @@ def test_records_lie_as_readers_of_shared_memory_expect():
         "correlation_id": 512,
         "consumer_heartbeat": 640,
     }
-    assert offsets(BROADCAST_TRAILER) == {"tail_intent": 0, "tail": 8, "latest": 16}
 
 
 def a_file(*counters):
@@ -188,9 +184,6 @@ def test_labels():
         "Clustered service max snapshot duration exceeded count: threshold=1s - clusterId=0 serviceId=0"
     )
     assert counter_label(t.ARCHIVE_RECORDING_SESSIONS, 5) == "Archive Recording Sessions - archiveId=5"
-    assert counter_types.recovery_state_label(0, 416, 2) == (
-        "Cluster recovery: leadershipTermId=0 logPosition=416 clusterId=2"
-    )
     assert counter_types.client_session_label("name=c1", "127.0.0.1:5", 9) == (
         "cluster-session: name=c1 sourceIdentity=127.0.0.1:5 sessionId=9"
     )
@@ -199,12 +192,6 @@ def test_labels():
     )
     long = counter_types.recording_position_label(0, 9, 100, "aeron:ipc?" + "x" * 400, 1)
     assert len(long) == 380 and long.endswith("x - archiveId=1")
-    assert counter_types.cycle_time_label("archive-conductor", "SHARED", 1) == (
-        "archive-conductor max cycle time in ns: SHARED - archiveId=1"
-    )
-    assert counter_types.cycle_time_label("archive-conductor", "SHARED", 1, 10**9) == (
-        "archive-conductor work cycle time exceeded count: threshold=1s SHARED - archiveId=1"
-    )
 
 
 def test_durations_are_told_in_their_largest_exact_unit():
@@ -228,22 +215,6 @@ def test_keys():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=10), st.integers(-1, 2**40))
-def test_a_recovery_state_key_reads_back(recording_ids, position):
-    key = counter_types.recovery_state_key(1, position, 5, 3, tuple(recording_ids))
-    head, found = counter_types.decode_recovery_state_key(key.ljust(112, b"\0"))
-
-    assert len(key) == 32 + 8 * len(recording_ids) <= 112
-    assert (head.leadership_term_id, head.log_position, head.timestamp, head.cluster_id) == (
-        1,
-        position,
-        5,
-        3,
-    )
-    assert list(found) == recording_ids
-
-
-@settings(max_examples=50, deadline=None)
 @given(st.text("abc:.0123456789", max_size=100), st.integers(-(2**63), 2**63 - 1))
 def test_a_recording_position_key_reads_back(source_identity, archive_id):
     key = counter_types.recording_position_key(7, -9, source_identity, archive_id)
@@ -258,7 +229,5 @@ def test_a_recording_position_key_reads_back(source_identity, archive_id):
 
 
 def test_damaged_keys_are_told():
-    with pytest.raises(LogDamaged, match="11 services, expected 0 to 10"):
-        counter_types.decode_recovery_state_key(bytes(28) + b"\x0b" + bytes(83))
     with pytest.raises(LogDamaged, match="source identity of 89 bytes, at most 88"):
         counter_types.decode_recording_position_key(bytes(12) + b"\x59" + bytes(99))

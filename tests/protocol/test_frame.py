@@ -5,17 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.protocol.frame import (
-    HEADER_LENGTH,
     DataFrameHeader,
     align,
     compute_position,
-    fragmented_length,
     frame,
     header_at,
     is_mtu,
     is_term_length,
     max_message_length,
-    max_payload_length,
     position_bits,
     term_id_at,
     term_offset_at,
@@ -45,26 +42,6 @@ def test_a_position_is_a_term_and_an_offset_and_back(term_length, initial_term_i
 def test_a_boundary_belongs_to_the_term_that_begins():
     assert (term_id_at(65_536, 16, 7), term_offset_at(65_536, 16)) == (8, 0)
     assert compute_position(7, 65_536, 16, 7) == compute_position(8, 0, 16, 7) == 65_536
-
-
-def slowly_fragmented_length(length, max_payload):
-    total = 0
-    while length > max_payload:
-        total += align(max_payload + HEADER_LENGTH)
-        length -= max_payload
-    return total + align(length + HEADER_LENGTH)
-
-
-@given(st.integers(0, 200_000), st.integers(2, 2047).map(lambda n: n * 32))
-def test_a_fragmented_message_takes_the_length_of_its_frames(length, mtu):
-    assert is_mtu(mtu)
-    max_payload = max_payload_length(mtu)
-
-    assert fragmented_length(length, max_payload, mtu) == slowly_fragmented_length(length, max_payload)
-
-
-def test_the_figures_of_five_thousand_bytes_at_the_default_mtu():
-    assert fragmented_length(5_032, max_payload_length(1408)) == 1408 * 3 + 960
 
 
 def test_limits():

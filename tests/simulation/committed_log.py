@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster.consensus.service_messages import service_id_of
 from cluster.log.deliver import read_message
+from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.log import (
@@ -18,7 +19,7 @@ from cluster.protocol.log import (
     SessionOpenEvent,
     TimerEvent,
 )
-from cluster.protocol.session import SessionMessageHeader, application_payload
+from cluster.protocol.session import SessionMessageHeader
 from tests.simulation.service import SERVICE_MARK, timer_delay_ms, timer_id
 
 
@@ -108,7 +109,7 @@ class CommittedLog:
         self.last_timestamp = timestamp
         match entry:
             case SessionMessageHeader():
-                payload = bytes(application_payload(message))
+                payload = message[SESSION_HEADER_LENGTH:]
                 if entry.cluster_session_id > 0:
                     self._on_message(entry.cluster_session_id, payload, timestamp, end)
                 else:
