@@ -155,7 +155,7 @@ def _say(line: str) -> None:
 
 
 def start(name: str, options: JobOptions) -> SparkSession:
-    """The Spark session for job ``name``, once it is known what of the log there is to read, and told.
+    """The Spark session for job ``name``, once it is known, and reported, what of the log there is to read.
 
     Raises what opening the log raises: a directory that is none says so before Spark is started.
     """
@@ -173,7 +173,7 @@ def start(name: str, options: JobOptions) -> SparkSession:
 
 
 def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int) -> str:
-    """Where a job begins to read, as far as it can be told without Spark."""
+    """Where a job begins to read, as far as it is known without Spark."""
     if _SCHEME.match(options.checkpoint):
         return "where it left off"
     planned = _planned(Path(options.checkpoint))

@@ -1,7 +1,7 @@
 """The whole committed Log as a Delta table, one row an entry, appended exactly once.
 
 Spark writes the batch number into Delta's own commit, so a batch that is repeated after a crash is skipped
-there. Without its checkpoint the job goes on behind what the table already holds.
+there. Without its checkpoint the job goes on after what the table already holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROPERTIES = {
 
 
 def appending(spark: SparkSession, source: dict[str, str], table: str) -> DataStreamWriter:
-    """The write of the Log behind what ``table`` holds; the checkpoint and the trigger are the caller's."""
+    """The write of the Log after what ``table`` holds; the checkpoint and the trigger are the caller's."""
     schema = read_log(spark, source).schema
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     known_to = open_table(spark, table, columns, properties=PROPERTIES, progress="endPosition")

@@ -136,7 +136,7 @@ def spark_session(
 def _nothing_left_behind() -> Iterator[None]:
     """Kill what was started inside when that fails, or is interrupted.
 
-    PySpark forgets a JVM that has not told yet where it listens, and that JVM then stays for ever.
+    PySpark forgets a JVM that has not reported yet where it listens, and that JVM then stays for ever.
     """
     before = _children()
     try:
@@ -196,7 +196,7 @@ def _is_new_enough(java: Path) -> bool:
 
 
 def submitted() -> bool:
-    """True under ``spark-submit``, which starts the JVM first and tells the program where it listens."""
+    """True under ``spark-submit``, which starts the JVM first and gives the program its address."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

@@ -32,7 +32,7 @@ TABLE_COLUMNS = (
 )
 
 # What the entries of a batch add to a session that the table knows. A session opens and closes once, so the
-# first value that is known stays; closed is final, whatever the order in which batches tell of it.
+# first value that is known stays; closed is final, whatever the order of the batches that have it.
 ON_MATCH = {
     "state": "CASE WHEN t.state = 'CLOSED' THEN t.state ELSE s.state END",
     **{
@@ -59,7 +59,7 @@ ON_MATCH = {
 
 
 def sessions(entries: DataFrame) -> DataFrame:
-    """One row per cluster session that ``entries`` tell of, with the columns of ``TABLE_COLUMNS``.
+    """One row per cluster session in ``entries``, with the columns of ``TABLE_COLUMNS``.
 
     ``bytes`` counts payloads; ``lastActivityAt`` is the time of the last message, or of the opening.
     """
@@ -97,7 +97,7 @@ def sessions(entries: DataFrame) -> DataFrame:
 
 
 def keep_sessions(spark: SparkSession, options: JobOptions) -> None:
-    """Bring ``options.table`` up to what the Log tells."""
+    """Bring ``options.table`` up to what the Log has."""
     known_to = open_table(spark, options.table, TABLE_COLUMNS, cluster_by="clusterSessionId")
     source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
     entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)

@@ -54,7 +54,7 @@ ON_MATCH = {
 
 
 def partial_terms(entries: DataFrame) -> DataFrame:
-    """What ``entries`` tell of each leadership term: its opening when among them, its end so far, a count."""
+    """What ``entries`` say of each leadership term: its opening when among them, its end so far, a count."""
     from pyspark.sql import functions as f
 
     opening = f.struct(
@@ -104,7 +104,7 @@ def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
 
 
 def keep_terms(spark: SparkSession, options: JobOptions) -> None:
-    """Bring ``options.table`` up to what the Log tells."""
+    """Bring ``options.table`` up to what the Log has."""
     known_to = open_table(spark, options.table, TABLE_COLUMNS)
     entries = beyond(read_log(spark, starting_at(options.source, known_to), LOG_COLUMNS), known_to)
 

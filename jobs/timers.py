@@ -1,8 +1,8 @@
 """Timers as a Delta table: one row a correlation id, with its latest firing.
 
-The Log tells that a timer fired, not that it was scheduled: a timer that is still pending stands in snapshots
+The Log says that a timer fired, not that it was scheduled: a timer that is still pending stands in snapshots
 only, so ``state`` is always ``FIRED`` and ``deadline`` unknown until snapshots are read. An id that is
-scheduled anew after firing keeps its row; ``firings`` counts.
+scheduled again after firing keeps its row; ``firings`` counts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def timers(entries: DataFrame) -> DataFrame:
 
 
 def keep_timers(spark: SparkSession, options: JobOptions) -> None:
-    """Bring ``options.table`` up to what the Log tells."""
+    """Bring ``options.table`` up to what the Log has."""
     known_to = open_table(spark, options.table, TABLE_COLUMNS, cluster_by="correlationId")
     source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
     entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)

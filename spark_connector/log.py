@@ -43,7 +43,7 @@ def open_reader(options: SourceOptions) -> LogReader:
 
 
 def forget_reader(options: SourceOptions) -> None:
-    """Close a reader that failed; the next ``open_reader`` begins anew."""
+    """Close a reader that failed; the next ``open_reader`` begins again."""
     reader = _readers.pop(_key(options), None)
     if reader is not None:
         reader.close()
@@ -186,7 +186,7 @@ class SourceLog:
         return last or first or min(tip, term_begin + self._reader.term_length)
 
     def _end_of_entries(self, begin: int, end: int, count: int) -> int:
-        """The end of the ``count``-th entry behind ``begin``, or ``end`` when there are no more than that."""
+        """The end of the ``count``-th entry after ``begin``, or ``end`` when there are no more than that."""
         for batch in self._reader.batches(begin, end, columns=("endPosition",), is_committed=True):
             if batch.num_rows >= count:
                 return int(batch.column(0)[count - 1].as_py())

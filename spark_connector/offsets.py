@@ -10,7 +10,7 @@ same on every member; null says that the log had no entry yet.
 
 The end of a micro-batch says besides how it was planned; a stream's initial offset, which ends none, does
 not. ``from`` is where the batch began: Spark keeps only the ends of batches, and asks for the initial offset
-again when it starts anew over a first batch that was planned but not committed. ``latest`` would by then be
+again when it restarts over a first batch that was planned but not committed. ``latest`` would by then be
 somewhere else. ``plan`` holds the options by which the batch was cut into tasks: one that runs again has the
 same tasks, whatever the options are by then.
 
@@ -81,13 +81,13 @@ def _limits(given: dict[str, Any]) -> PlanLimits:
 
 
 def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session_id: int | None) -> str:
-    """The identity of a log as it stands in offsets; ``?`` for what a purged log does not tell any more."""
+    """The identity of a log as it stands in offsets; ``?`` for what a purged log does not have any more."""
     parts = (cluster_id, first_term_timestamp, log_session_id)
     return ":".join("?" if part is None else str(part) for part in parts)
 
 
 def check_cluster(offset: Offset, cluster: str | None) -> str | None:
-    """The identity to go on with after ``offset`` over the log ``cluster``: the one that tells more.
+    """The identity to go on with after ``offset`` over the log ``cluster``: the one that has more.
 
     Raises DataLoss when they are two logs.
     """
@@ -103,7 +103,7 @@ def check_cluster(offset: Offset, cluster: str | None) -> str | None:
 
 
 def is_one_log(cluster: str, other: str) -> bool:
-    """Whether two identities may be of one log: what one of them does not tell fits everything."""
+    """Whether two identities may be of one log: what one of them does not have fits everything."""
     parts, other_parts = cluster.split(":"), other.split(":")
     return len(parts) == len(other_parts) and all(a == b or "?" in (a, b) for a, b in zip(parts, other_parts))
 

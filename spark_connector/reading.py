@@ -36,7 +36,7 @@ def read_range(
     """The range's entries as record batches with ``columns``, in the user's spelling, all of one schema.
 
     Raises DataLoss when the log here is not the one that was planned, does not reach as far, or was purged
-    behind the range's start.
+    after the range's start.
     """
     if log_range.start == log_range.end:
         return

@@ -1,6 +1,6 @@
 """The sink: every row of a task is one ingress message, in the rows' order, through one session.
 
-Spark runs ``write()`` whole for every attempt of a task, and makes a writer anew for every micro-batch,
+Spark runs ``write()`` whole for every attempt of a task, and makes a new writer for every micro-batch,
 so all state is in here for the length of one call. ``write()`` returns when the cluster has acknowledged each
 of its rows as committed; the client in it follows a change of leader by itself. A task that runs again sends
 all of its rows again.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OFFER_BYTES = 256 * 1024  # of payload in one offer: a part of what may be unacknowledged
 POLL_S = 0.01
 
-# Spark's own names of what it tells the tasks of a streaming query.
+# Spark's own names of what it gives the tasks of a streaming query.
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 BATCHES_AHEAD = 2
@@ -38,7 +38,7 @@ BATCHES_AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class RowsCommitted(WriterCommitMessage):
-    """What a task brought into the log. ``committed_position`` is behind its last row, -1 without rows."""
+    """What a task brought into the log. ``committed_position`` is after its last row, -1 without rows."""
 
     rows: int
     committed_position: int
@@ -214,7 +214,7 @@ class _Ahead:
         self._is_over.set()
 
     def next(self, poll: Callable[[], None]) -> pa.RecordBatch | None:
-        """The next batch, None behind the last; calls ``poll`` again and again until it is there."""
+        """The next batch, None after the last; calls ``poll`` again and again until it is there."""
         while True:
             try:
                 fetched = self._fetched.get(timeout=POLL_S)

@@ -54,7 +54,7 @@ SEGMENT_LENGTH_MAX = 1024 * 1024 * 1024
 class Archive:
     """The recordings of one member.
 
-    ``recovered`` tells what opening it had to repair. What cannot be repaired here is found by
+    ``recovered`` lists the ends that opening it had to find. What cannot be repaired here is found by
     ``find_damage``, and nothing of it is changed: whoever has other copies of it decides.
     """
 
@@ -101,7 +101,7 @@ class Archive:
         that exist keep what theirs hold. ``is_after_failure``: this process was refused a write or a
         sync here, so that files of recordings that were written then are left behind for new ones.
         ``may_be_damaged``: a recording whose end damage hides is left as it is, not known by
-        ``has_recording``, for ``find_damage`` to tell; else LogDamaged says so. Raises DirectoryInUse,
+        ``has_recording``, for ``find_damage`` to report; else LogDamaged says so. Raises DirectoryInUse,
         LogDamaged, StorageError, ConfigurationError.
         """
         if file_sync_level not in (0, 1, 2):
@@ -187,7 +187,7 @@ class Archive:
             self.recovered.append(found)
 
     def _cut_tail(self, recording_id: int, may_be_damaged: bool, *, into_new_file: bool) -> bool:
-        """Cut what is behind a recording's end; False where bytes before it cannot be read for a new file."""
+        """Cut what is after a recording's end; False where bytes before it cannot be read for a new file."""
         try:
             self.recording(recording_id).cut_tail(into_new_file=into_new_file)
         except OSError as error:
@@ -231,14 +231,14 @@ class Archive:
                 raise self._catalog.damage_of(recording_id, "initial_term_id", what)
         except OSError as error:
             if error.errno != errno.EIO:
-                raise  # else it is told when it is read
+                raise  # else it is reported when it is read
         finally:
             segments.close()
 
     def find_damage(self, recording_id: int, from_position: int | None = None) -> Damage | None:
         """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.
 
-        Every segment must be there in its length, also before that position; what lies behind it is read,
+        Every segment must be there in its length, also before that position; what lies after it is read,
         and its checksums are verified if it has any.
         """
         if (damage := self._damage.get(recording_id)) is not None:
@@ -259,7 +259,7 @@ class Archive:
             segments.close()
 
     def _reads_at_end(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether the page can be read in which the next frame goes behind the last one."""
+        """Whether the page can be read in which the next frame goes after the last one."""
         segments = Segments(self.files, self.directory, descriptor)
         end = descriptor.stop_position
         base = segments.base_of(end)
@@ -447,7 +447,7 @@ class Archive:
     def extend(self, recording_id: int, session_id: int) -> Recording:
         """Make a stopped recording active again at its end, written by the publication ``session_id``.
 
-        What lies behind the end is cut first: what an earlier life left there must never join on. One
+        What lies after the end is cut first: what an earlier life left there must never join on. One
         that this process has written leaves nothing there: a change of leaders need not wait for the look.
         """
         recording = self.recording(recording_id)

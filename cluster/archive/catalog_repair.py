@@ -89,7 +89,7 @@ def _header_of(catalog: bytearray) -> bytes | None:
 
 
 def _entry_at(catalog: bytearray, offset: int) -> bytes | None:
-    """The bytes from an entry on, as they were; None where its checksum is right, or 0, or does not tell."""
+    """The bytes from an entry on, as they were; None where its checksum is right, or 0, or shows nothing."""
     data = bytes(catalog[offset : offset + HEADER_LENGTH + LENGTH_MAX])
     if _number(data, CHECKSUM_OFFSET) == 0 or _is_right(data):
         return None

@@ -2,7 +2,7 @@
 
 The checksums themselves, and where they stand in frames, are in ``cluster/log/checksum.py``; which of them a
 recording's frames hold says ``frame_checksum.py``. A catalog entry's covers the descriptor and the padding
-behind it, and is 0 where the frames hold none. Sources: Checksums and ArchiveTool of Aeron's archive.
+after it, and is 0 where the frames hold none. Sources: Checksums and ArchiveTool of Aeron's archive.
 """
 
 import numpy as np

@@ -94,7 +94,7 @@ class DirectoryLock:
 def _mark_header(files: Files, mark_path: str, lock_path: str) -> MarkFileHeader | None:
     """The header; None when it is damaged, and a process of ours had it before.
 
-    Nothing in it is missed then: the lock tells who lives. A real component takes no lock, and may be of a
+    Nothing in it is missed then: the lock shows who lives. A real component takes no lock, and may be of a
     version that we do not know: that raises LogDamaged.
     """
     try:

@@ -36,7 +36,7 @@ def write_export_watermark(files: Files, directory: str, position: int) -> None:
 
 
 class ExportWatermark:
-    """The position for a member that heeds it; what cannot be read is told once, and keeps everything."""
+    """The position for a member that heeds it; what cannot be read is reported once, and keeps everything."""
 
     def __init__(self, files: Files, directory: str, on_error: Callable[[ClusterError], None]) -> None:
         self._files = files

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from cluster.errors import LogDamaged, StorageError
 
-# Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not tell).
+# Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not say).
 Buffer: TypeAlias = Any
 
 
@@ -170,7 +170,7 @@ class OsFile:
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         written = os.pwrite(self._fd, data, offset)
-        if written < len(data):  # a signal or a full disk cut it short; the next call tells which
+        if written < len(data):  # a signal or a full disk cut it short; the next call shows which
             view = memoryview(data)
             while written < len(view):
                 written += os.pwrite(self._fd, view[written:], offset + written)

@@ -36,7 +36,7 @@ def frame_checksum(segments: Segments, catalog: CatalogFile, entry: CatalogEntry
 
 
 def checksum_kinds(segments: Segments, descriptor: RecordingDescriptor) -> set[Checksum | None]:
-    """What is found in the frames; None for session ids, empty where there are no frames or none tells."""
+    """What is found in the frames; None for session ids, empty where no frame shows it."""
     start, stop = descriptor.start_position, descriptor.stop_position
     kinds = _kinds_at(segments, descriptor, start)
     if stop - start > _SAMPLE_BYTES:
@@ -60,7 +60,7 @@ def _kinds_at(segments: Segments, descriptor: RecordingDescriptor, position: int
         for _, run in walk:
             return checksum_kinds_in(run, descriptor.session_id)
     except (LogDamaged, OSError):
-        pass  # told when it is read
+        pass  # reported when it is read
     return set()
 
 

@@ -109,7 +109,7 @@ class FrameWalk:
         return LogDamaged(self._segments.path(base), self.position - base, what)
 
     def _expectation(self, fault: int) -> str:
-        """What the place called for, where that can be told in a word."""
+        """What the place called for, where a word says it."""
         params = self._params
         bits = params.position_bits
         offset = term_offset_at(self.position, bits)
@@ -145,7 +145,7 @@ class FrameWalk:
 def next_frame_after(segments: Segments, params: LogParams, position: int, end: int) -> int | None:
     """The first position after ``position`` where a header stands that belongs there; None before ``end``.
 
-    How a walk goes on behind damage: whatever 32 bytes carry their own term offset, term id and stream. Only
+    How a walk goes on after damage: whatever 32 bytes carry their own term offset, term id and stream. Only
     segments that are there are looked at: ``end`` may come from a damaged catalog and be any number.
     """
     bits = params.position_bits

@@ -37,7 +37,7 @@ class LogCursor:
         self.position = self._read_position = 0
 
     def advance(self, position: int) -> None:
-        """What lies before ``position`` is taken, and no more: what was taken behind it is read again."""
+        """What lies before ``position`` is taken, and no more: what was taken after it is read again."""
         self.position = self._read_position = position
 
     def read(self, log: LogSource, limit: int) -> tuple[int, np.ndarray]:
@@ -47,7 +47,7 @@ class LogCursor:
         return begin, log.read(begin, min(limit - begin, len(self._buffer)), self._buffer)
 
     def end_chunk(self, begin: int, taken: int, end: int, limit: int) -> None:
-        """Of a chunk [begin, end) all is taken before ``taken``, and no whole message is left behind that.
+        """Of a chunk [begin, end) all is taken before ``taken``, and no whole message is left after that.
 
         Raises LogDamaged when a message is longer than any that a cluster writes.
         """

@@ -1,4 +1,4 @@
-"""node-state.dat as a file: the highest term that this member voted or stood for, durable before it is told.
+"""node-state.dat as a file: the highest term that this member voted or stood for, durable before it is sent.
 
 Source: NodeStateFile of Aeron Cluster; layout in cluster/protocol/node_state.py.
 """

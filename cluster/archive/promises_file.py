@@ -1,6 +1,6 @@
 """promises.dat: whether a member knows what it has promised, and whom it knows to have forgotten.
 
-A PromiseStatement of schema 1111 with its header, as it is told to others, and the CRC-32 of that (u32). A
+A PromiseStatement of schema 1111 with its header, as it is sent to others, and the CRC-32 of that (u32). A
 directory without it is new, or older than it.
 """
 

@@ -27,7 +27,7 @@ from cluster.log.scan import check_run, fault_at
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, DataFrameHeader, header_at
 
-ZERO_WINDOW = 4 * 1024 * 1024  # bytes behind the end that are kept zeroed while appending
+ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
 WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
@@ -45,7 +45,7 @@ class Recording:
 
     ``start_position`` first byte kept; ``append_position`` end of what is written, exclusive;
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
-    and from then on every append and sync does: what the disk holds behind ``synced_position`` is not trusted
+    and from then on every append and sync does: what the disk holds after ``synced_position`` is not trusted
     again, not even if it reads back well. ``position_counter`` follows ``synced_position``.
     ``checksum`` is what its data frames hold, and get when appended; None leaves them their session ids.
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
@@ -86,7 +86,7 @@ class Recording:
         self._proof: SyncProofFile | None = None
         self._unproven_crc = 0  # of [synced_position, append_position)
         self._written_back = 0  # up to here the device has been asked to write
-        self.is_tail_clean = False  # nothing lies behind the end: it was cut, and then only appended to
+        self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
 
     @property
     def recording_id(self) -> int:
@@ -303,7 +303,7 @@ class Recording:
             self.position_counter.set(self.synced_position)
 
     def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
-        """Stop trusting the recording; the catalog is told the end of what was synced, if it still can be."""
+        """Stop trusting the recording; the catalog gets the end of what was synced, if it can."""
         self.is_tail_clean = False
         if isinstance(error, StorageError):
             self._failure = error
@@ -395,10 +395,10 @@ class Recording:
             )
 
     def cut_tail(self, *, into_new_file: bool = False) -> int:
-        """Make everything behind the end read as nothing, durably; return how many bytes were there.
+        """Make everything after the end read as nothing, durably; return how many bytes were there.
 
         The catalog must already hold the end. A stop on a segment's boundary keeps an empty segment
-        behind it, which the verify tool insists on. After a failed sync the pages of the file are not to be
+        after it, which the verify tool insists on. After a failed sync the pages of the file are not to be
         overwritten but left behind: ``into_new_file`` copies what is kept, and replaces the segment.
         """
         base = self._segments.base_of(self.append_position)
@@ -416,7 +416,7 @@ class Recording:
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
-                self._segments.renew(base, self.append_position)  # nothing behind the end is needed
+                self._segments.renew(base, self.append_position)  # nothing after the end is needed
             finally:
                 file.close()
         later = [other for other in bases if other > base]
@@ -509,8 +509,8 @@ class Recording:
         begin = max(position - position % self.term_length, self.start_position)
         end = min(position - position % self.term_length + self.term_length, self.append_position)
         try:
-            before, behind = position - HEADER_LENGTH, position + HEADER_LENGTH
-            if next_frame_after(self._segments, params, before, behind) == position:
+            before, after = position - HEADER_LENGTH, position + HEADER_LENGTH
+            if next_frame_after(self._segments, params, before, after) == position:
                 return True
             walk = FrameWalk(self._segments, params, begin, end)
             for _ in walk:

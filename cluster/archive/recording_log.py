@@ -158,7 +158,7 @@ class RecordingLog:
         except LogDamaged as damage:
             self.damage = damage.at(self._file.path)
         self.entries = _with_ends(sort_entries(found))
-        # Removed entries count for the index, those behind the last one too.
+        # Removed entries count for the index, those after the last one too.
         last = max((*found, *self._unwritten), key=lambda entry: entry.entry_index, default=None)
         end = 0 if last is None else last.offset + last.length
         self._index_end = (0 if last is None else last.entry_index + 1) + (len(data) - end) // ENTRY_ALIGNMENT

@@ -135,7 +135,7 @@ class Segments:
     def renew(self, base: int, end: int, *, old_to: str | None = None) -> None:
         """Put a new file with the bytes [``base``, ``end``) in the place of a segment, durably.
 
-        What is behind ``end`` is gone with the old file, whose pages nobody trusts any more: a sync of them
+        What is after ``end`` is gone with the old file, whose pages nobody trusts any more: a sync of them
         failed, or they cannot be read. The new one lies in other blocks of the device. ``old_to`` is a
         folder that gets the old file.
         """
@@ -194,7 +194,7 @@ class SegmentFile:
         self.zeroed_to = zeroed_to
 
     def zero_ahead(self, offset: int, window: int = ZERO_CHUNK) -> bool:
-        """Write a chunk of zeros if fewer than ``window`` bytes behind ``offset`` have them; say whether."""
+        """Write a chunk of zeros if fewer than ``window`` bytes after ``offset`` have them; say whether."""
         begin = max(self.zeroed_to, offset)
         if begin >= self.length or begin - offset >= window:
             return False

@@ -43,7 +43,7 @@ def digest(message: bytes, digest_before: int) -> int:
 class SnapshotPublication:
     """What a snapshot is written into (Aeron: ExclusivePublication).
 
-    ``offer`` takes one message from any number of buffers and returns the position behind it; it never asks
+    ``offer`` takes one message from any number of buffers and returns the position after it; it never asks
     to be called again. Raises LocalProtocolError for a message of no bytes and for one that is longer than
     ``max_message_length``, StorageError for the disk.
     """

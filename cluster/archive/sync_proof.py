@@ -1,6 +1,6 @@
 """The proof file: how much of a recording a power cut has left whole.
 
-Frames without checksums do not tell whether a torn write reached them. So each sync first writes one of two
+Frames without checksums do not show whether a torn write reached them. So each sync first writes one of two
 slots, in turn, each in a page of its own:
 
     0      4         8          16        24      32           36         40
@@ -15,10 +15,10 @@ where the sync before ended. The slot is handed to the device ahead of the segme
 both durable: 10-20 µs where a second sync costs 60-80. After an unclean stop the newest slot either
 holds, and the recording is whole up to ``to``, or the last sync never returned, nothing it covered was
 acknowledged, and the recording ends at ``from``. Unless it is known to have returned, as after a SIGKILL,
-which leaves the cache: then acknowledged bytes have changed, and that is damage. The same mark tells where
+which leaves the cache: then acknowledged bytes have changed, and that is damage. The same mark shows where
 the newest slot itself is damaged: the older one would take back what the newest has acknowledged.
 
-A slot speaks only for the session that wrote it: whoever else extends the recording, a real
+A slot holds only for the session that wrote it: whoever else extends the recording, a real
 archive for one, does so under another session id. The file is removed by an orderly stop.
 """
 

@@ -455,7 +455,7 @@ def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> 
     try:
         catalog.check_entry(entry, segment_bases(files, archive, entry.descriptor.recording_id))
     except LogDamaged:
-        return None  # nothing tells where they are
+        return None  # nothing shows where they are
     segments = Segments(files, archive, entry.descriptor)
     try:
         return frame_checksum(segments, catalog, entry)
@@ -479,7 +479,7 @@ def _show_descriptor(
 
 
 def _live_end(archive: str, entry: CatalogEntry) -> int | None:
-    """How far a running archive has written a recording, by its counters; None when they do not tell."""
+    """How far a running archive has written a recording, by its counters; None when they do not show it."""
     from cluster.archive.files import OsFiles
     from cluster.counters import CountersReader
     from cluster.transport.clock import epoch_ms
@@ -499,7 +499,7 @@ def _live_end(archive: str, entry: CatalogEntry) -> int | None:
 
 
 def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
-    """Where a recording's frames end, or the end of its last segment when nothing tells (True)."""
+    """Where a recording's frames end, or the end of its last segment when nothing shows it (True)."""
     from cluster.archive.files import OsFiles
     from cluster.archive.segments import Segments
     from cluster.protocol.catalog import NULL_POSITION

@@ -203,7 +203,7 @@ class _Told:
         self._is_damaged = False
         for damage in reader.damage:
             self.damage(damage)
-        reader.end_position()  # tells whether the log was stopped in order
+        reader.end_position()  # says whether the log was stopped in order
         for warning in reader.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         self._warned = len(reader.warnings)
@@ -221,8 +221,9 @@ class _Told:
 
 
 def _first_entry(reader: LogReader, position: int | None) -> int | None:
-    """Where to begin for ``--from position``; damage on the way there is not told. Raises DataLoss when it
-    was purged.
+    """Where to begin for ``--from position``; damage on the way there is not reported.
+
+    Raises DataLoss when the position was purged.
     """
     return None if position is None else reader.boundary_at_or_after(position, on_damage=lambda _: None)
 

@@ -66,7 +66,7 @@ def endpoints_unless(is_directory_given: bool, endpoints: str | None) -> str | N
 def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | ClusterError]:
     """How each member stands, or why it did not answer, in the order of their ids.
 
-    Members whose ids were not given are put into ``endpoints`` under those that they tell, and members that
+    Members whose ids were not given are put into ``endpoints`` under those that they report, and members that
     were not given beside them.
     """
     from cluster.reader.remote import member_status

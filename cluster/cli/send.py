@@ -259,7 +259,7 @@ class _Sending:
             if self._waiting is not None and client.offer_batch(self._waiting) > 0:
                 self._waiting = None
             if client.is_closed:
-                continue  # which is told above, with what is missing
+                continue  # which is reported above, with what is missing
             if client.poll_egress() == 0 and (self._waiting is not None or self._is_read):
                 client.wait(WAIT_S)
             self._progress.update()

@@ -204,7 +204,7 @@ class _Endpoints:
         from cluster.protocol.counter_types import members_of
 
         if isinstance(answer, ClusterError):
-            known_id = member_id if member_id >= 0 else None  # it tells its id itself, unless that is given
+            known_id = member_id if member_id >= 0 else None  # it reports its id, unless that is given
             return {"memberId": known_id, "isAlive": False, "error": str(answer)}
         return {
             "memberId": answer.member_id,

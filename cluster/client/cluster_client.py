@@ -113,7 +113,7 @@ class ClusterClient:
     ) -> ClusterClient:
         """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
 
-        Over gRPC one member that can be reached is enough: it tells of the others. Of ``tcp:`` and ``ipc:``
+        Over gRPC one member that can be reached is enough: it names the others. Of ``tcp:`` and ``ipc:``
         endpoints name every member's.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
@@ -290,7 +290,7 @@ class ClusterClient:
         """Hear what came, keep the session alive, follow the leader; returns the messages dispatched.
 
         Without a limit everything that one receive brought is dispatched (at most a mebibyte). Never
-        waits; see ``wait``. What the listener raises comes out, and the next poll goes on behind it. The
+        waits; see ``wait``. What the listener raises comes out, and the next poll goes on after it. The
         poll that comes upon the end of the session returns; the next one raises ClientClosed, and one from
         within the listener LocalProtocolError.
         """
@@ -299,7 +299,7 @@ class ClusterClient:
             raise LocalProtocolError("poll_egress within the listener, which it calls")
         publication = self._publication
         if publication is None or not publication.connection.is_readable:
-            self._world.wait(0)  # else a wait has just told
+            self._world.wait(0)  # else a wait has just reported it
         now_ns = self._world.now_ns()
         dispatched = 0
         if publication is not None and self._state is not State.PENDING_CLOSE:
@@ -321,7 +321,7 @@ class ClusterClient:
     def await_committed(self, timeout_s: float | None = None) -> int:
         """Poll until all that was offered is committed; returns the log position after the last message.
 
-        Raises TimedOut, telling how many are not, or ClientClosed.
+        Raises TimedOut with how many are not, or ClientClosed.
         """
         deadline_ns = None if timeout_s is None else self._world.now_ns() + int(timeout_s * 1e9)
         while self._window.unacknowledged:
@@ -412,7 +412,7 @@ class ClusterClient:
         if self._probed_ns is None:
             self._probed_ns = now_ns
             if self._window.is_flushed:
-                self._ask_to_resume(publication)  # it only tells what we know, but it tells
+                self._ask_to_resume(publication)  # the answer is known; that it comes is not
         elif now_ns - self._probed_ns >= self._silence_ns:
             publication.connection.close(f"silent for {(now_ns - self._last_heard_ns) / 1e9:.1f} s")
             self._lose_leader(now_ns)

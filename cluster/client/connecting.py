@@ -163,7 +163,7 @@ class AsyncConnect:
             self._ask_again(now_ns + ASK_AGAIN_NS)
 
     def _is_answer(self, event: SessionEvent) -> bool:
-        """Whether it answers the request that is out, or tells of the session that an earlier one opened."""
+        """Whether it answers the request that is out, or names the session that an earlier one opened."""
         if event.code is EventCode.OK:
             return self._first_correlation_id <= event.correlation_id <= self._correlation_id
         return event.correlation_id == self._correlation_id
@@ -219,7 +219,7 @@ class AsyncConnect:
         return "; ".join(told)
 
     def _describe_leader(self) -> str:
-        """Who leads by the last redirect. Members tell of gRPC endpoints only; others have to be given."""
+        """Who leads by the last redirect. Members name gRPC endpoints only; others have to be given."""
         leader = self._redirected_to
         if leader < 0:
             return "nobody: there was no leader"

@@ -1,4 +1,4 @@
-"""What a client is told before it connects, checked before anything is sent (AeronCluster.Context)."""
+"""What a client is given before it connects, checked before anything is sent (AeronCluster.Context)."""
 
 from __future__ import annotations
 

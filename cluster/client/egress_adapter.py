@@ -84,7 +84,7 @@ class EgressAdapter:
             self.is_dispatching = False
             rows_done = self._dispatch.rows_done
             if rows_done < len(batch):
-                # The frame of the next row begins right behind the last one's payload.
+                # The frame of the next row begins right after the last one's payload.
                 consumed = connection.start
                 if rows_done:
                     consumed = align(int(batch.offsets[rows_done - 1] + batch.lengths[rows_done - 1]))

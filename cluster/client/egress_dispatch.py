@@ -39,7 +39,7 @@ class ControlledAction(IntEnum):
     """What is to happen after a message. COMMIT and CONTINUE are the same here: nothing is held back."""
 
     ABORT = 1  # stop, and bring this message again with the next poll
-    BREAK = 2  # stop, and go on behind it with the next poll
+    BREAK = 2  # stop, and go on after it with the next poll
     COMMIT = 3
     CONTINUE = 4
 

@@ -1,4 +1,4 @@
-"""What a client may be told, as a class to derive from (Aeron: EgressListener)."""
+"""What a client may hear, as a class to derive from (Aeron: EgressListener)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to members as a client needs them: greeted, told apart by member, dialled again when lost."""
+"""Connections to members as a client needs them: greeted, one a member, dialled again when lost."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class IngressPublication:
         self.member_id = member_id
         self.endpoint = endpoint
         self.connection = connection
-        self.message_length_max = 0  # SBE header included; 0: not told
+        self.message_length_max = 0  # SBE header included; 0: not known
         self.asked_ns = 0  # when a session was last asked for over it
         self.is_connected = False
         self._is_greeted = False
@@ -97,7 +97,7 @@ class IngressPublication:
         return self.connection.is_closed
 
     def do_work(self) -> None:
-        """Say Hello and hear the reply; a refusal closes the connection, which tells why."""
+        """Say Hello and hear the reply; a refusal closes the connection, which says why."""
         connection = self.connection
         if self.is_connected or connection.is_closed:
             return
@@ -142,7 +142,7 @@ class IngressPublication:
     def receive(self) -> Iterator[Message]:
         """Messages other than a session's own that came: replies to what was asked while connecting.
 
-        Who stops in the middle leaves the rest on the connection: behind the reply that opens or resumes a
+        Who stops in the middle leaves the rest on the connection: after the reply that opens or resumes a
         session its egress and acknowledgements may have come already.
         """
         connection = self.connection
@@ -203,7 +203,7 @@ class IngressPublications:
                     self._name(member_id, publication)
 
     def _name(self, unnamed: int, publication: IngressPublication) -> None:
-        """The member at an endpoint without an id has told its own."""
+        """The member at an endpoint without an id has sent its own."""
         member_id = publication.member_id
         del self._publications[unnamed]
         self.endpoints[member_id] = self.endpoints.pop(unnamed)
@@ -235,7 +235,7 @@ class IngressPublications:
                 del self._publications[member_id]
 
     def adopt(self, ingress_endpoints: str) -> None:
-        """Take over what a member tells of its cluster's endpoints, where they are of our medium."""
+        """Take over what a member reports of its cluster's endpoints, where they are of our medium."""
         for member_id in adopt_endpoints(self.endpoints, ingress_endpoints):
             self._next_dial_ns.pop(member_id, None)
         for member_id in self._publications.keys() - self.endpoints.keys():

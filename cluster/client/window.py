@@ -1,12 +1,12 @@
 """The messages that a client sent and does not know to be committed, framed as they go out.
 
 Messages are numbered from 1 since the session was opened; the leader's log holds them in that order and
-without gaps, so three numbers tell all:
+without gaps, so three numbers say all:
 
     1 ....... acknowledged ....... sent ....... offered
               committed, forgotten | on their way | not written to the socket yet
 
-After a leader change the new leader tells how many its log holds; everything beyond goes out again, stamped
+After a leader change the new leader reports how many its log holds; everything beyond goes out again, stamped
 with the new term, and nothing goes twice.
 """
 

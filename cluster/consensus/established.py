@@ -100,7 +100,10 @@ class Leader:
         return is_followed and self.leadership.has_active_quorum(now_ns, timeout_ns)
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
-        """C-94, C-95, unless a majority still reports to this leader."""
+        """Why to hold an election: a vote is asked for in a higher term (C-94, C-95).
+
+        None while a majority still reports to this leader.
+        """
         if message.candidate_term_id <= self.leadership_term_id or self.leadership.has_active_quorum(
             now_ns, self._context.election_timeout_ns
         ):
@@ -192,14 +195,17 @@ class Follower:
         return f"member {self.leader_member_id}, leader of term {self.leadership_term_id}, stood down"
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
-        """C-94, C-95, unless this follower hears its leader."""
+        """Why to hold an election: a vote is asked for in a higher term (C-94, C-95).
+
+        None while this follower hears its leader.
+        """
         is_heard = now_ns - self.time_of_last_leader_message_ns < self._context.election_timeout_ns
         if message.candidate_term_id <= self.leadership_term_id or is_heard:
             return None
         return f"member {message.candidate_member_id} asks for a vote in term {message.candidate_term_id}"
 
     def is_leader_silent(self, now_ns: int) -> bool:
-        """C-22: no message of the leader for the heartbeat timeout; log data does not count (C-23)."""
+        """Whether the leader was silent for the heartbeat timeout (C-22); log data does not count (C-23)."""
         return now_ns - self.time_of_last_leader_message_ns >= self._context.leader_heartbeat_timeout_ns
 
     def is_append_position_due(self, synced_position: int, now_ns: int) -> bool:

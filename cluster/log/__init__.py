@@ -3,7 +3,7 @@
 Read ``frames.py`` first (a frame, a message, a position, as every kernel sees them), then ``ingress.py``
 (the leader's path into the log) and ``deliver.py`` (the way out of it).
 
-A *run* is a ``uint8`` array of whole data frames, aligned to 32 bytes, one behind the other. A run of the
+A *run* is a ``uint8`` array of whole data frames, aligned to 32 bytes, one after the other. A run of the
 log begins at a position and may cross the end of a term, whose padding frame is there whole, its body zero.
 Offsets count bytes within an array, positions within the whole log; every range is half-open.
 

@@ -48,7 +48,7 @@ def put_message(out, out_offset, position, params, source, offset, length):  # t
             flags |= FLAG_END
         frame_length = piece + HEADER_LENGTH
         end = begin + align_frame(frame_length)
-        # Zeros behind the payload first: whole words that the payload then overwrites in part.
+        # Zeros after the payload first: whole words that the payload then overwrites in part.
         for word in range(end - 32, end, 8):
             put_i64(out, word, 0)
         flags_and_type = flags << 8 | TYPE_DATA << 16
@@ -111,6 +111,6 @@ def message_end_position(position: int, length: int, params: LogParams) -> int:
 
 
 def message_begin_position(position: int, length: int, params: LogParams) -> int:
-    """Position of the first frame of that message: ``position``, or the next term's begin behind padding."""
+    """Position of the first frame of that message: ``position``, or the next term's begin after padding."""
     end_position = message_end_position(position, length, params)
     return end_position - int(framed_length(length, params.mtu))

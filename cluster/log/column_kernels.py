@@ -218,8 +218,8 @@ def _fill_offsets(slab, layout, column, row):  # type: ignore[no-untyped-def]
     at = layout[3 * column + VALUES]
     filled = layout[FILLED_AT + column]
     end = get_i32(slab, at + 4 * filled)
-    for behind in range(filled + 1, row + 1):
-        put_i32(slab, at + 4 * behind, end)
+    for empty in range(filled + 1, row + 1):
+        put_i32(slab, at + 4 * empty, end)
     layout[FILLED_AT + column] = row
     return end
 
@@ -258,7 +258,7 @@ def _put_name(slab, layout, column, row, names, index):  # type: ignore[no-untyp
 
 @routine
 def _microseconds(cluster_time, time_unit):  # type: ignore[no-untyped-def]
-    """Null where a timestamp cannot tell it."""
+    """Null where a timestamp cannot hold it."""
     if time_unit == NANOS and cluster_time != NULL_I64:
         return cluster_time // 1000
     if time_unit == MILLIS and cluster_time != NULL_I64:

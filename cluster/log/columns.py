@@ -125,7 +125,7 @@ def log_to_record_batch(
     than the range, so that its last entry is whole. ``columns`` (names of ROW_SCHEMA, in any order) and
     ``entry_types`` prune; ``time_unit`` is that of the log at ``position``, later terms say their own.
     Raises LogDamaged, with the offset in ``buffer``, when the first entry to take is none; a damaged entry
-    behind others ends the batch before it.
+    after others ends the batch before it.
     """
     assert start % FRAME_ALIGNMENT == 0
     assert position % FRAME_ALIGNMENT == 0

@@ -57,7 +57,7 @@ class DeliveredMessages(MessageColumns):
 
 @routine
 def _move_to_side(buffer, columns, rows, row, side):  # type: ignore[no-untyped-def]
-    """Copy the payloads of the first ``row`` rows behind each other into ``side``; return their end."""
+    """Copy the payloads of the first ``row`` rows one after the other into ``side``; return their end."""
     side_end = 0
     for moved in range(row):
         length = columns[LENGTHS * rows + moved]

@@ -1,7 +1,7 @@
 """What committed log says about sessions, kept in the session table of every member.
 
 A follower learns from the log that a session is alive (C-225), and each member how many of a session's
-messages are committed, which is what a session is told beside its egress. The leader runs this over what the
+messages are committed, which is what a session gets beside its egress. The leader runs this over what the
 commit position has passed, a follower over what it has applied; each entry once, and in order.
 """
 

@@ -53,7 +53,7 @@ UNLINKED = 5  # of ingress, an open session of this term without a connection (a
 # What next_message found. No number is also one of those above.
 WHOLE = 8  # an unfragmented message
 FRAGMENTED = 9  # a whole message in several frames
-SKIP = 10  # padding, or fragments that belong to nothing
+SKIP = 10  # padding, or fragments without a first frame
 INCOMPLETE = 11  # a message whose end lies beyond the limit, or nothing at all
 DAMAGED = 12  # a length that no frame below the limit has
 
@@ -195,7 +195,7 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
             return INCOMPLETE, offset
         frame_length = get_i32(buffer, begin)
         if frame_length < HEADER_LENGTH:
-            return SKIP, begin  # the damage is told when it is come to
+            return SKIP, begin  # the damage is reported when it is reached
         end = begin + align_frame(frame_length)
         if end > limit:
             return INCOMPLETE, offset
@@ -208,7 +208,7 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
 
 @routine
 def gather(buffer, offset, end, out, out_offset):  # type: ignore[no-untyped-def]
-    """Copy the payloads of the frames in ``buffer[offset:end]`` behind each other; return their end."""
+    """Copy the payloads of the frames in ``buffer[offset:end]`` one after the other; return their end."""
     while offset < end:
         frame_length = get_i32(buffer, offset)
         copy_bytes(out, out_offset, buffer, offset + HEADER_LENGTH, frame_length - HEADER_LENGTH)

@@ -18,7 +18,7 @@ SHARED_MODULES = ("kernel", "memory", "crc", "frames", "append", "session_table"
 
 
 def _fingerprint() -> int:
-    fingerprint = 1 if config.BOUNDSCHECK else 0  # type: ignore[attr-defined]  # numba itself does not tell
+    fingerprint = 1 if config.BOUNDSCHECK else 0  # type: ignore[attr-defined]  # untyped in numba
     for module in SHARED_MODULES:
         fingerprint = zlib.crc32(pkgutil.get_data("cluster.log", f"{module}.py") or b"", fingerprint)
     return fingerprint

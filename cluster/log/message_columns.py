@@ -37,7 +37,7 @@ class MessageColumns:
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each payload, behind the session header, begins in ``buffer``."""
+        """Where each payload, after the session header, begins in ``buffer``."""
         return self._column(OFFSETS)
 
     @property

@@ -6,7 +6,7 @@ from cluster.log.frames import HEADER_LENGTH, align_frame
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, get_i32, put_i64
 
-LEADERSHIP_TERM_ID_OFFSET = HEADER_LENGTH + 8  # behind the frame's and the SBE header
+LEADERSHIP_TERM_ID_OFFSET = HEADER_LENGTH + 8  # after the frame's and the SBE header
 
 
 @kernel(I64(BYTES_OUT, I64, I64, I64))
@@ -38,7 +38,7 @@ def _frame_end(buffer, offset):  # type: ignore[no-untyped-def]
 
 
 def frame_end(buffer: np.ndarray, offset: int) -> int:
-    """Return the first end of a frame at or behind ``offset``; frames begin at 0 and reach that far."""
+    """Return the first end of a frame at or after ``offset``; frames begin at 0 and reach that far."""
     assert 0 <= offset <= buffer.size
     return int(_frame_end(buffer, offset))
 

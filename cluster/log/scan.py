@@ -188,7 +188,7 @@ def _begins_term(buffer, offset):  # type: ignore[no-untyped-def]
 def _is_misplaced(buffer, offset, message, mtu):  # type: ignore[no-untyped-def]
     """Whether the frame cannot follow one of a ``message`` that has ended, or is still open.
 
-    What a leader leaves of a message, a new term begins behind, after the padding that it may need for that.
+    A leader may leave a message unfinished: a new term begins after it, and after the padding for that.
     """
     flags = get_u8(buffer, offset + 5)
     if get_u16(buffer, offset + 6) == TYPE_PAD:
@@ -235,10 +235,10 @@ def check_run(
     """End of the part of ``buffer[start:end]`` that joins on to a log that ends at ``position``.
 
     Every frame of it is whole, at its place (term id, term offset), of the log's stream and session, at most
-    an MTU long, with zeros behind its payload; padding is zero throughout. Fragments follow each other as
+    an MTU long, with zeros after its payload; padding is zero throughout. Fragments follow each other as
     those of whole messages do; where they do not, the run ends before the two that do not fit. With
     ``is_recording`` the session may be any (a recording holds those of all its leaders, or checksums) and
-    padding is not looked at (Aeron writes only the header of a padding frame, and leaves stale bytes behind
+    padding is not looked at (Aeron writes only the header of a padding frame, and leaves stale bytes after
     a payload).
     """
     return find_fault(buffer, start, end, position, params, is_recording=is_recording)[0]

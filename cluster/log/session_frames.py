@@ -62,7 +62,7 @@ PAYLOAD_LENGTH_MAX = 0x4000_0000
 def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp, buffer, offset, length):  # type: ignore[no-untyped-def]
     """Write one unfragmented frame with a session header; return its aligned end."""
     end = begin + align_frame(FRAME_OVERHEAD + length)
-    for word in range(end - 32, end, 8):  # zeros behind the payload, overwritten in part
+    for word in range(end - 32, end, 8):  # zeros after the payload, overwritten in part
         put_i64(out, word, 0)
     put_header(out, begin, FRAME_OVERHEAD + length, DATA_UNFRAGMENTED, 0, 0, stream_id, 0)
     put_session_header(out, begin + HEADER_LENGTH, leadership_term_id, session_id, timestamp)

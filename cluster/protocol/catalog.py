@@ -43,7 +43,7 @@ class RecordingDescriptorHeader(Composite, block_length=32):
 
     length: i32  # of the entry without these 32 bytes, padding included
     state: RecordingState
-    checksum: i32  # over ``length`` bytes behind this header; 0 without checksums
+    checksum: i32  # over ``length`` bytes after this header; 0 without checksums
     reserved: Annotated[i8, at(31)] = 0
 
 

@@ -84,7 +84,7 @@ class Scope(Enum):
 
 
 class CounterText(NamedTuple):
-    """How a label begins, and what it tells besides the scope."""
+    """How a label begins, and what it has besides the scope."""
 
     text: str
     scope: Scope = Scope.CLUSTER
@@ -143,7 +143,7 @@ TEXTS: Final = {
 
 
 def threshold_text(duration_ns: int) -> str:
-    """As labels tell a threshold: in the largest of s, ms, us, ns that tells it exactly, as 100ms."""
+    """A threshold in a label: in the largest of s, ms, us, ns that it is a multiple of, as 100ms."""
     for unit, nanoseconds in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
         if duration_ns and duration_ns % nanoseconds == 0:
             return f"{duration_ns // nanoseconds}{unit}"
@@ -217,7 +217,7 @@ class ClientSessionKey(Composite):
 
 
 class RecordingPositionHead(Composite):
-    """Of counter 100; the source identity and, unaligned behind it, the archive id follow."""
+    """Of counter 100; the source identity and, unaligned after it, the archive id follow."""
 
     recording_id: i64
     session_id: i32
@@ -249,7 +249,7 @@ def recording_position_key(
 
 
 class RecordingPositionKey(NamedTuple):
-    """What the key of counter 100 tells."""
+    """What the key of counter 100 holds."""
 
     recording_id: int
     session_id: int

@@ -28,7 +28,7 @@ class Primitive(NamedTuple):
 
 
 class VarData(NamedTuple):
-    """Bytes behind a u32 length; text is ASCII (bytes above 127 survive a round trip as Latin-1)."""
+    """Bytes after a u32 length; text is ASCII (bytes above 127 survive a round trip as Latin-1)."""
 
     text: bool
 
@@ -56,7 +56,7 @@ u8: TypeAlias = Annotated[int, Primitive("B", 255)]
 u16: TypeAlias = Annotated[int, Primitive("H", 65_535)]
 i32: TypeAlias = Annotated[int, Primitive("i", NULL_I32)]
 i64: TypeAlias = Annotated[int, Primitive("q", NULL_I64)]
-Time: TypeAlias = i64  # in the cluster's time unit, unless the field's name tells another
+Time: TypeAlias = i64  # in the cluster's time unit, unless the field's name says another
 Version: TypeAlias = Annotated[int, Primitive("i", 0)]  # semantic: major << 16 | minor << 8 | patch
 Bool32: TypeAlias = Annotated[bool, Primitive("i", NULL_I32)]
 Ascii: TypeAlias = Annotated[str, VarData(text=True)]
@@ -83,7 +83,7 @@ class Field(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """A group (``element`` is its class) or var data (``element`` is None) behind the block."""
+    """A group (``element`` is its class) or var data (``element`` is None) after the block."""
 
     name: str
     since: int

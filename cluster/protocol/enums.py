@@ -18,7 +18,7 @@ class Offer(IntEnum):
 
 
 class EventCode(IntEnum):
-    """What a SessionEvent tells a client about its session."""
+    """What a SessionEvent says to a client of its session."""
 
     OK = 0
     ERROR = 1

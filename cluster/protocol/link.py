@@ -74,7 +74,7 @@ class HelloReply(Message, template_id=2, schema=LINK_SCHEMA):
 
     ``incarnation`` differs between two lives of a process: a member that answers with a new one has
     restarted, and what it said before counts no more.
-    ``message_length_max`` is the longest message, SBE header included, that the log takes (0: not told).
+    ``message_length_max`` is the longest message, SBE header included, that the log takes (0: not known).
     """
 
     cluster_id: i32
@@ -103,7 +103,7 @@ class SessionResume(Message, template_id=4, schema=LINK_SCHEMA):
 
     The leader answers SessionResumed and links the session to this connection, anyone else a SessionEvent
     with REDIRECT; a session that is not open (any more), or whose hash is not that of ``resume_token``
-    (protocol/resume.py), or of another principal, is told CLOSED. The credentials are those of the connect
+    (protocol/resume.py), or of another principal, gets CLOSED. The credentials are those of the connect
     request. A client that never heard the OK names session -1: the one that its token opened is linked, and
     answered like a connect request.
     """
@@ -236,7 +236,7 @@ class KnownPromises(Composite):
 class PromiseStatement(Message, template_id=27, schema=LINK_SCHEMA):
     """How a member stands to its promises: when a link comes up, beside each CanvassPosition and each Vote.
 
-    ``promises_id`` is drawn anew whenever promises are lost. Who has lost his ``asks``; everybody answers
+    ``promises_id`` is drawn again whenever promises are lost. Who has lost his ``asks``; everybody answers
     with a statement of his own, in every phase, and names that id among the ``known`` then and with later
     votes. ``candidate_term_id`` and ``leadership_term_id`` (led, followed or in the log) are -1 for none.
     """
@@ -333,7 +333,7 @@ class SnapshotOffer(Message, template_id=33, schema=LINK_SCHEMA):
 class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
     """From a service to its consensus module: a callback raised on an entry of this session.
 
-    The leader tells the session's client so, with a SessionEvent of code ERROR; the session goes on.
+    The leader sends the session's client a SessionEvent of code ERROR; the session goes on.
     """
 
     cluster_session_id: i64

@@ -90,7 +90,7 @@ _SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"
 
 
 def seal_node_state(candidate_term: CandidateTerm) -> bytes:
-    """As `encode_node_state`, with a checksum behind it."""
+    """As `encode_node_state`, with a checksum after it."""
     data = encode_node_state(candidate_term)
     return data + _SEAL.pack(_SEAL_MAGIC, zlib.crc32(data))
 

@@ -16,12 +16,12 @@ The class is the table: its annotations say width, null and since-version, and o
 ``struct.Struct`` for header and block, a packed numpy dtype of the block (``DTYPE``), and a constructor.
 Instances are immutable tuples with names, so that a fixed message is encoded or decoded by one call.
 
-How null is told: a field declared ``X | None`` reads as None when it holds the type's null, or when the
+How null is encoded: a field declared ``X | None`` reads as None when it holds the type's null, or when the
 writer's version is older than the field. A plain field keeps the number (a ``Version`` 0, an i64 -2**63).
 Aeron itself mostly says -1 for "no value" in plain fields; that is not SBE's null and passes through.
 
 Reading follows SBE's evolution rules: fields since a version later than the writer's are null, var data
-empty with nothing consumed; groups and var data begin after the block length that the *header* tells;
+empty with nothing consumed; groups and var data begin after the block length that the *header* has;
 unknown templates are None to `decode`. Anything that does not fit the bytes raises RemoteProtocolError.
 """
 
@@ -54,12 +54,12 @@ from cluster.protocol.declare import (
     u16,
 )
 
-Buffer: TypeAlias = Any  # bytes, bytearray, memoryview or a uint8 array: numpy's stubs do not tell
+Buffer: TypeAlias = Any  # bytes, bytearray, memoryview or a uint8 array: numpy's stubs do not say
 
 NULL_VALUE: Final = -1  # Aeron's own "none" for ids, positions and timestamps
 VAR_DATA_LENGTH_MAX: Final = 2**30
 GROUP_COUNT_MAX: Final = 65_534
-VERSION_LATEST: Final = 65_534  # of a writer that tells none: it knows all that we know
+VERSION_LATEST: Final = 65_534  # of a writer that gives none: it knows all that we know
 
 HEADER_DTYPE = np.dtype(
     [("block_length", "<u2"), ("template_id", "<u2"), ("schema_id", "<u2"), ("version", "<u2")]

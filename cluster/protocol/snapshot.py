@@ -1,6 +1,6 @@
 """Records of snapshots: schema 111, templates 100 and 102-107; their order is in docs/formats.md.
 
-What members of ours add to the consensus module's, behind its END, is of schema 1111.
+What members of ours add to the consensus module's, after its END, is of schema 1111.
 """
 
 from typing import Annotated, Final, TypeAlias

@@ -106,7 +106,7 @@ def tables() -> dict[str, list[str]]:
 
 
 def with_tables(document: str) -> str:
-    """``document`` with each table between its comments made anew."""
+    """``document`` with each table between its comments made again."""
     for name, lines in tables().items():
         begin, end = f"<!-- table: {name} -->\n", f"<!-- end: {name} -->"
         head, found, rest = document.partition(begin)

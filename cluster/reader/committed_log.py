@@ -16,7 +16,7 @@ OnDamage = Callable[[LogDamaged], object]
 
 
 class LogIdentity(NamedTuple):
-    """What tells one cluster's log from another's, the same on every member.
+    """What distinguishes one cluster's log from another's, the same on every member.
 
     Timestamp and log session id of the first NewLeadershipTermEvent; both are None when the log's head was
     purged by a real Aeron archive, which does not keep them.
@@ -95,7 +95,7 @@ class CommittedLog(Protocol):
         ...
 
     def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
-        """The damage told with what holds the bytes at ``position``."""
+        """The damage, with what holds the bytes at ``position``."""
         ...
 
     def close(self) -> None: ...

@@ -30,7 +30,7 @@ from cluster.transport.clock import epoch_ms
 
 
 class DirectoryLog:
-    """The log in a member's directory. ``now_ms`` tells the time, by which counters are fresh or not."""
+    """The log in a member's directory. ``now_ms`` is the clock by which counters are fresh or not."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class DirectoryLog:
         now_ms: Callable[[], int] = epoch_ms,
         open_counters: Callable[[str], CountersReader] = CountersReader,
     ) -> None:
-        """Raises NotAClusterDirectory, LogDamaged (nothing tells where the log is), StorageError."""
+        """Raises NotAClusterDirectory, LogDamaged (nothing shows where the log is), StorageError."""
         files = files or OsFiles()
         member = find_member(files, dir, archive_dir, cluster_dir)
         self.state = MemberState(files, member, aeron_dir, now_ms, open_counters)
@@ -53,7 +53,7 @@ class DirectoryLog:
         self._generation = 0
         self._identity: LogIdentity | None = None
         self._time_unit: ClusterTimeUnit | None = None
-        self._kinds = checksum_kinds(self._segments, self.state.descriptor)  # empty until frames tell
+        self._kinds = checksum_kinds(self._segments, self.state.descriptor)  # empty until frames show it
 
     @property
     def identity(self) -> LogIdentity | None:
@@ -226,7 +226,7 @@ class DirectoryLog:
         """End of the frames whose checksums are right.
 
         A frame that holds the session id of a term's log was recorded without a checksum, and from there on
-        nothing can be verified. What does not tell what it holds is damaged, or such a frame.
+        nothing can be verified. What does not show what it holds is damaged, or such a frame.
         """
         self._kinds = self._kinds or checksum_kinds_in(run, self.recording.session_id)
         if self._kinds == {None}:
@@ -253,7 +253,7 @@ class DirectoryLog:
         ]
 
     def last_term(self) -> NewLeadershipTermEvent | None:
-        """How the newest leadership term in the log began, committed or not: it tells who leads it."""
+        """How the newest leadership term in the log began, committed or not: it names who leads it."""
         self.state.read_terms()
         bases = self._term_bases()
         return self._term_event_at(bases[-1]) if bases else None

@@ -1,4 +1,4 @@
-"""How far a member's log may be read now: asked anew each time, for it runs, stops and crashes.
+"""How far a member's log may be read now: looked up each time, for it runs, stops and crashes.
 
     running        up to min(commit-pos, rec-pos) of its counters; a log never shows what may still change
     stopped        up to the stop position in its catalog for a batch; for a stream as if crashed, while its
@@ -56,7 +56,7 @@ class MemberState:
         now_ms: Callable[[], int],
         open_counters: Callable[[str], CountersReader],
     ) -> None:
-        """Raises NotAClusterDirectory when no log is here, LogDamaged when nothing tells where it is."""
+        """Raises NotAClusterDirectory when no log is here, LogDamaged when nothing shows where it is."""
         self.files = files
         self.member = member
         self.warnings: list[str] = []

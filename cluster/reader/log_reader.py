@@ -237,7 +237,7 @@ class LogReader:
         wait: Wait = pause,
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
-        """As ``batches``, going on behind the commit position as it moves."""
+        """As ``batches``, going on after the commit position as it moves."""
         position = self.start_position if from_position is None else from_position
         while to_position is None or position < to_position:
             bound = self.commit_position()

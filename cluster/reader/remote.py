@@ -56,7 +56,7 @@ def member_status(endpoint: Endpoint | str, timeout_s: float = 2.0) -> link.LogS
 class RemoteLog:
     """The log of a running cluster; ``endpoints`` as for a client, of any members.
 
-    Where they come without ids, the members tell them, and over gRPC also which other members there are.
+    Where they come without ids, the members report them, and over gRPC also which other members there are.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class RemoteLog:
         while True:
             found, failures = self._ask_all()
             if found and len(found) + len(failures) < len(self._clients):
-                found, failures = self._ask_all()  # those too that the first ones told of
+                found, failures = self._ask_all()  # those too that the first ones named
             if found:
                 return found[self._order[0]]
             if self._now_ms() > deadline_ms:
@@ -242,8 +242,9 @@ class RemoteLog:
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """As every reader. What is damaged at one member, or was purged there, is read at another, and told
-        when none has it.
+        """As every reader. What is damaged or purged at one member is read at another.
+
+        It is reported when no member has it.
         """
         position = self.start_position if from_position is None else from_position
         end = to_position
@@ -338,7 +339,7 @@ def _is_passing(failures: dict[int, ClusterError]) -> bool:
 
 
 def _worst(failures: dict[int, ClusterError]) -> ClusterError:
-    """What to tell when no member goes on: damage before loss before silence."""
+    """What to report when no member goes on: damage before loss before silence."""
     damage = next((error for error in failures.values() if isinstance(error, LogDamaged)), None)
     if damage is not None:
         return damage

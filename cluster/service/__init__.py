@@ -1,6 +1,6 @@
 """The service container: runs a ClusteredService over the committed log of its member.
 
-Does: deliver log entries in order up to commit-pos, keep the client sessions as the log tells them,
+Does: deliver log entries in order up to commit-pos, keep the client sessions as the log has them,
 hand the service's answers, timers and messages to the consensus module, acknowledge each step.
 Never: read a clock, touch a socket or a file (snapshots are an archive's), decide what is committed, append
 to the log.

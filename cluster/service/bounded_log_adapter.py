@@ -64,7 +64,7 @@ class BoundedLogAdapter:
         return self._log is not None and self.position >= self._max_log_position
 
     def start(self, position: int) -> None:
-        """Begin behind what a snapshot has."""
+        """Begin after what a snapshot has."""
         self.advance(position)
 
     def advance(self, position: int) -> None:

@@ -2,7 +2,7 @@
 
 Aeron runs them over IPC; here both agents are turned by one thread, so each stream is a queue of
 encoded SBE messages, handed over without a copy. Beside them goes what Aeron passes through shared
-memory: the recovery state (counter 204), the log that a JoinLog speaks of (an image there), and the
+memory: the recovery state (counter 204), the log that a JoinLog names (an image there), and the
 answers of a service (the egress publication there), a batch at a time.
 
     consensus module                                             service container
@@ -70,7 +70,7 @@ class RecoveryState:
 
 @dataclass(frozen=True, slots=True)
 class LogJoined:
-    """An encoded JoinLog with the log it speaks of."""
+    """An encoded JoinLog with the log it names."""
 
     message: bytes
     log: LogSource
@@ -138,7 +138,7 @@ class ServiceChannel:
         self._to_service.append(LogJoined(message, log))
 
     def close_log(self, position: int) -> None:
-        """Tell that the joined log ends at ``position``: no later than any commit position told so far."""
+        """Say that the joined log ends at ``position``: no later than any commit position sent so far."""
         self._to_service.append(LogClosed(position))
 
     def poll_consensus_module(self) -> bytes | None:

@@ -53,7 +53,7 @@ class Cluster:
         return self._state.member_id
 
     def role(self) -> Role:
-        """The member's role as this service was told; FOLLOWER in every replay."""
+        """The member's role as this service knows it; FOLLOWER in every replay."""
         return self._state.role
 
     def log_position(self) -> int:

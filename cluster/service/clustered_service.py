@@ -17,7 +17,7 @@ class ClusteredService:
     Derive from it and override what is of interest. All callbacks run in log order on one thread and
     never overlap. State may depend on what they are given only: no clock, no randomness, no set order.
     ``timestamp`` is cluster time (milliseconds by default). An exception that leaves a callback is counted
-    and told, and the log goes on *behind* the entry that caused it, or the member ends, as
+    and told, and the log goes on *after* the entry that caused it, or the member ends, as
     ``service_error_policy`` says (docs/operations.md). Raise before anything is changed: nothing is undone.
 
     Sending, timers and closing sessions are for the callbacks of log entries; in ``on_start``,

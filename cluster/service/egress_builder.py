@@ -8,7 +8,7 @@ from cluster.service.channel import ServiceEgress
 
 
 class EgressBuilder:
-    """Columns that grow while one turn of a service lasts; ``build`` hands them over and starts anew."""
+    """Columns that grow while one turn of a service lasts; ``build`` hands them over and starts again."""
 
     __slots__ = ("_payloads", "_session_ids", "_timestamps")
 

@@ -34,7 +34,7 @@ class OpenSessions:
     def open(
         self, opened: SessionOpenEvent | snapshot.ClientSession, *, is_connected: bool = False
     ) -> ClientSession:
-        """Add the session that the log or a snapshot tells of."""
+        """Add the session that the log or a snapshot has."""
         session_id = opened.cluster_session_id
         egress = SessionEgress(session_id, self._state, self._outbox, self._length_max)
         egress.is_connected = is_connected

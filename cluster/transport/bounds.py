@@ -1,7 +1,7 @@
 """What strangers may take of a member: whoever has no session yet, only reads, or is no member that we know.
 
 At a bound the newest is refused, or takes the place of the oldest that has no session; sessions that are
-open go on. Each bound is a key of the configuration under the same name, and names itself where it is told.
+open go on. Each bound is a key of the configuration under the same name, and its errors name it.
 """
 
 from __future__ import annotations

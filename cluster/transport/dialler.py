@@ -41,7 +41,7 @@ class Dialler:
         return dial(endpoint, self._poller, self._receive_buffer)
 
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
-        """The Aeron channel that a session's egress would have: told in the log, and used by nobody here.
+        """The Aeron channel that a session's egress would have: recorded in the log, and used by nobody here.
 
         A real Aeron node that replays the log parses it, so it must be one that it understands.
         """

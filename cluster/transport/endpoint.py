@@ -24,7 +24,7 @@ from cluster.errors import ConfigurationError
 UNIX_PATH_BYTES_MAX = 107
 PORT_MAX = 65_535
 
-# Where a client finds the members when it is told nothing else.
+# Where a client finds the members by default.
 ENDPOINTS_VARIABLE = "CLUSTER_ENDPOINTS"
 
 _WITH_ID = re.compile(r"([0-9]+)=(.*)", re.DOTALL)
@@ -120,7 +120,7 @@ def parse_endpoint(text: str) -> Endpoint:
 def parse_endpoints(text: str) -> dict[int, Endpoint]:
     """Read ``memberId=endpoint,…`` into member id -> endpoint, in the order given.
 
-    Of a list without ids the first endpoint gets -1, the second -2 and so on, until its member tells who it
+    Of a list without ids the first endpoint gets -1, the second -2 and so on, until its member says who it
     is. ``ConfigurationError`` for an empty list, one of both kinds, an id that is no number, or one that
     stands twice (AeronCluster.Context: ingress endpoints).
     """
@@ -152,7 +152,7 @@ def format_endpoints(endpoints: Mapping[int, Endpoint]) -> str:
 
 
 def adopt_endpoints(known: dict[int, Endpoint], told: str) -> list[int]:
-    """Take over what a member tells of its cluster's endpoints; returns the ids that are new or changed.
+    """Take over what a member reports of its cluster's endpoints; returns the ids that are new or changed.
 
     Only those of a medium that is in use: the list that members share names the default medium, and who
     chose ``tcp:`` or ``ipc:`` keeps to it. An endpoint without an id gives way to the same one with its id.
@@ -177,5 +177,5 @@ def adopt_endpoints(known: dict[int, Endpoint], told: str) -> list[int]:
 
 
 def describe_member(member_id: int, endpoint: Endpoint) -> str:
-    """How messages to people call a member: by its id, or by its endpoint as long as it has not told one."""
+    """How messages to people call a member: by its id, or by its endpoint as long as its id is not known."""
     return f"member {member_id}" if member_id >= 0 else str(endpoint)

@@ -1,6 +1,6 @@
 """gRPC for clients, as a thread of the member's process that the member does not know.
 
-It speaks to the member only through the Unix socket that ``ipc:`` clients use, and reads the log from the
+It reaches the member only through the Unix socket that ``ipc:`` clients use, and reads the log from the
 files, so it could as well be a process of its own. Each Session stream is one connection there:
 
     client -- gRPC stream --> gateway -- Unix socket --> member's ClientPort
@@ -220,7 +220,7 @@ class GrpcGateway:
                 check_whole(data, self._frame_length_max)
                 await loop.sock_sendall(sock, data)
         except ConnectionError:
-            return  # the member closed the connection: the other direction has told
+            return  # the member closed the connection: the other direction has reported it
         finally:
             # The client is done, or sent what is no frame: the member sees an end-of-file, and answers it.
             with contextlib.suppress(OSError):

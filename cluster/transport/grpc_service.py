@@ -1,6 +1,6 @@
 """What is served over gRPC: method names, message limits, and the small messages beside raw frames.
 
-    /cluster.Cluster/Session   stream of bytes <-> stream of bytes   whole frames, as ipc: speaks them
+    /cluster.Cluster/Session   stream of bytes <-> stream of bytes   whole frames, as over ipc:
     /cluster.Cluster/ReadLog   LogRequest -> stream of frames        LogStatus, committed log, EndOfStream
     /cluster.Cluster/Status    StatusRequest -> LogStatus            how the member stands
     /grpc.health.v1.Health, /grpc.reflection.v1alpha.ServerReflection

@@ -9,8 +9,8 @@ replaced together, so a frame never comes from before the last ``on_link_down``.
     we accept  <- Hello, -> HelloReply              they dial
     both done, their secret is of the incarnation   -> on_link_up
 
-Anybody may say Hello, but only who answers at a member's configured address is that member: the answer tells
-its incarnation, a hash, and a Hello is believed when it brings the secret of that hash. The secret is told to
+Anybody may say Hello, but only who answers at a member's configured address is that member: the answer has
+its incarnation, a hash, and a Hello is believed when it brings the secret of that hash. The secret is sent to
 configured addresses only. A Hello with another secret may be of the member's next life, or of a stranger: the
 address is asked (``_Claim``), and until it has answered nothing happens to the link.
 
@@ -22,7 +22,7 @@ Losing a connection is a hint, not a fact:
     another incarnation answers   -> on_member_gone: the process that we knew is dead
     silence                       -> nothing is said; the caller's own time-outs decide
 
-A member that never answered is only told as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
+A member that never answered is only reported as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
 start together, some listen later than others.
 
 All bytes of a link travel in envelopes with a checksum (``envelopes.py``); a mismatch loses the link.
@@ -60,7 +60,7 @@ KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter onl
 
 
 class LinksHandler(Protocol):
-    """What is told of the other members, from within ``MemberLinks.poll``."""
+    """What is called for the other members, from within ``MemberLinks.poll``."""
 
     def on_link_up(self, member_id: int, incarnation: int) -> None:
         """The member can be reached; ``incarnation`` is new with each start of its process."""
@@ -71,7 +71,7 @@ class LinksHandler(Protocol):
         ...
 
     def on_member_gone(self, member_id: int) -> None:
-        """The process that was known under this id is dead; told once until it is up again."""
+        """The process that was known under this id is dead; called once until it is up again."""
         ...
 
     def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> None:
@@ -203,7 +203,7 @@ class MemberLinks:
         return peer.is_up and self._clock_ns() - peer.up_since_ns >= STABLE_AFTER_NS
 
     def is_gone(self, member_id: int) -> bool:
-        """Whether the member was told as gone and has not come back."""
+        """Whether the member was reported as gone and has not come back."""
         return self._peers[member_id].is_gone
 
     def send(self, member_id: int, *buffers: Buffer) -> int:

@@ -17,7 +17,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Listener:
-    """One listening socket. ``endpoint`` tells the port that was given when 0 was asked for."""
+    """One listening socket. ``endpoint`` has the port that was given when 0 was asked for."""
 
     def __init__(self, endpoint: Endpoint, poller: Poller, *, address: str | None = None) -> None:
         """Bind and listen; ``PortInUse`` names the address when another process holds it.

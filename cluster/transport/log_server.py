@@ -117,7 +117,7 @@ class LogServer:
             self._reader_count -= 1
 
     def _refusal(self, why: str) -> RequestRefused:
-        """For a bound that is met, told to the member too."""
+        """For a bound that is met, reported to the member too."""
         refusal = RequestRefused(link.LinkErrorCode.REFUSED, why)
         if self._on_error is not None:
             self._on_error(refusal)
@@ -184,7 +184,7 @@ class LogServer:
             self._close_status_log()
 
     async def read(self, request: link.LogRequest) -> AsyncGenerator[bytes, None]:
-        """The frames that answer ``request``; every failure is told by an EndOfStream.
+        """The frames that answer ``request``; every failure ends in an EndOfStream.
 
         RequestRefused for a range that cannot be.
         """
@@ -253,7 +253,7 @@ class LogServer:
                         try:
                             await self.in_time(loop.sock_sendall(sock, answer))
                         except RequestRefused:
-                            return  # within an answer nothing else can be told
+                            return  # within an answer nothing else can be sent
             try:
                 async with asyncio.timeout(self._timeout_s):
                     data = await loop.sock_recv(sock, REQUEST_LENGTH_MAX)
@@ -282,7 +282,7 @@ class LogServer:
                 raise RemoteProtocolError(f"{message} is no request of a reader")
 
     async def _blocks(self, log: ServedLog, request: link.LogRequest) -> AsyncIterator[tuple[int, bytes]]:
-        """(position behind it, bytes) of each block, until the end or until it lies too far ahead."""
+        """(position after it, bytes) of each block, until the end or until it lies too far ahead."""
         position, to_position = request.from_position, request.to_position
         wanted = min(request.max_bytes, BLOCK_BYTES_MAX) if request.max_bytes > 0 else BLOCK_BYTES_DEFAULT
         block_bytes = min(wanted, self._bounds.reader_block_bytes)

@@ -17,7 +17,7 @@ EVENTS_PER_WAIT_MAX = 256
 
 
 class Target(Protocol):
-    """What is registered: told of its own socket's events, from within ``Poller.wait``."""
+    """What is registered: called for its own socket's events, from within ``Poller.wait``."""
 
     def on_ready(self, events: int) -> None:
         """``events`` is epoll's mask. Only mark what is ready; work is done at the owner's ``poll``."""
@@ -39,7 +39,7 @@ class Poller:
         return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
 
     def register(self, fd: int, target: Target, events: int) -> None:
-        """Watch ``fd`` for ``events`` and tell ``target``. A descriptor is watched once."""
+        """Watch ``fd`` for ``events`` and call ``target``. A descriptor is watched once."""
         assert fd not in self._targets
         self._epoll.register(fd, events)
         self._targets[fd] = target

@@ -43,7 +43,7 @@ STRANGER_BYTES_PER_POLL_MAX = 16 * 1024  # of each
 
 
 class ClientsHandler(Protocol):
-    """What is told of clients' connections, from within ``ClientPort.poll``."""
+    """What is called for clients' connections, from within ``ClientPort.poll``."""
 
     def on_connect(self, connection_id: int) -> None:
         """A client said Hello and was answered; ids ascend and never come again."""
@@ -61,7 +61,7 @@ class ClientsHandler(Protocol):
         ...
 
     def on_disconnect(self, connection_id: int) -> None:
-        """The connection is gone, told once, whoever closed it. Aeron: the ingress image went away."""
+        """The connection is gone, called once, whoever closed it. Aeron: the ingress image went away."""
         ...
 
 
@@ -106,7 +106,7 @@ class ClientPort:
         """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
 
         ``message_length_max`` counts the SBE header too. ``on_error`` hears of clients that were cut off.
-        ``hand_over`` takes the sockets of readers of the log, with what they sent behind their Hello; without
+        ``hand_over`` takes the sockets of readers of the log, with what they sent after their Hello; without
         it they are refused.
         """
         self._poller = poller
@@ -400,7 +400,7 @@ class ClientPort:
         return not client.connection.is_closed and not client.connection.is_finishing
 
     def close(self, connection_id: int, why: str = "") -> None:
-        """Close one connection once what is queued for it is out; told by ``on_disconnect``.
+        """Close one connection once what is queued for it is out; reported by ``on_disconnect``.
 
         ``why`` is what the client did wrong, if it did.
         """

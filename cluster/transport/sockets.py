@@ -1,6 +1,6 @@
 """One non-blocking stream connection that carries whole frames, over TCP or a Unix socket.
 
-Receiving: one ``recv_into`` fills a buffer that all connections of an owner share; a kernel tells where
+Receiving: one ``recv_into`` fills a buffer that all connections of an owner share; a kernel finds where
 the whole frames end; the owner looks at them and gives back what it took. Only what is left over, half
 a frame or frames that could not be taken, is copied aside until the next turn. A frame that the shared
 buffer cannot hold gets a buffer of its own for as long as it takes to arrive.
@@ -159,7 +159,7 @@ class Connection:
         """Whether whole frames wait that the owner did not take at its last turn."""
         return self.end > self.start
 
-    # -- told by the poller --
+    # -- called by the poller --
 
     def on_ready(self, events: int) -> None:
         if self._is_connecting:

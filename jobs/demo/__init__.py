@@ -6,6 +6,6 @@ committed Log into Delta and writing delay statistics back as ingress; and count
 to agree. It uses what any user has: the command line, ``ClusterClient``, ``ClusteredService``, ``LogReader``,
 ``format("cluster")`` and the jobs.
 
-Read first: :mod:`jobs.demo.story`, which tells the run in order; then :mod:`jobs.demo.service`, the state
+Read first: :mod:`jobs.demo.story`, which has the run in order; then :mod:`jobs.demo.service`, the state
 machine, and :mod:`jobs.demo.statistics`, what Spark computes.
 """

@@ -25,7 +25,7 @@ MESSAGE_COLUMNS = "position BIGINT, payload BINARY"
 
 
 class LiveQueries:
-    """Both queries from start to end, and what their progress has told so far."""
+    """Both queries from start to end, and what their progress has reported so far."""
 
     def __init__(self, spark: SparkSession, endpoints: str, home: Path) -> None:
         source = {"endpoints": endpoints, "startingOffsets": "earliest"}

@@ -24,7 +24,7 @@ class Found:
 
     carriers: list[dict[str, Any]]  # statistics by carrier, as they came back through the Log
     log: Counter[str]  # rows of the table of the Log by kind
-    tables: Counter[str]  # what the other three tables tell of the same entries
+    tables: Counter[str]  # what the other three tables have of the same entries
 
 
 def read(spark: SparkSession, delta: Path, carrier_names: dict[str, str]) -> Found:
@@ -36,7 +36,7 @@ def read(spark: SparkSession, delta: Path, carrier_names: dict[str, str]) -> Fou
 
 
 def of_tables(spark: SparkSession, delta: Path) -> Counter[str]:
-    """The entries that the tables of sessions, timers and terms tell of; ``total`` is the terms' count."""
+    """The entries that the tables of sessions, timers and terms have; ``total`` is the terms' count."""
 
     def total(table: str, *columns: str) -> int:
         sums = ", ".join(columns)
@@ -68,7 +68,7 @@ def show(screen: Screen, found: Found, sent: Counter[str], log: Counter[str]) ->
 
 
 def agrees(found: Found, sent: Counter[str], log: Counter[str]) -> bool:
-    """Whether senders, Log, Delta's tables and the statistics tell of the same entries."""
+    """Whether senders, Log, Delta's tables and the statistics count the same entries."""
     return (
         all(sent[kind] == log[kind] == found.log[kind] for kind in counts.KINDS)
         and all(found.tables[kind] == log[kind] for kind in (counts.TIMERS, counts.SESSIONS, counts.TERMS))

@@ -121,7 +121,7 @@ def follow_the_year(
             if airlines.is_done:  # only timers are outstanding
                 turns_left = int(SETTLE_S / TURN_S) if turns_left is None else turns_left - 1
                 if turns_left == 0:
-                    break  # the counts will tell
+                    break  # the counts will show it
             gauges.show(str(airlines.today), gauge_values(airlines, follower, queries))
             pause.wait(TURN_S)
         gauges.show(str(airlines.today), gauge_values(airlines, follower, queries))
@@ -148,7 +148,7 @@ def finish(cluster: ClusterProcess, airlines: Airlines, follower: LogFollower, q
 
 
 def await_closed_sessions(cluster: ClusterProcess, follower: LogFollower, sessions: int) -> None:
-    """Wait until the Log tells of the end of every session, or for long enough; the counts will tell."""
+    """Wait until the Log has the end of every session, or for long enough; the counts will show it."""
     pause = threading.Event()
     for _ in range(int(SETTLE_S / TURN_S)):
         cluster.check()
