@@ -12,6 +12,8 @@ from tests.tree import ROOT, files_of_the_tree
 _POINT = re.compile(r"(?<![\w-])[CIS]-\d+\b")
 _POINT_STATED = re.compile(r"^- \*\*([CIS]-\d+)\*\* ", re.MULTILINE)
 _DOCUMENT = re.compile(r"(?<![\w*/.-])((?:[\w.-]+/)*[\w-]+\.md)\b")
+_MODULE = re.compile(r"(?<![\w*<-])((?:[\w.-]+/)*[\w-]+\.py)\b")
+_OF_USERS = {"greeter.py", "greet.py", "my.py"}
 # Sections of papers and rules of texts that a reader does not have. The Raft paper's are on the web.
 _ELSEWHERE = re.compile(r"(?<!Raft )§|\b[Rr]ule \d|\b[Ss]ection \d|\bseed (?:\*|tables? |sections? )")
 _MADE_BY_COMMAND = {"new.md"}
@@ -43,6 +45,19 @@ def test_each_document_that_is_named_is_there() -> None:
         for place, line in lines()
         for name in _DOCUMENT.findall(line)
         if name not in names and not is_link(place, name)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_each_module_that_is_named_is_there() -> None:
+    there = [f"/{path.relative_to(ROOT)}" for path in files_of_the_tree() if path.suffix == ".py"]
+    missing = [
+        f"{place}: {name}"
+        for place, line in lines()
+        if not place.startswith("tests/")  # where tests write modules
+        for name in _MODULE.findall(line)
+        if name not in _OF_USERS
+        if not any(path.endswith(f"/{name}") for path in there) and not is_link(place, name)
     ]
     assert not missing, "\n".join(missing)
 
