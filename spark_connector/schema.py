@@ -68,7 +68,7 @@ def wanted_columns(schema: StructType) -> tuple[str, ...]:
             raise ConfigurationError(f"column {column.name} is declared NOT NULL; every column is nullable")
     names = schema.fieldNames()
     if len({name.lower() for name in names}) < len(names):
-        raise ConfigurationError(f"a column stands twice in the schema: {', '.join(names)}")
+        raise ConfigurationError(f"a column occurs twice in the schema: {', '.join(names)}")
     return tuple(names)
 
 

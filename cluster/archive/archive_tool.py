@@ -98,7 +98,7 @@ def purge_log(archive: Archive, recording_log: RecordingLog, position: int) -> t
     start = recording.start_position
     latest = recording_log.latest_snapshot()
     if latest is None:
-        raise ClusterError(f"the log from {start} on is needed: there is no snapshot to begin with")
+        raise ClusterError(f"the log from {start} on is needed: there is no snapshot to start from")
     limit = recording.base_of(min(latest.log_position, recording.append_position))
     base = recording.base_of(max(min(position, limit), start))
     if position < 0 or position > limit or (position != base and position != start):

@@ -59,7 +59,7 @@ def verify_recording(
         return Verified(descriptor.recording_id, entry.header.state, stop, found)
     segments = Segments(files, directory, descriptor)
     try:
-        held = checksum or frame_checksum(segments, catalog, entry)
+        verified_by = checksum or frame_checksum(segments, catalog, entry)
         if checksum is not None:
             expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:
@@ -72,10 +72,10 @@ def verify_recording(
             stop = (
                 end_position
                 if end_position is not None
-                else _find_end(files, directory, segments, entry, held)
+                else _find_end(files, directory, segments, entry, verified_by)
             )
         _check_segments(segments, descriptor, stop)
-        _check_frames(segments, descriptor, stop, all_segments, held)
+        _check_frames(segments, descriptor, stop, all_segments, verified_by)
     except LogDamaged as found:
         damage = found
     except OSError as error:

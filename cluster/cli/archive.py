@@ -83,7 +83,7 @@ def dump(
     is_damaged = catalog.damage is not None
     for entry in _chosen(catalog, recording_id):
         _show_descriptor(archive, catalog, entry, as_json, with_state=True)
-        held = _frame_checksum(archive, catalog, entry)
+        checksum = _frame_checksum(archive, catalog, entry)
         segments = Segments(OsFiles(), archive, entry.descriptor)
         end, is_open = _end(archive, entry)
         shown = 0
@@ -92,7 +92,7 @@ def dump(
         )
         try:
             for position, run in walk:
-                good = len(run) if held is None else verify_checksums(held, run, 0, len(run))
+                good = len(run) if checksum is None else verify_checksums(checksum, run, 0, len(run))
                 for frame in _frames(position, run[:good]):
                     if shown == limit > 0:
                         break
@@ -106,7 +106,7 @@ def dump(
                 if shown == limit > 0:
                     break
                 if good < len(run):
-                    raise checksum_mismatch(segments, position + good, run[good:], held)
+                    raise checksum_mismatch(segments, position + good, run[good:], checksum)
             else:
                 if walk.position < end and not (is_open and walk.is_unwritten):
                     is_damaged = True
@@ -474,8 +474,8 @@ def _show_descriptor(
     else:
         state = f"|{entry.header.state.name}" if with_state else ""
         print(aeron_text.descriptor_text(entry.descriptor) + state)
-        if (held := _frame_checksum(archive, catalog, entry)) is not None:
-            print(f"  frameChecksum={NAMES[held]}")  # a line of ours: the one above is as Aeron's tool has it
+        if (checksum := _frame_checksum(archive, catalog, entry)) is not None:
+            print(f"  frameChecksum={NAMES[checksum]}")  # ours: the line above is Aeron's
 
 
 def _live_end(archive: str, entry: CatalogEntry) -> int | None:

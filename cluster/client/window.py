@@ -67,7 +67,7 @@ class UnacknowledgedWindow:
         self._segment_length = min(SEGMENT_LENGTH, align(bytes_max // 4))
         self._segments: deque[_Segment] = deque()
         self._free: list[_Segment] = []
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._unsent: deque[_Segment] = deque()  # those with bytes to write, oldest first
         self.leadership_term_id = leadership_term_id
         self.offered = 0
@@ -139,7 +139,7 @@ class UnacknowledgedWindow:
                 return segment
             if self.acknowledged == self.offered:
                 self._recycle(len(self._segments))
-            elif self._held_bytes + max(length, self._segment_length) > self._bytes_max:
+            elif self._buffered_bytes + max(length, self._segment_length) > self._bytes_max:
                 return None
         first = self.offered + 1
         if length <= self._segment_length and self._free:
@@ -148,7 +148,7 @@ class UnacknowledgedWindow:
         else:
             segment = _Segment(max(length, self._segment_length), first)
         self._segments.append(segment)
-        self._held_bytes += len(segment.buffer)
+        self._buffered_bytes += len(segment.buffer)
         return segment
 
     def _grew(self, segment: _Segment, length: int, messages: int) -> None:
@@ -210,7 +210,7 @@ class UnacknowledgedWindow:
         for _ in range(segments):
             segment = self._segments.popleft()
             assert segment.sent == segment.end
-            self._held_bytes -= len(segment.buffer)
+            self._buffered_bytes -= len(segment.buffer)
             if len(segment.buffer) == self._segment_length and len(self._free) < SEGMENTS_KEPT:
                 self._free.append(segment)
 
@@ -227,8 +227,8 @@ class UnacknowledgedWindow:
         self._set_prefix()
         self._unsent.clear()
         for segment in self._segments:
-            held = min(max(messages - segment.first + 1, 0), segment.messages)
-            segment.sent = skip_messages(segment.buffer, 0, segment.end, held)
+            appended = min(max(messages - segment.first + 1, 0), segment.messages)
+            segment.sent = skip_messages(segment.buffer, 0, segment.end, appended)
             restamp(segment.buffer, segment.sent, segment.end, leadership_term_id)
             if segment.sent < segment.end:
                 self._unsent.append(segment)

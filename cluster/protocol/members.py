@@ -36,14 +36,14 @@ class MemberEndpoints(NamedTuple):
 def parse_members(members: str) -> tuple[MemberEndpoints, ...]:
     """Members of a members string, in its order; an empty string has none.
 
-    Raises ConfigurationError for a member without 6 to 8 parts, an id that is no number or comes twice, and
+    Raises ConfigurationError for a member without 6 to 8 parts, an id that is no number or given twice, and
     an empty part.
     """
     found: dict[int, MemberEndpoints] = {}
     for text in members.split("|") if members else ():
         member = parse_member(text)
         if member.member_id in found:
-            raise ConfigurationError(f"cluster members: id {member.member_id} comes twice in {members!r}")
+            raise ConfigurationError(f"cluster members: id {member.member_id} is given twice in {members!r}")
         found[member.member_id] = member
     return tuple(found.values())
 

@@ -122,7 +122,7 @@ def parse_endpoints(text: str) -> dict[int, Endpoint]:
 
     Of a list without ids the first endpoint gets -1, the second -2 and so on, until its member says who it
     is. ``ConfigurationError`` for an empty list, one of both kinds, an id that is no number, or one that
-    stands twice (AeronCluster.Context: ingress endpoints).
+    is given twice (AeronCluster.Context: ingress endpoints).
     """
     endpoints: dict[int, Endpoint] = {}
     items = [part.strip() for part in text.split(",") if part.strip()]
@@ -136,7 +136,7 @@ def parse_endpoints(text: str) -> dict[int, Endpoint]:
             )
         member_id, endpoint_text = (int(found[1]), found[2]) if found else (-1 - index, item)
         if member_id in endpoints:
-            raise ConfigurationError(f"endpoints: member {member_id} stands twice in {text!r}")
+            raise ConfigurationError(f"endpoints: member {member_id} is given twice in {text!r}")
         endpoints[member_id] = parse_endpoint(endpoint_text)
     if not endpoints:
         raise ConfigurationError("endpoints: the list is empty; expected host:9000,… or 0=host:9000,1=…")

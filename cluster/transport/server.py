@@ -68,7 +68,16 @@ class ClientsHandler(Protocol):
 class _Client:
     """What the port remembers of a connection beside its socket."""
 
-    __slots__ = ("connection", "deadline_ns", "held", "host", "is_known", "opened_ns", "partial_ns", "sent")
+    __slots__ = (
+        "buffered",
+        "connection",
+        "deadline_ns",
+        "host",
+        "is_known",
+        "opened_ns",
+        "partial_ns",
+        "sent",
+    )
 
     def __init__(self, connection: Connection, host: str, now_ns: int) -> None:
         self.connection = connection
@@ -77,13 +86,13 @@ class _Client:
         # Of the next byte taken, while some are queued; of the peer's close when finishing.
         self.deadline_ns = 0
         self.partial_ns = 0  # since when it holds the begin of a frame, 0: none
-        self.held = 0  # bytes of memory for what it received
+        self.buffered = 0  # bytes of memory for what it received
         self.is_known = False  # its Hello came, so the handler hears of it
         self.sent = 0  # bytes that its socket had taken at the last sweep
 
 
 _connection_id = attrgetter("connection_id")
-_held = attrgetter("held")
+_buffered = attrgetter("buffered")
 
 
 class ClientPort:
@@ -128,7 +137,7 @@ class ClientPort:
         self._clients: dict[int, _Client] = {}
         self._strangers: dict[int, _Client] = {}  # no session was seen, by ascending id
         self._hosts: Counter[str] = Counter()  # connections over TCP
-        self._held_bytes = 0  # of all clients
+        self._buffered_bytes = 0  # of all clients
         self._queued: dict[int, _Client] = {}  # with bytes that their sockets have not taken
         self._ready: list[Connection] = []
         self._connection_id = 0  # of the newest
@@ -265,7 +274,7 @@ class ClientPort:
                 consumed = connection.end
             taken = consumed - start
             connection.release(consumed)
-        self._bound_held(client, has_taken=taken > 0)
+        self._bound_buffered(client, has_taken=taken > 0)
         if connection.is_closed:
             self._forget(client, connection, handler)
         elif connection.has_frames:
@@ -301,7 +310,7 @@ class ClientPort:
         self._hosts[client.host] -= 1
         if not self._hosts[client.host]:
             del self._hosts[client.host]
-        self._held_bytes -= client.held
+        self._buffered_bytes -= client.buffered
         self._queued.pop(connection.connection_id, None)
         if client.is_known:
             handler.on_disconnect(connection.connection_id)
@@ -366,23 +375,23 @@ class ClientPort:
             slowest = max(self._queued.values(), key=lambda client: client.connection.queued_bytes)
             self._cut(slowest, f"{total} bytes of egress wait, most of them here (egress_bytes_total_max)")
 
-    def _bound_held(self, client: _Client, *, has_taken: bool) -> None:
+    def _bound_buffered(self, client: _Client, *, has_taken: bool) -> None:
         """Note what the connection keeps of what it received; at the bound of all, who keeps most goes."""
         connection = client.connection
         if connection.partial_bytes == 0 or connection.is_closed:
             client.partial_ns = 0
         elif client.partial_ns == 0 or has_taken:
             client.partial_ns = self._clock_ns()
-        held = 0 if connection.is_closed else connection.held_bytes
-        self._held_bytes += held - client.held
-        client.held = held
-        if self._held_bytes > self._bounds.received_bytes_max:
-            most = max(self._strangers.values(), key=_held, default=client)
-            most = most if most.held else max(self._clients.values(), key=_held)
-            why = f"{self._held_bytes} bytes are buffered of what clients sent, most of them here"
+        buffered = 0 if connection.is_closed else connection.buffered_bytes
+        self._buffered_bytes += buffered - client.buffered
+        client.buffered = buffered
+        if self._buffered_bytes > self._bounds.received_bytes_max:
+            most = max(self._strangers.values(), key=_buffered, default=client)
+            most = most if most.buffered else max(self._clients.values(), key=_buffered)
+            why = f"{self._buffered_bytes} bytes are buffered of what clients sent, most of them here"
             self._cut_off(most, f"{why} (received_bytes_max)")
-            self._held_bytes -= most.held
-            most.held = 0
+            self._buffered_bytes -= most.buffered
+            most.buffered = 0
 
     def _cut(self, client: _Client, why: str) -> None:
         self._queued.pop(client.connection.connection_id, None)

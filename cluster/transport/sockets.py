@@ -194,7 +194,7 @@ class Connection:
         return 0 if self._carry is None else self._limit - self.end
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Memory that it holds from one turn to the next for what it received."""
         return 0 if self._carry is None else len(self._carry)
 

@@ -382,7 +382,7 @@ def test_purge_elsewhere_is_refused_and_the_nearest_position_named(run, tmp_path
 def test_without_a_snapshot_nothing_is_purged(run, tmp_path):
     directory, _ = purgeable(tmp_path, None)
     status, _, err = run("purge", SEGMENT_LENGTH, "--dir", directory, "--yes")
-    assert (status, err) == (1, "the log from 0 on is needed: there is no snapshot to begin with\n")
+    assert (status, err) == (1, "the log from 0 on is needed: there is no snapshot to start from\n")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_member_has_six_to_eight_parts(extra):
         ("-1,a:1,a:2,a:3,a:4,a:5", "member id -1 is not between 0 and 2147483647"),
         ("0,a:1,,a:3,a:4,a:5", "has an empty part"),
         (THREE + "|", "has 1 parts"),
-        (THREE + "|1,h1:1,h1:2,h1:3,h1:4,h1:5", "id 1 comes twice"),
+        (THREE + "|1,h1:1,h1:2,h1:3,h1:4,h1:5", "id 1 is given twice"),
     ],
 )
 def test_a_wrong_members_string_is_told_by_its_member(members, said):

@@ -158,7 +158,7 @@ def test_options_that_do_not_go_together_are_refused(options, says):
     [
         ("0=a:9000,b:9000", "'b:9000' is not memberId=endpoint"),
         ("0=localhost", "endpoint 'localhost': expected host:port"),
-        ("0=a:9000,0=b:9000", "member 0 stands twice"),
+        ("0=a:9000,0=b:9000", "member 0 is given twice"),
         (" ", "option endpoints is ' '"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_list_keeps_its_order_and_its_ids():
         ("", "empty"),
         ("0=h:1,h:2", "'h:2' is not memberId=endpoint"),
         ("h:1,1=h:2", "'h:1' is not memberId=endpoint"),
-        ("0=h:1,0=h:2", "stands twice"),
+        ("0=h:1,0=h:2", "is given twice"),
         ("a=h:1", "'a=h:1'"),
         ("-1=h:1", "'-1=h:1'"),
         ("h", "expected host:port"),
