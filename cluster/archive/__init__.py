@@ -10,7 +10,7 @@ there are). ``files.py`` is the only door to the disk. Beside them
     sync_proof.py               what the last sync has made durable
     frame_checksum.py           by which checksum the frames of a recording are verified
     frame_walk.py               the frames of a recording, one run after another
-    catalog_file.py, catalog_repair.py, snapshot_archive.py, archive_tool.py
+    catalog_file.py, catalog_checksum.py, catalog_repair.py, snapshot_archive.py, archive_tool.py
     recording_log.py, recording_log_tool.py, node_state_file.py, promises_file.py, mark_files.py
                                 the files of the cluster directory
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from cluster.archive.catalog_checksum import checksum_named
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import checksum_named
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files, OsFiles
 from cluster.archive.frame_checksum import frame_checksum

@@ -6,8 +6,8 @@ Sources: ArchiveTool's compact, delete-orphaned-segments, checksum, mark-valid a
 from dataclasses import dataclass
 
 from cluster.archive.archive import Archive
+from cluster.archive.catalog_checksum import descriptor_checksum
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import record_checksum
 from cluster.archive.files import Files, replace
 from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.recording_log import RecordingLog
@@ -156,7 +156,8 @@ def add_checksums(
                 raise walk.damage()
     finally:
         segments.close()
-    catalog.set_checksum(descriptor.recording_id, record_checksum(checksum, catalog.descriptor_bytes(entry)))
+    value = descriptor_checksum(checksum, catalog.descriptor_bytes(entry))
+    catalog.set_checksum(descriptor.recording_id, value)
     return covered
 
 

@@ -7,8 +7,8 @@ old value or the new one. The layout is in ``cluster/protocol/catalog.py``. Sour
 import struct
 from functools import partial
 
+from cluster.archive.catalog_checksum import descriptor_checksum, entry_checksum
 from cluster.archive.catalog_repair import PutBack, put_back_flips
-from cluster.archive.checksums import entry_checksum, record_checksum
 from cluster.archive.files import File, Files, read_at_rest, replace
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.log.checksum import Checksum
@@ -196,7 +196,7 @@ class CatalogFile:
         data = encode_catalog_entry(
             descriptor,
             alignment=self.header.alignment,
-            checksum=None if checksum is None else partial(record_checksum, checksum),
+            checksum=None if checksum is None else partial(descriptor_checksum, checksum),
         )
         offset = self._end
         self._grow(offset + len(data))
@@ -268,7 +268,7 @@ class CatalogFile:
             self._write(code.pack(value), entry.field_offset(name))
         entry = entry._replace(descriptor=descriptor)
         if checksum is not None:
-            value = record_checksum(checksum, self.descriptor_bytes(entry))
+            value = descriptor_checksum(checksum, self.descriptor_bytes(entry))
             self._write(_I32.pack(value), entry.offset + CHECKSUM_OFFSET)
             entry = entry._replace(header=entry.header.replace(checksum=value))
         self._sync()

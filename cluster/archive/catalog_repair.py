@@ -12,7 +12,7 @@ wrong one that no single bit explains is no damage.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cluster.archive.checksums import record_checksum
+from cluster.archive.catalog_checksum import descriptor_checksum
 from cluster.archive.flipped_bit import LENGTH_MAX, flipped_bit
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
@@ -108,7 +108,7 @@ def _suspects(entry: bytes) -> Iterator[int]:
     yield from range(32)
     body, checksum = _body(entry), _number(entry, CHECKSUM_OFFSET)
     for kind in Checksum:
-        difference = (record_checksum(kind, body) ^ checksum) & 0xFFFF_FFFF
+        difference = (descriptor_checksum(kind, body) ^ checksum) & 0xFFFF_FFFF
         if difference.bit_count() == 1:
             yield 8 * CHECKSUM_OFFSET + difference.bit_length() - 1
         if (bit := flipped_bit(kind, body, checksum)) is not None:
@@ -123,7 +123,7 @@ def _body(entry: bytes) -> bytes:
 
 def _is_right(entry: bytes) -> bool:
     body, checksum = _body(entry), _number(entry, CHECKSUM_OFFSET)
-    return body != b"" and any(record_checksum(kind, body) == checksum for kind in Checksum)
+    return body != b"" and any(descriptor_checksum(kind, body) == checksum for kind in Checksum)
 
 
 def _state_before(state: int) -> RecordingState | None:

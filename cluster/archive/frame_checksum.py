@@ -9,8 +9,8 @@ damaged frames hold is neither.
 
 import numpy as np
 
+from cluster.archive.catalog_checksum import entry_checksum
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import entry_checksum
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged

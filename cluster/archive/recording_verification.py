@@ -7,8 +7,8 @@ start would find it. Source: ArchiveTool.verify.
 
 from dataclasses import dataclass
 
+from cluster.archive.catalog_checksum import descriptor_checksum
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.checksums import record_checksum
 from cluster.archive.files import Files
 from cluster.archive.frame_checksum import frame_checksum
 from cluster.archive.recording_damage import first_damage
@@ -61,7 +61,7 @@ def verify_recording(
     try:
         verified_by = checksum or frame_checksum(segments, catalog, entry)
         if checksum is not None:
-            expected = record_checksum(checksum, catalog.descriptor_bytes(entry))
+            expected = descriptor_checksum(checksum, catalog.descriptor_bytes(entry))
             if entry.header.checksum != expected:
                 what = (
                     f"descriptor checksum mismatch: expected {expected & 0xFFFF_FFFF:#010x}, "

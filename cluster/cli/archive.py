@@ -141,7 +141,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that recordings are whole and in their places; the exit status is 1 if one is not."""
-    from cluster.archive.checksums import checksum_named
+    from cluster.archive.catalog_checksum import checksum_named
     from cluster.archive.files import OsFiles
     from cluster.archive.recording_verification import settle, verify_recording
     from cluster.protocol.enums import RecordingState
@@ -193,7 +193,7 @@ def checksum(
 ) -> None:
     """Write a checksum into every data frame (over its session id), and one of each descriptor."""
     from cluster.archive.archive_tool import add_checksums
-    from cluster.archive.checksums import checksum_named
+    from cluster.archive.catalog_checksum import checksum_named
     from cluster.archive.files import OsFiles
 
     used = checksum_named(name)
@@ -434,7 +434,7 @@ def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid
 
 
 def _entry_fields(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> dict[str, Any]:
-    from cluster.archive.checksums import NAMES
+    from cluster.archive.catalog_checksum import NAMES
     from cluster.cli import aeron_text
 
     return {
@@ -466,7 +466,7 @@ def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> 
 def _show_descriptor(
     archive: str, catalog: CatalogFile, entry: CatalogEntry, as_json: bool, *, with_state: bool
 ) -> None:
-    from cluster.archive.checksums import NAMES
+    from cluster.archive.catalog_checksum import NAMES
     from cluster.cli import aeron_text
 
     if as_json:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cluster.archive import OsFiles, catalog_repair
+from cluster.archive.catalog_checksum import descriptor_checksum
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.catalog_repair import put_back_flips
-from cluster.archive.checksums import record_checksum
 from cluster.archive.flipped_bit import LENGTH_MAX
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
@@ -122,7 +122,7 @@ def test_a_checksum_that_aeron_did_not_renew_is_no_damage(tmp_path):
     descriptor = catalog.stop(1, 1920, T0)
     assert descriptor.stop_position == 1920
     [_, again, _] = catalog.entries
-    assert again.header.checksum == record_checksum(Checksum.CRC_32C, catalog.descriptor_bytes(again))
+    assert again.header.checksum == descriptor_checksum(Checksum.CRC_32C, catalog.descriptor_bytes(again))
     catalog.close()
 
 
@@ -135,7 +135,7 @@ def test_a_reader_does_not_search_entries_whose_checksum_is_stale(tmp_path, monk
     catalog.close()
     taken = []
     monkeypatch.setattr(
-        catalog_repair, "record_checksum", lambda *of: taken.append(of) or record_checksum(*of)
+        catalog_repair, "descriptor_checksum", lambda *of: taken.append(of) or descriptor_checksum(*of)
     )
 
     reader = CatalogFile.open(FILES, str(tmp_path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cluster.archive.checksums import checksum_named
+from cluster.archive.catalog_checksum import checksum_named
 from cluster.errors import LogDamaged
 from cluster.log.checksum import restore_session_ids, verify_checksums
 from cluster.protocol.recording_log import (

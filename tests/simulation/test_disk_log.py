@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cluster.archive.checksums import checksum_named
+from cluster.archive.catalog_checksum import checksum_named
 from cluster.log.checksum import store_checksums
 from cluster.protocol.frame import frame
 from tests.simulation.disk_log import HeldFrames

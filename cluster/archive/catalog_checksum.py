@@ -1,8 +1,8 @@
-"""Which checksum an archive is configured with, for new recordings, and that of a catalog entry.
+"""The checksum of a catalog entry, and the names of checksums in a configuration.
 
-The checksums themselves, and where they stand in frames, are in ``cluster/log/checksum.py``; which of them a
-recording's frames hold says ``frame_checksum.py``. A catalog entry's covers the descriptor and the padding
-after it, and is 0 where the frames hold none. Sources: Checksums and ArchiveTool of Aeron's archive.
+It covers the descriptor and the padding after it, and is 0 where the frames of the recording hold none. The
+checksums themselves, and their place in frames, are in ``cluster/log/checksum.py``; ``frame_checksum.py``
+finds which of them the frames of a recording hold. Sources: Checksums and ArchiveTool of Aeron's archive.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def checksum_named(name: str | None) -> Checksum | None:
     return _NAMES[name.lower()]
 
 
-def record_checksum(checksum: Checksum, data: bytes) -> int:
+def descriptor_checksum(checksum: Checksum, data: bytes) -> int:
     """Of a catalog entry's descriptor and padding."""
     return compute(checksum, np.frombuffer(data, np.uint8), 0, len(data))
 
@@ -48,5 +48,5 @@ def entry_checksum(entry: CatalogEntry, data: bytes) -> Checksum | None:
     """
     if entry.header.checksum == 0:
         return None
-    kinds = (kind for kind in Checksum if record_checksum(kind, data) == entry.header.checksum)
+    kinds = (kind for kind in Checksum if descriptor_checksum(kind, data) == entry.header.checksum)
     return next(kinds, Checksum.CRC_32C)
