@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.cli.members import AnyMemberDirectory
-from cluster.cli.verbs import Verb, Verbs
+from cluster.cli.verbs import Verb, Verbs, example
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, StorageError
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ AllSegments = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
-
-def _example(*commands: str, more: str = "") -> str:
-    lines = "".join(f"  cluster archive {command}\n" for command in commands)
-    return f"\b\nExample:\n{lines}" + (f"\n{more}\n" if more else "")
+_example = partial(example, "archive")
 
 
 @app.callback(epilog="\b\nExample:\n  cluster archive verify --dir cluster-data/member-0")

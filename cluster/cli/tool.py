@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.cli.members import AnyMemberDirectory
-from cluster.cli.verbs import Verbs
+from cluster.cli.verbs import Verbs, example
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, NotAClusterDirectory, NotLeader
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ ArchiveDirectory = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
 
-
-def _example(command: str, more: str = "") -> str:
-    return f"\b\nExample:\n  cluster tool {command}\n" + (f"\n{more}\n" if more else "")
+_example = partial(example, "tool")
 
 
 @app.callback(epilog="\b\nExample:\n  cluster tool describe --dir cluster-data/member-0")
@@ -96,7 +95,8 @@ def sort_recording_log(directory: Directory) -> None:
     "seed-recording-log-from-snapshot",
     epilog=_example(
         "seed-recording-log-from-snapshot --dir cluster-data/member-0",
-        "The old file is kept as recording.log.bak. Without a valid snapshot the recording log is removed.",
+        more="The old file is kept as recording.log.bak. "
+        "Without a valid snapshot the recording log is removed.",
     ),
 )
 def seed_recording_log_from_snapshot(directory: Directory) -> None:
@@ -129,7 +129,7 @@ def invalidate_latest_snapshot(directory: Directory) -> None:
     "accept-data-loss",
     epilog=_example(
         "accept-data-loss --dir cluster-data/member-2 --member 2",
-        "Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
+        more="Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
         "acknowledged, and no other holds, is lost for good. Noted in data-loss-accepted and node.log.",
     ),
 )
@@ -266,7 +266,7 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     "is-leader",
     epilog=_example(
         "is-leader --dir cluster-data/member-0 && echo yes",
-        "The exit status is 0 on a leader whose election is closed, else 1.",
+        more="The exit status is 0 on a leader whose election is closed, else 1.",
     ),
 )
 def is_leader(directory: Directory, as_json: AsJson = False) -> None:
@@ -408,7 +408,7 @@ def abort(directory: LeaderDirectory, as_json: AsJson = False) -> None:
     "export-watermark",
     epilog=_example(
         "export-watermark 1048576 --dir cluster-data/member-0",
-        "With log_export_watermark = true the member keeps the log from this position on.",
+        more="With log_export_watermark = true the member keeps the log from this position on.",
     ),
 )
 def export_watermark(

@@ -9,6 +9,12 @@ from typer.core import TyperCommand, TyperGroup
 SENTENCE_LENGTH_MAX = 200  # click's own limit cuts most sentences off
 
 
+def example(group: str, *commands: str, more: str = "") -> str:
+    """The end of a verb's help: ``commands`` of the group, a line each, then ``more`` about them."""
+    lines = "".join(f"  cluster {group} {command}\n" for command in commands)
+    return f"\b\nExample:\n{lines}" + (f"\n{more}\n" if more else "")
+
+
 class Verbs(TyperGroup):
     """A group whose help says of each verb the whole first sentence."""
 
