@@ -42,14 +42,14 @@ class ExportWatermark:
         self._files = files
         self._directory = directory
         self._on_error = on_error
-        self._told = ""
+        self._reported = ""
 
     def position(self) -> int:
         """0 when nobody has exported anything."""
         try:
             return read_export_watermark(self._files, self._directory) or 0
         except ClusterError as error:
-            if str(error) != self._told:
-                self._told = str(error)
+            if str(error) != self._reported:
+                self._reported = str(error)
                 self._on_error(error)
             return 0

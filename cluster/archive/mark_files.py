@@ -76,7 +76,7 @@ class MarkFile:
         self._file.pwrite(after[begin + 4 : max(end, begin + 4)], MARK_FILE_HEADER_LENGTH + begin + 4)
         self._file.pwrite(after[begin : begin + 4], MARK_FILE_HEADER_LENGTH + begin)
 
-    def tell_damage(self, damage: LogDamaged | None, now_ms: int) -> None:
+    def record_damage(self, damage: LogDamaged | None, now_ms: int) -> None:
         """Note as an error that the file which stood here could not be read."""
         if damage is not None:
             self.record_error(f"{damage}: rewritten", now_ms)
@@ -171,7 +171,7 @@ class ClusterMarkFile(MarkFile):
                     _check_owner(files, directory, f"{directory}/{name}", header)
                 path = cls._write(files, directory, name, kind, header, now_ms)
                 file = cls(files, path, header, lock)
-                file.tell_damage(damage, now_ms)
+                file.record_damage(damage, now_ms)
                 return file
             except BaseException:
                 lock.release()
@@ -219,7 +219,7 @@ class ArchiveMarkFile(MarkFile):
             damage = _damage(files, f"{directory}/{ARCHIVE_MARK_FILE_NAME}")
             path = cls._write(files, directory, ARCHIVE_MARK_FILE_NAME, "archive", header, now_ms)
             file = cls(files, path, header, None)
-            file.tell_damage(damage, now_ms)
+            file.record_damage(damage, now_ms)
             return file
         except OSError as error:
             raise StorageError(

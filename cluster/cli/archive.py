@@ -414,12 +414,12 @@ def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid
     mark = _mark_header(archive)
     entries = [e for e in _chosen(catalog, recording_id) if e.is_valid or not valid_only]
     if as_json:
-        told = {
+        described = {
             "mark": None if mark is None else aeron_text.fields(mark),
             "catalogCapacity": catalog.capacity,
             "recordings": [_entry_fields(archive, catalog, entry) for entry in entries],
         }
-        print(json.dumps(told, indent=1))
+        print(json.dumps(described, indent=1))
     else:
         if mark is not None:
             print(aeron_text.times_text(mark, epoch_ms()))

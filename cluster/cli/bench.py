@@ -108,19 +108,19 @@ def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:
     (medium,) = media
     if transport is None or transport.value == medium:
         return endpoints, medium
-    told: dict[int, str] = {}
+    found: dict[int, str] = {}
     for status in ask_members(given).values():
         if isinstance(status, ClusterError):
             raise status
         for text in (status.ingress_endpoints, status.tcp_endpoints, status.ipc_endpoints):
             for member_id, other in (parse_endpoints(text) if text else {}).items():
                 if other.medium.value == transport.value:
-                    told[member_id] = str(other)
-    if not told:
+                    found[member_id] = str(other)
+    if not found:
         raise ConfigurationError(
             f"--transport {transport.value}: no member at {endpoints} names such an endpoint"
         )
-    return ",".join(f"{member_id}={told[member_id]}" for member_id in sorted(told)), transport.value
+    return ",".join(f"{member_id}={found[member_id]}" for member_id in sorted(found)), transport.value
 
 
 @dataclass
@@ -227,14 +227,14 @@ class _Run:
 
     def _latencies_us(self) -> dict[str, float]:
         latencies = self.latencies
-        told: dict[str, float] = {
+        found: dict[str, float] = {
             f"p{percentile:g}": round(latencies.get_value_at_percentile(percentile) / 1e3, 1)
             for percentile in PERCENTILES
         }
-        told["max"] = round(latencies.get_max_value() / 1e3, 1)
-        told["mean"] = round(latencies.get_mean_value() / 1e3, 1)
-        told["count"] = latencies.get_total_count()
-        return told
+        found["max"] = round(latencies.get_max_value() / 1e3, 1)
+        found["mean"] = round(latencies.get_mean_value() / 1e3, 1)
+        found["count"] = latencies.get_total_count()
+        return found
 
 
 def _write_histogram(path: Path, latencies: HdrHistogram) -> None:

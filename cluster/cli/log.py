@@ -112,14 +112,14 @@ def dump(
 ) -> None:
     """Print the entries in order, one a line."""
     with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
-        told = _Told(reader)
+        diagnostics = _Diagnostics(reader)
         start = _first_entry(reader, from_position)
         if follow:
-            batches = reader.follow(start, to_position, on_damage=told.damage)
+            batches = reader.follow(start, to_position, on_damage=diagnostics.damage)
         else:
-            batches = reader.batches(start, to_position, on_damage=told.damage)
+            batches = reader.batches(start, to_position, on_damage=diagnostics.damage)
         _print(batches, payload, as_json, follow)
-        told.finish()
+        diagnostics.finish()
 
 
 @app.command(epilog=TAIL)
@@ -136,13 +136,13 @@ def tail(
 ) -> None:
     """Print the last entries, and with --follow those that come."""
     with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
-        told = _Told(reader)
+        diagnostics = _Diagnostics(reader)
         end = reader.commit_position() if follow else reader.end_position()
-        last = _last_entries(reader, end, count, told)
+        last = _last_entries(reader, end, count, diagnostics)
         _print(iter(last), payload, as_json, follow)
         if follow:
-            _print(reader.follow(end, on_damage=told.damage), payload, as_json, follow)
-        told.finish()
+            _print(reader.follow(end, on_damage=diagnostics.damage), payload, as_json, follow)
+        diagnostics.finish()
 
 
 @app.command(cls=Verb, epilog=EXPORT)
@@ -166,14 +166,16 @@ def export(
             )
         format = Format(file.suffix.lstrip("."))
     with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
-        told = _Told(reader)
-        batches = reader.batches(_first_entry(reader, from_position), to_position, on_damage=told.damage)
+        diagnostics = _Diagnostics(reader)
+        batches = reader.batches(
+            _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
+        )
         count = _write(batches, format, file)
         if as_json:
             print(json.dumps({"file": str(file), "format": format.value, "entries": count}))
         else:
             print(f"{count} entries in {file}")
-        told.finish()
+        diagnostics.finish()
 
 
 def _open(
@@ -195,7 +197,7 @@ def _open(
     return LogReader.open(dir=dir, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir)
 
 
-class _Told:
+class _Diagnostics:
     """What goes to standard error: warnings once, damage as it is met, which makes the exit status 1."""
 
     def __init__(self, reader: LogReader) -> None:
@@ -228,13 +230,13 @@ def _first_entry(reader: LogReader, position: int | None) -> int | None:
     return None if position is None else reader.boundary_at_or_after(position, on_damage=lambda _: None)
 
 
-def _last_entries(reader: LogReader, end: int, count: int, told: _Told) -> list[pa.RecordBatch]:
+def _last_entries(reader: LogReader, end: int, count: int, diagnostics: _Diagnostics) -> list[pa.RecordBatch]:
     """The last ``count`` entries before ``end``, looked for term by term from the end."""
     last: list[pa.RecordBatch] = []
     rows, begin = 0, end
     while rows < count and begin > reader.start_position:
         begin_of_term = max((begin - 1) // reader.term_length * reader.term_length, reader.start_position)
-        found = list(reader.batches(begin_of_term, begin, on_damage=told.damage))
+        found = list(reader.batches(begin_of_term, begin, on_damage=diagnostics.damage))
         rows += sum(batch.num_rows for batch in found)
         last[:0] = found
         begin = begin_of_term

@@ -246,10 +246,10 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     marks = _marks(str(directory))
     if not marks:
         raise NotAClusterDirectory(f"{directory}: no mark file is here")
-    told: list[dict[str, Any]] = []
+    components: list[dict[str, Any]] = []
     for index, (path, mark) in enumerate(marks):
         entries = _mark_errors(path)
-        told.append(
+        components.append(
             {"component": mark.component_type.name, "errors": [aeron_text.error_fields(e) for e in entries]}
         )
         if not as_json:
@@ -257,9 +257,9 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
             print("Cluster component error log:")
             print(aeron_text.errors_text(entries))
         if index == 0:
-            told.append(_driver_errors(str(directory), mark, as_json))
+            components.append(_driver_errors(str(directory), mark, as_json))
     if as_json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(components, indent=1))
 
 
 @app.command(

@@ -198,10 +198,10 @@ def _await_leader(supervisor: Supervisor, errors: ServiceErrorText) -> bool:
 def _report_services(supervisor: Supervisor, errors: ServiceErrorText) -> None:
     """Print what the members' services have raised."""
     for member in supervisor.members:
-        told, member.service_errors = member.service_errors, []
+        raised, member.service_errors = member.service_errors, []
         path = member.config.path
         where_logged = f"errors are in {path / 'node.log'}, what services print is in {path / 'output.log'}"
-        for error in told:
+        for error in raised:
             sys.stderr.write(errors.of(member.member_id, error, where_logged))
     sys.stderr.flush()
 

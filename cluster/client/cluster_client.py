@@ -84,7 +84,7 @@ class ClusterClient:
         self._new_leader_timeout_ns = context.new_leader_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._deadline_ns = 0  # of the state, where it has one
         self._resume_correlation_id = 0
-        self._told_term_id = event.leadership_term_id  # the last that the listener knows of
+        self._reported_term_id = event.leadership_term_id  # the last that the listener knows of
         self._last_sent_ns = self._last_heard_ns = world.now_ns()
         self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
@@ -475,7 +475,7 @@ class ClusterClient:
     def _on_new_leader(self, event: NewLeaderEvent, publication: IngressPublication, now_ns: int) -> None:
         """A leader took the session over, perhaps the same one in a new term."""
         self._publications.adopt(event.ingress_endpoints)
-        self._tell_new_leader(event)
+        self._report_new_leader(event)
         if event.leadership_term_id <= self.leadership_term_id:
             return
         self.leader_member_id = event.leader_member_id
@@ -513,7 +513,7 @@ class ClusterClient:
         self.leader_member_id = resumed.leader_member_id
         window.rewind(resumed.appended_messages, resumed.leadership_term_id)
         self._state = State.CONNECTED
-        self._tell_new_leader(
+        self._report_new_leader(
             NewLeaderEvent(
                 leadership_term_id=resumed.leadership_term_id,
                 cluster_session_id=self.cluster_session_id,
@@ -523,9 +523,9 @@ class ClusterClient:
         )
         self._flush()
 
-    def _tell_new_leader(self, event: NewLeaderEvent) -> None:
-        if event.leadership_term_id > self._told_term_id:
-            self._told_term_id = event.leadership_term_id
+    def _report_new_leader(self, event: NewLeaderEvent) -> None:
+        if event.leadership_term_id > self._reported_term_id:
+            self._reported_term_id = event.leadership_term_id
             self._dispatch.new_leader(event)
 
     # -- ending --

@@ -209,14 +209,14 @@ class AsyncConnect:
 
     def _describe(self) -> str:
         endpoints = format_endpoints(self.publications.endpoints)
-        told = [f"no session within {self._context.message_timeout_s:g} s ({self.state.name})"]
-        told.append(f"ingress endpoints {endpoints}")
+        parts = [f"no session within {self._context.message_timeout_s:g} s ({self.state.name})"]
+        parts.append(f"ingress endpoints {endpoints}")
         if self._redirects:
-            told.append(f"redirected {self._redirects} times, last to {self._describe_leader()}")
+            parts.append(f"redirected {self._redirects} times, last to {self._describe_leader()}")
         failures = self.publications.describe_failures()
         if failures:
-            told.append(failures)
-        return "; ".join(told)
+            parts.append(failures)
+        return "; ".join(parts)
 
     def _describe_leader(self) -> str:
         """Who leads by the last redirect. Members name gRPC endpoints only; others have to be given."""

@@ -243,12 +243,12 @@ class IngressPublications:
 
     def describe_failures(self) -> str:
         """Why members could not be reached, by member; empty when nothing failed."""
-        told = []
+        parts = []
         for member_id, why in sorted(self.why_failed.items()):
             if (endpoint := self.endpoints.get(member_id)) is not None:
                 at = f" at {endpoint}" if member_id >= 0 else ""
-                told.append(f"{describe_member(member_id, endpoint)}{at}: {why}")
-        return "; ".join(told)
+                parts.append(f"{describe_member(member_id, endpoint)}{at}: {why}")
+        return "; ".join(parts)
 
     def close(self) -> None:
         for publication in self._publications.values():

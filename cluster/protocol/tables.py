@@ -86,12 +86,12 @@ def counter_table() -> Iterator[str]:
     yield "| type | counter | key | label, for id 0 |"
     yield "|---|---|---|---|"
     for type_id, known in sorted(counter_types.TEXTS.items()):
-        told: dict[str, Any] = {"version": "V", "commit": "SHA"}
+        given: dict[str, Any] = {"version": "V", "commit": "SHA"}
         if known.scope is counter_types.Scope.SERVICE:
-            told["service_id"] = 0
+            given["service_id"] = 0
         if known.has_threshold:
-            told["threshold_ns"] = 100_000_000
-        label = counter_types.counter_label(type_id, 0, **told)
+            given["threshold_ns"] = 100_000_000
+        label = counter_types.counter_label(type_id, 0, **given)
         yield f"| {int(type_id)} | {type_id.name} | {keys[known.scope]} | `{label}` |"
 
 

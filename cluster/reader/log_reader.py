@@ -153,7 +153,7 @@ class LogReader:
         """The first position at or after ``position`` where an entry or padding begins; ``position`` itself
         beyond the end.
 
-        Frames can be told apart only from where one begins: from ``known`` (default: the log's start) or from
+        Frames are found only from where one begins: from ``known`` (default: the log's start) or from
         the start of the term, which no entry crosses, whichever is nearer. What lies between is read. Raises
         DataLoss when it was purged.
         """
@@ -279,10 +279,10 @@ class LogReader:
                 )
             except LogDamaged as damage:
                 assert damage.offset is not None
-                told = self.log.locate(damage, position + damage.offset)
+                located = self.log.locate(damage, position + damage.offset)
                 if on_damage is None:
-                    raise told from None
-                on_damage(told)
+                    raise located from None
+                on_damage(located)
                 offset = message_end(block, damage.offset)
                 continue
             if decoded.record_batch.num_rows:

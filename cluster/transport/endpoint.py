@@ -151,7 +151,7 @@ def format_endpoints(endpoints: Mapping[int, Endpoint]) -> str:
     )
 
 
-def adopt_endpoints(known: dict[int, Endpoint], told: str) -> list[int]:
+def adopt_endpoints(known: dict[int, Endpoint], reported: str) -> list[int]:
     """Take over what a member reports of its cluster's endpoints; returns the ids that are new or changed.
 
     Only those of a medium that is in use: the list that members share names the default medium, and who
@@ -159,7 +159,7 @@ def adopt_endpoints(known: dict[int, Endpoint], told: str) -> list[int]:
     What cannot be read is passed over.
     """
     try:
-        endpoints = parse_endpoints(told) if told else {}
+        endpoints = parse_endpoints(reported) if reported else {}
     except ConfigurationError:
         return []
     media = {endpoint.medium for endpoint in known.values()}

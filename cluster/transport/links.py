@@ -344,9 +344,9 @@ class MemberLinks:
         if peer.refusals >= REFUSALS_OF_GONE and (
             peer.incarnation is not None or now_ns - peer.first_dial_ns >= FIRST_CONTACT_TIMEOUT_NS
         ):
-            self._tell_gone(peer, handler)
+            self._report_gone(peer, handler)
 
-    def _tell_gone(self, peer: _Peer, handler: LinksHandler) -> None:
+    def _report_gone(self, peer: _Peer, handler: LinksHandler) -> None:
         if not peer.is_gone:
             peer.is_gone = True
             handler.on_member_gone(peer.member_id)
@@ -382,7 +382,7 @@ class MemberLinks:
     def _observe(self, peer: _Peer, incarnation: int, handler: LinksHandler) -> None:
         """A process answered at the member's address: the one that we knew, or its successor."""
         if peer.incarnation is not None and peer.incarnation != incarnation:
-            self._tell_gone(peer, handler)
+            self._report_gone(peer, handler)
         peer.incarnation = incarnation
 
     def _is_quiet(self, outgoing: Connection) -> bool:
