@@ -1,4 +1,4 @@
-"""What is damaged of a recording is put back in its place, and what is whole behind it stays."""
+"""What is damaged of a recording is written again in its place, and what is whole after it stays."""
 
 import errno
 from itertools import pairwise
@@ -25,16 +25,16 @@ def damaged(directory, *places):
         flip(directory / f"0-{base}.rec", begin - base + 40)
 
 
-def mended(directory, other, max_length=4_096):
+def repaired(directory, other, max_length=4_096):
     """How many bytes were put, until all was whole."""
     archive = opened(directory)
-    mender = archive.open_repair(archive.find_damage(0))
+    repair = archive.open_repair(archive.find_damage(0))
     put = 0
-    while not mender.is_done:
-        frames = other.whole_frames(0, mender.position, mender.limit, max_length)
+    while not repair.is_done:
+        frames = other.whole_frames(0, repair.position, repair.limit, max_length)
         put += len(frames)
-        mender.put(frames)
-    mender.close()
+        repair.put(frames)
+    repair.close()
     archive.forget_files(0)
     assert archive.find_damage(0) is None
     archive.close()
@@ -62,7 +62,7 @@ def test_flipped_bits_are_replaced_by_what_another_has_and_nothing_else_is_asked
     damaged(tmp_path, *places)
     inodes = {path.name: path.stat().st_ino for path in tmp_path.glob("*.rec")}
 
-    put = mended(tmp_path, other)
+    put = repaired(tmp_path, other)
 
     assert put <= 4_096 * len(places)
     check_same(tmp_path)
@@ -81,7 +81,7 @@ def test_segments_that_are_lost_are_written_anew(tmp_path, bases, max_length):
     for base in bases:
         (tmp_path / f"0-{base}.rec").unlink()
 
-    assert mended(tmp_path, other, max_length) == SEGMENT_LENGTH * len(bases)
+    assert repaired(tmp_path, other, max_length) == SEGMENT_LENGTH * len(bases)
 
     check_same(tmp_path)
     other.abandon()
@@ -93,10 +93,10 @@ def test_two_that_are_damaged_at_different_places_mend_each_other(tmp_path):
     damaged(tmp_path / "two", places[1])
     one = opened(tmp_path / "one")
 
-    mended(tmp_path / "two", one)
+    repaired(tmp_path / "two", one)
     one.abandon()
     two = opened(tmp_path / "two")
-    mended(tmp_path / "one", two)
+    repaired(tmp_path / "one", two)
     two.abandon()
 
     recorded(tmp_path / "one" / "other")
@@ -134,8 +134,8 @@ def test_a_crash_or_a_full_disk_on_the_way_leaves_what_there_was(tmp_path, monke
     damaged(tmp_path, 3_000, SEGMENT_LENGTH + 100)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.rec")}
     archive = opened(tmp_path)
-    mender = archive.open_repair(archive.find_damage(0))
-    position = mender.position
+    repair = archive.open_repair(archive.find_damage(0))
+    position = repair.position
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -143,13 +143,13 @@ def test_a_crash_or_a_full_disk_on_the_way_leaves_what_there_was(tmp_path, monke
     with monkeypatch.context() as patched:
         patched.setattr(OsFile, "allocate", full)
         with pytest.raises(OSError, match="No space"):
-            mender.put(other.whole_frames(0, position, mender.limit, 4_096))
-    mender.close()
+            repair.put(other.whole_frames(0, position, repair.limit, 4_096))
+    repair.close()
     archive.abandon()
 
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.rec")} == before
     assert damage_of(tmp_path).position == position
-    mended(tmp_path, other)
+    repaired(tmp_path, other)
     check_same(tmp_path)
     other.abandon()
 
