@@ -87,7 +87,7 @@ def _is_within(entry: CatalogEntry, base: int) -> bool:
 
 
 def purge_log(archive: Archive, recording_log: RecordingLog, position: int) -> tuple[int, int]:
-    """Drop the log's segments before ``position``, a segment's begin; return its start before and now.
+    """Drop the log's segments before ``position``, a segment's start; return its start before and now.
 
     Raises ClusterError for a position that is none, or that no snapshot stands for.
     """

@@ -1,7 +1,7 @@
 """How far a log is taken by one who follows it, chunk by chunk, up to a limit that moves.
 
 read position        position                     limit
- |--- begin of a -------|---- not taken yet -------|
+ |--- start of a -------|---- not taken yet -------|
       message that is
       not whole yet
 """

@@ -354,7 +354,7 @@ class Recording:
         self.is_active = False
 
     def truncate(self, position: int) -> None:
-        """Cut the recording at ``position``, a frame's begin, and go on from there if it is active.
+        """Cut the recording at ``position``, the start of a frame, and go on from there if it is active.
 
         The order survives a crash at any point: the catalog's end is synced, the tail is zeroed and synced,
         later segments go, and only then may anything be appended. Files are not shortened.

@@ -28,7 +28,7 @@ _FINE_CHUNK = 4096  # with which the frame before an unreadable sector is found
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """From ``position``, a frame's begin, on a recording is not trusted; ``error`` says file, offset, why.
+    """From ``position``, a frame's start, on a recording is not trusted; ``error`` says file, offset, why.
 
     The member has acknowledged nothing from ``acknowledged_end`` on; None where that is not known.
     """

@@ -4,7 +4,7 @@
     recording-<recording id>.next           the segment to come, made ready before it is needed
 
 A segment gets its final name only when the one before is full: a reader, and the recovery of an unclean stop,
-take the file with the highest base for the end of the log. Bases are counted from the begin of the
+take the file with the highest base for the end of the log. Bases are counted from the start of the
 term that holds the recording's start. Source: AeronArchive.segmentFileBasePosition, Archive.Configuration.
 """
 

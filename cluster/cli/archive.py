@@ -250,7 +250,7 @@ def delete_orphaned_segments(
 def purge(
     directory: Directory,
     position: Annotated[
-        int, typer.Argument(help="Where the log is to begin: a segment's begin.", metavar="POSITION")
+        int, typer.Argument(help="Where the log is to begin: a segment's start.", metavar="POSITION")
     ],
     yes: Yes = False,
 ) -> None:

@@ -10,7 +10,7 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     context.py           what is configured: time-outs, limits, who the members are
     cluster_member.py    what is known of each member, and the predicates over all of them
     leadership_terms.py  which term wrote which part of the log, and what that proves
-    log_matching.py      whether a log is the begin of a leader's
+    log_matching.py      whether a log is a prefix of a leader's
     actions.py           everything the core can ask for
     leadership.py        the term that a member leads: who follows, what a majority holds, what is told
     established.py       leading and following once the election is over: reports, commit, heartbeats

@@ -17,7 +17,7 @@ state is written once, in its handler ``on_*`` behind the states. Every change p
 
 Where this is stricter than the reference (each with the reason at its place):
 
-    - A member follows a leader only when its log is known to be the begin of the leader's (log_matching.py).
+    - A member follows a leader only when its log is known to be a prefix of the leader's (log_matching.py).
     - Before it says so it has recorded (term, base), and stands with that from then on.
     - Nothing beyond a member's own commit position is processed until a majority holds (term, base): a commit
       position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
@@ -454,7 +454,7 @@ class Election:
     # entry     forget what members said; role FOLLOWER
     # cycle     CanvassPosition to all; nominate when all, or at the deadline a majority, are no better
     # message   CanvassPosition: how good its sender's log is. RequestVote: a vote, unless our log is better.
-    #           NewLeadershipTerm: follow, once our log is known to be the begin of the leader's
+    #           NewLeadershipTerm: follow, once our log is known to be a prefix of the leader's
     # exits     NOMINATE; FOLLOWER_BALLOT; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
 
     def _enter_canvass(self, now_ns: int) -> None:
@@ -595,7 +595,7 @@ class Election:
                 ElectionState.CANVASS, now_ns, f"no leader of term {self.candidate_term_id} in time"
             )
 
-    # ---- LEADER_LOG_REPLICATION: until a majority holds the whole log, and the term's begin --------------
+    # ---- LEADER_LOG_REPLICATION: until a majority holds the whole log, and the term's start --------------
     # entry     the term is recorded, (term, base) on the disk; reports of older terms are void; role LEADER
     # cycle     NewLeadershipTerm and CommitPosition each interval, here and in all leader states
     # message   CanvassPosition: told the term after its sender's. AppendPosition: what a follower holds.
@@ -784,7 +784,7 @@ class Election:
     # ---- FOLLOWER_CATCHUP_INIT: ask for the log of the term so far ---------------------------------------
     # entry     ready for log bytes
     # cycle     CatchupPosition until the link has taken it
-    # message   the begin of the log: recording and services join it
+    # message   the start of the log: recording and services join it
     # exits     FOLLOWER_CATCHUP_AWAIT
 
     def _enter_follower_catchup_init(self, now_ns: int) -> None:
@@ -807,7 +807,7 @@ class Election:
 
     # ---- FOLLOWER_CATCHUP_AWAIT: until the log comes -----------------------------------------------------
     # cycle     nothing but the timeout
-    # message   the begin of the log: recording and services join it
+    # message   the start of the log: recording and services join it
     # exits     FOLLOWER_CATCHUP
 
     def _work_follower_catchup_await(self, now_ns: int) -> None:
@@ -847,7 +847,7 @@ class Election:
 
     # ---- FOLLOWER_LOG_AWAIT: until it comes --------------------------------------------------------------
     # cycle     AppendPosition on growth and each interval
-    # message   the begin of the log: recording and services join it
+    # message   the start of the log: recording and services join it
     # exits     FOLLOWER_READY
 
     def _work_follower_log_await(self, now_ns: int) -> None:
@@ -998,7 +998,7 @@ class Election:
         return self._take()
 
     def _consider_leader(self, message: NewLeadershipTerm, now_ns: int) -> None:
-        """A new leader is heard, and our log is known to be the begin of the leader's."""
+        """A new leader is heard, and our log is known to be a prefix of the leader's."""
         offer = self._voting.offer
         if offer is None or not offer.matching.is_about(message):
             offer = self._voting.offer = _Offer(LogMatching(message, self.terms.last_term_id))
@@ -1016,7 +1016,7 @@ class Election:
                 self._ask(message.leader_member_id, self.terms.last_term_id)
 
     def _match(self, matching: LogMatching, message: NewLeadershipTerm, now_ns: int) -> bool:
-        """Whether our log is known to be the begin of the leader's; else ask, or cut off what is not."""
+        """Whether our log is known to be a prefix of the leader's; else ask, or cut off what is not."""
         match matching.compare(message, self.terms, self.append_position):
             case None:
                 return True

@@ -1,4 +1,4 @@
-"""Whether a member's log is the begin of a leader's, found out before the leader is followed.
+"""Whether a member's log is a prefix of a leader's, found out before the leader is followed.
 
 From our last term down: the leader is asked for the term after t-1, and its base of t is compared with ours.
 
@@ -68,7 +68,7 @@ class LogMatching:
     ) -> Ask | Cut | NotThere | None:
         """Compare what the leader tells with our log, which ends at ``append_position``.
 
-        None when nothing more is to be compared: our log is the begin of the leader's.
+        None when nothing more is to be compared: our log is a prefix of the leader's.
         """
         while not self.is_done:
             term_id = self.term_in_question

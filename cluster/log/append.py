@@ -2,7 +2,7 @@
 
 A message longer than the MTU allows is fragmented; all its frames lie in one term, and where they would not
 fit, a padding frame fills the term first (spec: a message never crosses a term's end). The caller owns the
-array and the position: append, write out, start again at the array's begin.
+array and the position: append, write out, start again at the array's start.
 """
 
 import numpy as np
@@ -111,6 +111,6 @@ def message_end_position(position: int, length: int, params: LogParams) -> int:
 
 
 def message_begin_position(position: int, length: int, params: LogParams) -> int:
-    """Position of the first frame of that message: ``position``, or the next term's begin after padding."""
+    """Position of the first frame of that message: ``position``, or the next term's start after padding."""
     end_position = message_end_position(position, length, params)
     return end_position - int(framed_length(length, params.mtu))

@@ -66,7 +66,7 @@ class DataFrameHeader(NamedTuple):
 
     @property
     def aligned_length(self) -> int:
-        """From this frame's begin to the next one's."""
+        """From this frame's start to the next one's."""
         return align(self.frame_length)
 
 

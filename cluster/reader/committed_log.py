@@ -86,7 +86,7 @@ class CommittedLog(Protocol):
         """Runs of whole messages, each with the position it begins at; together they hold every entry whose
         first frame lies in [``from_position``, ``to_position``).
 
-        ``from_position`` is a frame's begin (default: the start), ``to_position`` any position (default:
+        ``from_position`` is the start of a frame (default: the start), ``to_position`` any position (default:
         ``end_position()``, which bounds it anyway unless the caller knows that the range ``is_committed``). A
         block is longer than ``max_bytes`` only for one message that is. Damage raises LogDamaged where it is
         reached, or is handed to ``on_damage`` and skipped. Raises DataLoss when ``from_position`` was purged,

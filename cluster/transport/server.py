@@ -85,7 +85,7 @@ class _Client:
         self.opened_ns = now_ns
         # Of the next byte taken, while some are queued; of the peer's close when finishing.
         self.deadline_ns = 0
-        self.partial_ns = 0  # since when it holds the begin of a frame, 0: none
+        self.partial_ns = 0  # since when it holds the start of a frame, 0: none
         self.buffered = 0  # bytes of memory for what it received
         self.is_known = False  # its Hello came, so the handler hears of it
         self.sent = 0  # bytes that its socket had taken at the last sweep
