@@ -232,7 +232,7 @@ class _Followed(_Term):
     notified_commit_position: int = 0
     replication: _Replication | None = None  # in FOLLOWER_LOG_REPLICATION
     sent_append_position: int = NULL_POSITION
-    growth_ns: int = 0
+    growth_ns: int = 0  # when bytes of the leader's log came last
     is_catchup_requested: bool = False
     is_catchup_stopped: bool = False
     has_log_image: bool = False
@@ -733,7 +733,7 @@ class Election:
             )
         elif is_ended and now_ns >= replication.deadline_ns:
             self._restart(now_ns, "the leader did not cover the replicated log in time")
-        elif not is_ended and self._is_stalled(now_ns):
+        elif not is_ended and self._is_silence(followed.growth_ns, now_ns):
             self._restart(now_ns, "replication does not progress")
         elif self.append_position < followed.term_base:
             # At the base it would say that (term, base) is recorded (I-19).
@@ -767,7 +767,7 @@ class Election:
         elif self.log_position >= self.append_position:
             self._join_leader(now_ns, "nothing to replay")
         elif self.effective_commit_position == 0:
-            if self._is_leader_silent(now_ns):
+            if self._is_silence(self._time_of_last_leader_message_ns, now_ns):
                 self._restart(now_ns, "no commit position came in time")
         elif self.log_position >= self.effective_commit_position:
             # One interval, so that the report above can make the commit grow before the canvass voids it.
@@ -830,7 +830,7 @@ class Election:
             reached = self.append_position  # the rest may wait for it to be committed
         if followed.is_catchup_stopped and reached >= target and not self.is_module_in_snapshot:
             self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {reached}")
-        elif self._is_stalled(now_ns) and not self.is_module_in_snapshot:
+        elif self._is_silence(followed.growth_ns, now_ns) and not self.is_module_in_snapshot:
             self._restart(now_ns, "the catch-up does not progress")
 
     # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------
@@ -1165,14 +1165,10 @@ class Election:
         last_ns = self._time_of_last_send_ns
         return last_ns is None or now_ns - last_ns >= interval_ns
 
-    def _is_leader_silent(self, now_ns: int) -> bool:
-        last_ns = max(self._time_of_last_leader_message_ns, self._time_of_state_change_ns)
-        return now_ns - last_ns >= self._context.leader_heartbeat_timeout_ns
-
-    def _is_stalled(self, now_ns: int) -> bool:
-        """Whether no byte of the leader's log has come for the heartbeat timeout."""
-        last_ns = max(self._followed.growth_ns, self._time_of_state_change_ns)
-        return now_ns - last_ns >= self._context.leader_heartbeat_timeout_ns
+    def _is_silence(self, since_ns: int, now_ns: int) -> bool:
+        """Whether nothing has come for the heartbeat timeout, all of it in this state."""
+        begin_ns = max(since_ns, self._time_of_state_change_ns)
+        return now_ns - begin_ns >= self._context.leader_heartbeat_timeout_ns
 
     def _hear_leader(self, now_ns: int) -> None:
         """A leader of a term that we may follow is there: nobody needs another one now."""
