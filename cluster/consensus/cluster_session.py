@@ -103,11 +103,13 @@ class ClusterSession:
 
     def open(self, log_position: int) -> None:
         """The session is in the log; its SessionOpenEvent ends at ``log_position``."""
+        assert self.state in (SessionState.INIT, SessionState.AUTHENTICATED)  # read from the log, or let in
         self.state = SessionState.OPEN
         self.opened_log_position = log_position
 
     def closing(self, reason: CloseReason) -> None:
         """To be closed as soon as the log takes it; nothing more is told to the client before."""
+        assert self.state is SessionState.OPEN  # a close has one reason (I-7)
         self.close_reason = reason
         self.state = SessionState.CLOSING
         self.has_open_event_pending = False

@@ -67,6 +67,7 @@ class ConsensusModuleContext:
         assert self.member_id in self.member_ids
         assert self.member_ids == tuple(sorted(set(self.member_ids)))
         assert self.startup_canvass_timeout_ns // self.leader_heartbeat_timeout_ns >= 2
+        assert self.leader_heartbeat_interval_ns < self.leader_heartbeat_timeout_ns
 
     @property
     def quorum_threshold(self) -> int:

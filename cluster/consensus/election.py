@@ -352,7 +352,7 @@ class Election:
 
     def on_log_position(self, log_position: int, now_ns: int) -> None:
         """The log is processed, and commit-pos raised, up to ``log_position``."""
-        assert self.log_position <= log_position <= self.append_position
+        assert self.log_position <= log_position <= self.append_position  # I-2, I-3
         self.log_position = log_position
 
     def on_append_position(self, append_position: int, now_ns: int) -> None:
@@ -384,17 +384,19 @@ class Election:
 
     def on_log_joined(self, now_ns: int) -> None:
         """All services acknowledged the JoinLog."""
-        assert self._term is not None
+        assert self._term is not None, "nothing was joined"
         self._term.is_log_joined = True
 
     def on_term_event_appended(self, log_position: int, now_ns: int) -> list[Action]:
         """The NewLeadershipTermEvent is in the log, which now ends at ``log_position``."""
         assert self.state is ElectionState.LEADER_READY
+        assert log_position > self._led.term_base  # the term has bytes: others can be proven against it
         self._complete(self._led, now_ns, "term event appended")
         return self._take()
 
     def on_error(self, reason: str, commit_position: int, now_ns: int) -> list[Action]:
         """Whatever was going on failed: begin again from the commit position (C-44)."""
+        assert commit_position >= self.log_position  # I-2
         self.log_position = commit_position
         if self.state is ElectionState.INIT:
             self._enter_init(now_ns)  # what failed is the undoing itself: it is asked for again
@@ -442,6 +444,7 @@ class Election:
             self._do(PrepareForNewLeadership(self.log_position))
 
     def _leave_init(self, now_ns: int) -> None:
+        assert self._undoing is not _Undoing.DUE  # entries that are not committed would count as processed
         self.leadership_term_id = self.terms.last_term_id
         self.candidate_term_id = max(self.candidate_term_id, self.leadership_term_id)
         if self._others:
@@ -532,6 +535,7 @@ class Election:
     # exits     LEADER_LOG_REPLICATION; CANVASS; FOLLOWER_BALLOT; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
 
     def _enter_candidate_ballot(self, now_ns: int) -> None:
+        assert self._may_stand()  # what it may have promised, or acknowledged, it still has (I-3, I-9)
         self._do(SetRole(Role.CANDIDATE))
         self._propose(self.candidate_term_id + 1)
         for member in self._members.values():
@@ -603,6 +607,8 @@ class Election:
     # exits     LEADER_REPLAY
 
     def _lead(self, now_ns: int, reason: str) -> None:
+        assert self._promises.has_say  # it counts for its own majority (I-9)
+        assert self.candidate_term_id > self.terms.last_term_id  # terms rise along the Log (I-9)
         self.leadership_term_id = self.candidate_term_id
         leadership = Leadership(
             self._context,
@@ -669,6 +675,8 @@ class Election:
     # exits     LEADER_READY
 
     def _enter_leader_init(self, now_ns: int) -> None:
+        # It has processed all that it holds, and writes behind it (I-3).
+        assert self.log_position == self.append_position == self._led.term_base
         self._join_log(self._led, self.log_position, Role.LEADER)
 
     def _work_leader_init(self, now_ns: int) -> None:
@@ -697,6 +705,7 @@ class Election:
 
     def _enter_follower_log_replication(self, now_ns: int) -> None:
         replication = self._replication
+        assert self.append_position < self._followed.term_base  # a closed term ends at the base, or below
         self._do(SetRole(Role.FOLLOWER))
         replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
         if self.append_position < replication.stop_position:
@@ -746,6 +755,8 @@ class Election:
     # exits     FOLLOWER_LOG_INIT, level; FOLLOWER_CATCHUP_INIT, behind; CANVASS, not all of it committed
 
     def _enter_follower_replay(self, now_ns: int) -> None:
+        assert self.append_position >= self._followed.term_base
+        assert self.terms.last_term_id == self.leadership_term_id  # I-19: reports of this term follow
         self._do(SetRole(Role.FOLLOWER))
 
     def _work_follower_replay(self, now_ns: int) -> None:
@@ -777,6 +788,7 @@ class Election:
             self._start_replay(followed, min(self.append_position, self.effective_commit_position))
 
     def _join_leader(self, now_ns: int, reason: str) -> None:
+        assert self.log_position == self.append_position  # the live log is processed from its end on
         is_behind = self._followed.join_position > self.append_position
         state = ElectionState.FOLLOWER_CATCHUP_INIT if is_behind else ElectionState.FOLLOWER_LOG_INIT
         self._change_state(state, now_ns, reason)
@@ -866,6 +878,7 @@ class Election:
     # exits     CLOSED
 
     def _enter_follower_ready(self, now_ns: int) -> None:
+        assert self._followed.has_log_image and self._followed.is_log_joined
         # It holds what the leader holds: from now on it has a say, also after a restart.
         self._acknowledged_end = EMPTY_LOG
         self._propose(self.candidate_term_id)
@@ -885,6 +898,8 @@ class Election:
     # the owner leads or follows, and drops this object
 
     def _complete(self, term: _Term, now_ns: int, reason: str) -> None:
+        assert self._promises.has_say  # from now on it counts (I-9)
+        assert self.terms.last_term_id == self.leadership_term_id <= self.candidate_term_id  # I-9, I-19
         self._do(
             CompleteElection(
                 leadership_term_id=self.leadership_term_id,
@@ -1037,12 +1052,15 @@ class Election:
                 f"but {self.log_position} is committed here"
             )
         self.terms.truncate(position, first_removed_term_id)
+        assert self.terms.last_term_id < first_removed_term_id  # else the same cut is made for ever
         self._do(TruncateLog(position, first_removed_term_id))
         self.append_position = position
         self._restart(now_ns, f"log cut to {position}")
 
     def _follow(self, message: NewLeadershipTerm, now_ns: int) -> None:
         """Adopt the leader; what is missing of its log decides the way there."""
+        assert self._promises.may_follow  # else this leader may be one that we have helped to replace
+        assert message.leadership_term_id >= self.candidate_term_id  # what a vote has promised (I-9)
         self.leadership_term_id = message.leadership_term_id
         self.candidate_term_id = max(self.candidate_term_id, message.leadership_term_id)
         followed = self._term = _Followed(
@@ -1210,6 +1228,8 @@ class Election:
         )
 
     def _send_vote(self, candidate_member_id: int, candidate_term_id: int, vote: bool) -> None:
+        assert candidate_term_id == self.candidate_term_id or not vote  # on the disk before it is sent (I-9)
+        assert self._promises.has_say or not vote  # else it may be the second one in this term (I-9)
         self._send(
             candidate_member_id,
             Vote(
@@ -1284,6 +1304,7 @@ class Election:
         self._send(member_id, self._new_leadership_term(log_term_id, self.leadership.quorum_position))
 
     def _start_replay(self, term: _Term, stop_position: int) -> None:
+        assert self.log_position < stop_position <= self.append_position
         term.replay_stop_position = stop_position
         self._do(StartReplay(self.log_position, stop_position))
 
@@ -1293,6 +1314,7 @@ class Election:
             self._do(StopReplay())
 
     def _subscribe_to_log(self, *, is_catchup: bool) -> None:
+        assert not self._followed.has_log_image  # two streams would write one recording
         self._do(
             SubscribeToLog(
                 self.leader_member_id,
@@ -1304,6 +1326,7 @@ class Election:
         )
 
     def _join_log(self, term: _Term, log_position: int, role: Role) -> None:
+        assert not term.is_log_joined  # services read a log once (I-5)
         self._do(
             JoinServicesToLog(
                 self.leadership_term_id, log_position, term.log_session_id, term.is_startup, role

@@ -37,6 +37,8 @@ class Leader:
         commit_position: int,
         candidate_term_id: int,
     ) -> None:
+        assert leadership.leadership_term_id <= candidate_term_id  # it has stood for it (I-9)
+        assert leadership.term_base <= commit_position  # it has processed all that came before its term
         self.leadership = leadership
         self.leadership_term_id = leadership.leadership_term_id
         self.commit_position = commit_position
@@ -66,6 +68,8 @@ class Leader:
 
     def update(self, synced_position: int, now_ns: int) -> bool:
         """Take in our own position; True when CommitPosition is to be sent (``leadership`` knows which)."""
+        assert synced_position >= self._append_position  # a leader only appends (Raft §5.3)
+        assert synced_position >= self.commit_position  # never more than is on our own disk (I-3)
         this, leadership = self._this, self.leadership
         this.time_of_last_activity_ns = now_ns
         is_due = leadership.is_commit_due(now_ns)
@@ -156,6 +160,8 @@ class Follower:
         candidate_term_id: int,
         now_ns: int,
     ) -> None:
+        assert leader_member_id != context.member_id
+        assert leadership_term_id <= candidate_term_id  # what a vote has promised (I-9)
         self.leadership_term_id = leadership_term_id
         self.leader_member_id = leader_member_id
         self.notified_commit_position = notified_commit_position
@@ -213,6 +219,7 @@ class Follower:
         return synced_position != self._sent_position or now_ns >= self.next_append_position_ns
 
     def on_append_position_sent(self, synced_position: int, now_ns: int) -> None:
+        assert synced_position >= self._sent_position  # what was reported stays on the disk (I-3)
         self._sent_position = synced_position
         self._time_of_last_append_position_ns = now_ns
 

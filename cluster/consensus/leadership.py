@@ -12,7 +12,7 @@ from cluster.consensus.cluster_member import (
     has_quorum_at,
     quorum_position,
 )
-from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.protocol.consensus import CommitPosition, NewLeadershipTerm
 
@@ -35,6 +35,9 @@ class Leadership:
         log_recording_id: int,
         now_ns: int,
     ) -> None:
+        assert leadership_term_id >= 0
+        assert term_base >= 0
+        assert log_session_id != NULL_VALUE, "which says that no log is led"
         self.leadership_term_id = leadership_term_id
         self.term_base = term_base
         self.log_session_id = log_session_id
@@ -55,6 +58,7 @@ class Leadership:
 
     def is_followed_since(self, time_ns: int, now_ns: int) -> bool:
         """Whether a majority, ourselves included, has reported in this term since ``time_ns``."""
+        assert time_ns <= now_ns
         followers = sum(
             member.report_term_id == self.leadership_term_id
             and member.is_active(now_ns, now_ns - time_ns + 1)
@@ -135,6 +139,7 @@ class Leadership:
         ``append_position`` is the end of our log, ``timestamp`` cluster time. A term that is still written
         ends at ``open_end``.
         """
+        assert append_position >= self.term_base  # what came before the term is never cut off (Raft §5.3)
         next_term = self._terms.after(log_leadership_term_id, open_end)
         return NewLeadershipTerm(
             log_leadership_term_id=log_leadership_term_id,

@@ -89,11 +89,13 @@ class LeadershipTerms:
         A new term closes the one before it and fills in empty ones for those in between. Of a known
         term only the end is set; without one the last term is open again: bytes are about to follow.
         """
+        assert leadership_term_id >= 0
+        assert term_end == NULL_POSITION or term_end >= term_base >= 0
         last_term_id = self.last_term_id
         if leadership_term_id <= last_term_id:
             known = self.find(leadership_term_id)
             assert known is not None
-            assert known.term_base_log_position == term_base
+            assert known.term_base_log_position == term_base  # a term has one base (I-1)
             if term_end != NULL_POSITION or leadership_term_id == last_term_id:
                 index = leadership_term_id - self._terms[0].leadership_term_id
                 self._terms[index] = known._replace(log_position=term_end)

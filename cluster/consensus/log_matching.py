@@ -76,6 +76,7 @@ class LogMatching:
             if own is None:  # below the first term that is kept: a snapshot stands for it
                 self.is_done = True
                 break
+            assert self.asked_term_id < term_id  # the leader is asked what comes after it
             if message.log_leadership_term_id != self.asked_term_id:
                 return Ask(self.asked_term_id)
             next_id = message.next_leadership_term_id

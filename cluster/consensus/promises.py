@@ -75,6 +75,8 @@ class Promises:
         self._member_id = member_id
         self._other_ids = tuple(id_ for id_ in member_ids if id_ != member_id)
         self._answers_needed = len(self._other_ids) + 2 - quorum_threshold
+        # Of the others that took part in anything that this member helped to decide, one at least answers.
+        assert quorum_threshold - 1 + self._answers_needed > len(self._other_ids)
         self._had_log = had_log
         self._told: dict[int, PromiseStatement] = {}
         if not self._other_ids:
@@ -98,6 +100,7 @@ class Promises:
 
     def keep_nothing(self) -> None:
         """It is a member of a new cluster: it has promised nothing yet."""
+        assert not self.has_say, "what was promised is never taken back"
         self.held = self.held._replace(state=PromiseState.EMPTY)
 
     def statement(
@@ -118,6 +121,7 @@ class Promises:
 
     def on_statement(self, member_id: int, told: PromiseStatement) -> bool:
         """Take a statement; True when ``held`` has changed, and is to be stored before it is answered."""
+        assert member_id in self._other_ids  # an answer of its own would count towards its majority
         self._told[member_id] = told
         held, known = self.held, self.held.known
         of_this = {pair for pair in known if pair[0] == member_id}
@@ -209,6 +213,7 @@ class Promises:
         }
 
     def _confirm(self) -> None:
+        assert not self.has_say  # a term that was confirmed is a bound for whoever has none of its own
         answers = self._answers()
         believed = [
             term_id

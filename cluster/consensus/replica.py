@@ -159,6 +159,7 @@ class ReplicatedState:
         self, snapshot: ModuleSnapshot, *, leadership_term_id: int, log_position: int, timestamp: int
     ) -> None:
         """Begin from a snapshot that stands at ``log_position`` of this log (C-320). Raises LogDamaged."""
+        assert self.leadership_term_id == NULL_VALUE, "something of the log is in it already"
         self.advance_time(timestamp)
         self.enter_term(leadership_term_id)
         snapshot.load(self.sessions, self.timers, self.trackers, self.cluster_time, log_position)

@@ -21,6 +21,8 @@ POLL_LIMIT = 20
 
 def service_session_id(service_id: int, number: int) -> int:
     """The 64-bit id of a service's message: negative, the service in bits 56 to 62 (C-276)."""
+    assert 0 <= service_id < 128
+    assert 0 <= number < 1 << MESSAGE_NUMBER_BITS
     return (service_id << MESSAGE_NUMBER_BITS | number) - (1 << 63)
 
 
@@ -113,10 +115,9 @@ class PendingServiceMessageTracker:
 
     def load(self, next_service_session_id: int, log_service_session_id: int) -> None:
         """Take the state of a snapshot; its messages follow with ``load_message``."""
+        assert not self._pending, "loaded twice"
         self.next_service_session_id = next_service_session_id
         self.log_service_session_id = log_service_session_id
-        self._pending.clear()
-        self._uncommitted_count = 0
 
     def load_message(self, service_session_id: int, message: bytes) -> None:
         self._pending.append(_Pending(service_session_id, message))

@@ -307,6 +307,7 @@ class SessionManager:
         position = self.port.append_session_open(session)
         if position <= 0:
             return 0
+        assert session.id not in self.sessions  # an id is given once
         session.open(position)
         self._pending.remove(session)
         self.sessions[session.id] = session
@@ -373,6 +374,7 @@ class SessionManager:
     ) -> int:
         """Append the close of a CLOSING session, which stays when the log does not take it (C-209)."""
         reason = session.close_reason
+        assert session.state is SessionState.CLOSING  # its messages are refused already (I-7)
         assert reason is not None
         position = self.port.append_session_close(session, reason)
         if position <= 0:
@@ -440,6 +442,7 @@ class SessionManager:
     # ---- what the log says, on every member that does not lead
 
     def on_replay_session_open(self, event: SessionOpenEvent, log_position: int) -> None:
+        assert not self._uncommitted_next_ids  # who reads the log has appended nothing to it
         session = ClusterSession(
             event.cluster_session_id,
             correlation_id=event.correlation_id,
@@ -455,6 +458,7 @@ class SessionManager:
         self.next_committed_session_id = max(self.next_committed_session_id, session.id + 1)
 
     def on_replay_session_close(self, event: SessionCloseEvent) -> None:
+        assert not self._uncommitted_closed  # who reads the log has appended nothing to it
         session = self.sessions.pop(event.cluster_session_id, None)
         if session is not None:
             self.table.close(session.id)
@@ -495,6 +499,7 @@ class SessionManager:
         """Forget what was uncommitted and is not any more."""
         while self._uncommitted_closed and self._uncommitted_closed[0][0] <= commit_position:
             _, session = self._uncommitted_closed.popleft()
+            assert session.id not in self.sessions  # else the log would take its messages (I-7)
             session.state = SessionState.CLOSED
             self.table.close(session.id)
             self.end_egress(session.connection_id)
@@ -505,6 +510,8 @@ class SessionManager:
 
     def prepare_for_new_term(self, cluster_time: int, *, is_startup: bool) -> None:
         """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""
+        assert not self._uncommitted_closed  # what was never committed is undone
+        assert not self._uncommitted_next_ids
         self.clients_kept_until_ns = None
         self.table.restart_appended()
         self._reopen_active(cluster_time)

@@ -123,6 +123,7 @@ class PriorityHeapTimerService:
         self._remember(correlation_id, timestamp, log_position)
 
     def _remember(self, correlation_id: int, timestamp: int, log_position: int) -> None:
+        assert not self._events or self._events[-1][0] < log_position, "events have the order of the log"
         self._events.append((log_position, timestamp, correlation_id))
         self._last_events[correlation_id] = (log_position, timestamp)
 
