@@ -152,35 +152,35 @@ class SessionManager:
         if not is_leader:
             session.reject(EventCode.REDIRECT, self._context.ingress_endpoints)
             self._redirects.append(session)
-        elif request.version >> 16 != CLIENT_PROTOCOL_VERSION >> 16:
-            session.reject(
-                EventCode.ERROR,
-                f"invalid client version {version_text(request.version)}, "
-                f"cluster is {version_text(CLIENT_PROTOCOL_VERSION)}",
-            )
-            self._rejected.append(session)
-        elif len(request.response_channel) > self._context.response_channel_length_max:
-            length = len(request.response_channel)
-            session.response_channel = ""
-            session.reject(
-                EventCode.ERROR,
-                f"a response channel of {length} characters, at most "
-                f"{self._context.response_channel_length_max} go (response_channel_length_max)",
-            )
-            self._rejected.append(session)
-        elif self._sessions_of(connection_id) >= self._context.connection_sessions_max:
-            session.reject(
-                EventCode.ERROR,
-                f"{self._context.connection_sessions_max} sessions of one connection, as many as "
-                "connection_sessions_max allows",
-            )
-            self._rejected.append(session)
-        elif len(self._pending) + len(self.table) >= self._context.max_sessions:
-            session.reject(EventCode.ERROR, "concurrent session limit")
+        elif (refusal := self._refusal(connection_id, request)) is not None:
+            session.response_channel = ""  # it may be of any length
+            session.reject(EventCode.ERROR, refusal)
             self._rejected.append(session)
         else:
             self._authenticator.on_connect_request(session.id, bytes(request.encoded_credentials), now_ms)
             self._pending.append(session)
+
+    def _refusal(self, connection_id: int, request: SessionConnectRequest) -> str | None:
+        """Why the request is refused, whoever makes it; None when it is not."""
+        context = self._context
+        if request.version >> 16 != CLIENT_PROTOCOL_VERSION >> 16:
+            return (
+                f"invalid client version {version_text(request.version)}, "
+                f"cluster is {version_text(CLIENT_PROTOCOL_VERSION)}"
+            )
+        if (length := len(request.response_channel)) > context.response_channel_length_max:
+            return (
+                f"a response channel of {length} characters, at most "
+                f"{context.response_channel_length_max} go (response_channel_length_max)"
+            )
+        if self._sessions_of(connection_id) >= context.connection_sessions_max:
+            return (
+                f"{context.connection_sessions_max} sessions of one connection, as many as "
+                "connection_sessions_max allows"
+            )
+        if len(self._pending) + len(self.table) >= context.max_sessions:
+            return "concurrent session limit"
+        return None
 
     def on_challenge_response(
         self, session_id: int, correlation_id: int, encoded_credentials: bytes, now_ns: int, now_ms: int
@@ -251,8 +251,6 @@ class SessionManager:
     def _send_refusals(
         self, sessions: list[ClusterSession], leadership_term_id: int, leader_member_id: int, now_ns: int
     ) -> int:
-        if not sessions:
-            return 0
         waiting: list[ClusterSession] = []
         done: list[ClusterSession] = []
         for session in sessions:
@@ -287,12 +285,7 @@ class SessionManager:
                 self.end_egress(session.connection_id)
                 work_count += 1
                 continue
-            if session.state in (SessionState.INIT, SessionState.CONNECTING, SessionState.CONNECTED):
-                if self.port.is_connected(session.connection_id):
-                    session.state = SessionState.CONNECTED
-                    self._authenticator.on_connected_session(_Proxy(self, session), now_ms)
-            elif session.state is SessionState.CHALLENGED and self.port.is_connected(session.connection_id):
-                self._authenticator.on_challenged_session(_Proxy(self, session), now_ms)
+            self._authenticate(session, now_ms)
             if session.state is SessionState.AUTHENTICATED:
                 work_count += self._open(session, cluster_time)
             elif session.state is SessionState.REJECTED:
@@ -300,6 +293,15 @@ class SessionManager:
                 self._rejected.append(session)
                 work_count += 1
         return work_count
+
+    def _authenticate(self, session: ClusterSession, now_ms: int) -> None:
+        if not self.port.is_connected(session.connection_id):
+            return
+        if session.state is SessionState.CHALLENGED:
+            self._authenticator.on_challenged_session(_Proxy(self, session), now_ms)
+        elif session.state < SessionState.CHALLENGED:
+            session.state = SessionState.CONNECTED
+            self._authenticator.on_connected_session(_Proxy(self, session), now_ms)
 
     def _open(self, session: ClusterSession, cluster_time: int) -> int:
         if not self.port.is_connected(session.connection_id):
@@ -334,19 +336,16 @@ class SessionManager:
 
     def check_sessions(self, leadership_term_id: int, leader_member_id: int, cluster_time: int) -> int:
         """Close what timed out or could not be closed before, and send what is still to be sent."""
-        work_count = 0
         for session_id in self.table.inactive_since(cluster_time - self._timeout):
             session = self.sessions.get(session_id)
             if session is not None and session.state is SessionState.OPEN:
-                session.closing(CloseReason.TIMEOUT)
-                self.table.slots["state"][self.table.slot_of(session_id)] = session_table.CLOSING
-                self._has_pending_events = True
+                self._begin_close(session, CloseReason.TIMEOUT)
         if not self._has_pending_events:
-            return work_count
+            return 0
+        work_count = 0
         self._has_pending_events = False
         for session in list(self):
             if session.state is SessionState.CLOSING:
-                assert session.close_reason is not None
                 work_count += self._log_close(session, leadership_term_id, leader_member_id, is_told=True)
             elif session.opened_log_position > self._commit_position:
                 continue  # the commit brings it here again
@@ -435,25 +434,19 @@ class SessionManager:
                 if known is not None and known.id == session_id:
                     known.is_closed_by_service = True
         if session is not None and session.state is SessionState.OPEN:
-            session.closing(reason)
-            self.table.slots["state"][self.table.slot_of(session_id)] = session_table.CLOSING
-            self._has_pending_events = True
+            self._begin_close(session, reason)
+
+    def _begin_close(self, session: ClusterSession, reason: CloseReason) -> None:
+        session.closing(reason)
+        self.table.slots["state"][self.table.slot_of(session.id)] = session_table.CLOSING
+        self._has_pending_events = True
 
     # ---- what the log says, on every member that does not lead
 
     def on_replay_session_open(self, event: SessionOpenEvent, log_position: int) -> None:
         assert not self._uncommitted_next_ids  # who reads the log has appended nothing to it
-        session = ClusterSession(
-            event.cluster_session_id,
-            correlation_id=event.correlation_id,
-            response_stream_id=event.response_stream_id,
-            response_channel=event.response_channel,
-        )
+        session = self._add_committed(event, log_position, event.timestamp)
         session.encoded_principal = bytes(event.encoded_principal)
-        session.open(log_position)
-        self._commit_position = max(self._commit_position, log_position)
-        self.sessions[session.id] = session
-        self.table.open(session.id, NULL_VALUE, event.timestamp)
         self.next_session_id = max(self.next_session_id, session.id + 1)
         self.next_committed_session_id = max(self.next_committed_session_id, session.id + 1)
 
@@ -463,6 +456,22 @@ class SessionManager:
         if session is not None:
             self.table.close(session.id)
             self.end_egress(session.connection_id)
+
+    def _add_committed(
+        self, opened: SessionOpenEvent | snapshot.ClusterSession, log_position: int, last_activity: int
+    ) -> ClusterSession:
+        """An open session that another member, or another life of this one, wrote into the log."""
+        session = ClusterSession(
+            opened.cluster_session_id,
+            correlation_id=opened.correlation_id,
+            response_stream_id=opened.response_stream_id,
+            response_channel=opened.response_channel,
+        )
+        session.open(log_position)
+        self._commit_position = max(self._commit_position, log_position)
+        self.sessions[session.id] = session
+        self.table.open(session.id, NULL_VALUE, last_activity)
+        return session
 
     # ---- a snapshot
 
@@ -475,19 +484,10 @@ class SessionManager:
         self, record: snapshot.ClusterSession, details: snapshot.SnapshotSession | None, cluster_time: int
     ) -> None:
         """A session as it was at the snapshot; ``details`` are missing in a snapshot of Aeron."""
-        session = ClusterSession(
-            record.cluster_session_id,
-            correlation_id=record.correlation_id,
-            response_stream_id=record.response_stream_id,
-            response_channel=record.response_channel,
-        )
-        session.open(record.opened_log_position)
-        self._commit_position = max(self._commit_position, record.opened_log_position)
-        self.sessions[session.id] = session
-        slot = self.table.open(session.id, NULL_VALUE, cluster_time)
+        session = self._add_committed(record, record.opened_log_position, cluster_time)
         if details is not None:
             session.encoded_principal = bytes(details.encoded_principal)
-            row = self.table.slots[slot]
+            row = self.table.slots[self.table.slot_of(session.id)]
             row["appended"] = row["committed"] = details.committed_messages
             row["committed_position"] = details.committed_position
         if record.close_reason is not None:
@@ -540,23 +540,10 @@ class SessionManager:
     ) -> None:
         """Undo what is not committed; clients of open sessions stay until they can be told who leads."""
         self.sweep(commit_position)
-        dropped = [session for session in self if session.opened_log_position > commit_position]
-        for session in dropped:
-            session.state = SessionState.CLOSED
-            del self.sessions[session.id]
-            self.table.close(session.id)
-        dropped += self._pending
-        self._pending.clear()
+        dropped = self._drop_unopened(commit_position)
         for session in dropped:
             self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
-        for _, session in self._uncommitted_closed:
-            session.state = SessionState.CLOSING
-            if session.opened_log_position > commit_position:
-                self.table.close(session.id)
-                dropped.append(session)
-            else:
-                self.sessions[session.id] = session
-        self._uncommitted_closed.clear()
+        dropped += self._restore_closed(commit_position)
         self._uncommitted_next_ids.take_uncommitted(commit_position)
         self.table.restart_appended()
         for session in dropped:
@@ -567,6 +554,30 @@ class SessionManager:
                 session.has_open_event_pending = True
             elif self.clients_kept_until_ns is None:
                 self.clients_kept_until_ns = now_ns + self._context.election_timeout_ns
+
+    def _drop_unopened(self, commit_position: int) -> list[ClusterSession]:
+        """Take out the sessions whose opening is not committed, or not even appended."""
+        unopened = [session for session in self if session.opened_log_position > commit_position]
+        for session in unopened:
+            session.state = SessionState.CLOSED
+            del self.sessions[session.id]
+            self.table.close(session.id)
+        unopened += self._pending
+        self._pending.clear()
+        return unopened
+
+    def _restore_closed(self, commit_position: int) -> list[ClusterSession]:
+        """Bring back the sessions whose close is not committed; return those whose opening is not, either."""
+        unopened = []
+        for _, session in self._uncommitted_closed:
+            session.state = SessionState.CLOSING
+            if session.opened_log_position > commit_position:
+                self.table.close(session.id)
+                unopened.append(session)
+            else:
+                self.sessions[session.id] = session
+        self._uncommitted_closed.clear()
+        return unopened
 
     def let_go_of_clients(self, leadership_term_id: int, leader_member_id: int) -> int:
         """End the connections that were kept into an election; returns how many sessions they served.
