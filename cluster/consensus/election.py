@@ -329,7 +329,8 @@ class Election:
         """Take one cycle of the current state."""
         assert self.state is not ElectionState.CLOSED
         self._cluster_time = cluster_time
-        self._WORK[self.state](self, now_ns)
+        if self.state not in LEADER_STATES or self._publish_leadership(now_ns):
+            self._WORK[self.state](self, now_ns)
         return self._take()
 
     def on_prepared(self, append_position: int, now_ns: int) -> list[Action]:
@@ -568,18 +569,16 @@ class Election:
             else:
                 self._change_state(ElectionState.CANVASS, now_ns, self._ballot())
         else:
+            request = RequestVote(
+                log_leadership_term_id=self.terms.last_term_id,
+                log_position=self.append_position,
+                candidate_term_id=term_id,
+                candidate_member_id=self._this.id,
+                protocol_version=CONSENSUS_PROTOCOL_VERSION,
+            )
             for member in self._others:
                 if not member.is_ballot_sent:
-                    self._send(
-                        member.id,
-                        RequestVote(
-                            log_leadership_term_id=self.terms.last_term_id,
-                            log_position=self.append_position,
-                            candidate_term_id=term_id,
-                            candidate_member_id=self._this.id,
-                            protocol_version=CONSENSUS_PROTOCOL_VERSION,
-                        ),
-                    )
+                    self._send(member.id, request)
 
     def _ballot(self) -> str:
         term_id = self.candidate_term_id
@@ -643,8 +642,6 @@ class Election:
         self._do(CreateLogPublication(self.leadership_term_id, led.term_base, led.log_session_id))
 
     def _work_leader_log_replication(self, now_ns: int) -> None:
-        if not self._publish_leadership(now_ns):
-            return
         if self.leadership.has_quorum(now_ns):
             self._change_state(
                 ElectionState.LEADER_REPLAY, now_ns, f"a majority holds the log to {self._led.term_base}"
@@ -659,8 +656,6 @@ class Election:
         self._led.is_startup = self._is_node_startup
 
     def _work_leader_replay(self, now_ns: int) -> None:
-        if not self._publish_leadership(now_ns):
-            return
         led = self._led
         if led.replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
             self._start_replay(led, self.append_position)
@@ -675,13 +670,10 @@ class Election:
     # exits     LEADER_READY
 
     def _enter_leader_init(self, now_ns: int) -> None:
-        # It has processed all that it holds, and writes behind it (I-3).
-        assert self.log_position == self.append_position == self._led.term_base
+        assert self.log_position == self.append_position == self._led.term_base  # it writes behind (I-3)
         self._join_log(self._led, self.log_position, Role.LEADER)
 
     def _work_leader_init(self, now_ns: int) -> None:
-        if not self._publish_leadership(now_ns):
-            return
         if self._led.is_log_joined:
             self._change_state(ElectionState.LEADER_READY, now_ns, "log joined")
 
@@ -691,8 +683,6 @@ class Election:
     # exits     CLOSED
 
     def _work_leader_ready(self, now_ns: int) -> None:
-        if not self._publish_leadership(now_ns):
-            return
         if self.leadership.has_quorum(now_ns):
             self._do(AppendNewLeadershipTermEvent(self.leadership_term_id, self._led.term_base))
 
@@ -704,25 +694,23 @@ class Election:
     # exits     CANVASS, to be told of the term after this one
 
     def _enter_follower_log_replication(self, now_ns: int) -> None:
-        replication = self._replication
-        assert self.append_position < self._followed.term_base  # a closed term ends at the base, or below
+        followed = self._followed
+        replication = followed.replication
+        assert replication is not None
+        assert self.append_position < followed.term_base  # a closed term ends at the base, or below
         self._do(SetRole(Role.FOLLOWER))
         replication.deadline_ns = now_ns + self._context.leader_heartbeat_timeout_ns
         if self.append_position < replication.stop_position:
             replication.has_fetched = True
             # Recorded before its bytes come: else a crash in between leaves bytes of an unknown term.
             self._record_term(replication.leadership_term_id, replication.term_base)
-            self._do(
-                StartReplication(
-                    self.leader_member_id,
-                    self.leadership_term_id,
-                    self.append_position,
-                    replication.stop_position,
-                )
-            )
+            begin, end = self.append_position, replication.stop_position
+            self._do(StartReplication(followed.leader_member_id, self.leadership_term_id, begin, end))
 
     def _work_follower_log_replication(self, now_ns: int) -> None:
-        followed, replication = self._followed, self._replication
+        followed = self._followed
+        replication = followed.replication
+        assert replication is not None
         is_ended = self.append_position >= replication.stop_position
         # C-140; where no byte was fetched there is nothing to be covered. Neither is there at the leader's
         # own base: no commit can reach it before a majority has recorded it, which we have not yet.
@@ -1157,12 +1145,6 @@ class Election:
     def _followed(self) -> _Followed:
         assert isinstance(self._term, _Followed)
         return self._term
-
-    @property
-    def _replication(self) -> _Replication:
-        replication = self._followed.replication
-        assert replication is not None
-        return replication
 
     @property
     def _standing(self) -> LogEnd:
