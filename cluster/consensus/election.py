@@ -670,7 +670,7 @@ class Election:
     # exits     LEADER_READY
 
     def _enter_leader_init(self, now_ns: int) -> None:
-        assert self.log_position == self.append_position == self._led.term_base  # it writes behind (I-3)
+        assert self.log_position == self.append_position == self._led.term_base  # it appends there (I-3)
         self._join_log(self._led, self.log_position, Role.LEADER)
 
     def _work_leader_init(self, now_ns: int) -> None:
@@ -1012,11 +1012,13 @@ class Election:
             # Neither our term nor an answer: our next canvass earns a direct one (C-73, C-75).
             self._change_state(ElectionState.CANVASS, now_ns, "the leader told of another log term")
         if self._match(matching, message, now_ns):
-            if offer.term is not None:
-                term, offer.term = offer.term, None
+            term, offer.term = offer.term, None
+            if term is None:
+                self._ask(message.leader_member_id, self.terms.last_term_id)
+            elif self._can_record(term):
                 self._follow(term, now_ns)
             else:
-                self._ask(message.leader_member_id, self.terms.last_term_id)
+                self._restart(now_ns, f"member {message.leader_member_id} contradicts itself about a term")
 
     def _match(self, matching: LogMatching, message: NewLeadershipTerm, now_ns: int) -> bool:
         """Whether our log is known to be a prefix of the leader's; else ask, or cut off what is not."""
@@ -1030,6 +1032,18 @@ class Election:
             case NotThere():
                 self._do(FetchSnapshot(message.leader_member_id))
         return False
+
+    def _can_record(self, message: NewLeadershipTerm) -> bool:
+        """Whether our log has room for the terms that begin in it, as the leader reports them."""
+        reported = (
+            (message.leadership_term_id, message.term_base_log_position),
+            (message.next_leadership_term_id, message.next_term_base_log_position),
+        )
+        return all(
+            self.terms.has_room_for(term_id, base)
+            for term_id, base in reported
+            if term_id != NULL_VALUE and base <= self.append_position
+        )
 
     def _truncate(self, log_position: int, first_removed_term_id: int, now_ns: int) -> None:
         """Cut off what the leader does not have, and begin again."""

@@ -83,6 +83,18 @@ class LeadershipTerms:
         """Where the bytes of ``term`` end in a log that ends at ``append_position``."""
         return append_position if term.log_position == NULL_POSITION else term.log_position
 
+    def has_room_for(self, leadership_term_id: int, term_base: int) -> bool:
+        """Whether the term is known with this base, or can be the next one."""
+        known = self.find(leadership_term_id)
+        if known is not None or not self._terms:
+            return known is None or known.term_base_log_position == term_base
+        last = self._terms[-1]
+        if last.log_position == NULL_POSITION:
+            is_next = term_base >= last.term_base_log_position
+        else:
+            is_next = term_base == last.log_position
+        return is_next and leadership_term_id > last.leadership_term_id
+
     def record(self, leadership_term_id: int, term_base: int, term_end: int = NULL_POSITION) -> None:
         """Make the entry of a term known (Aeron: RecordingLog.ensureCoherent).
 
@@ -90,23 +102,18 @@ class LeadershipTerms:
         term only the end is set; without one the last term is open again: bytes are about to follow.
         """
         assert leadership_term_id >= 0
+        assert self.has_room_for(leadership_term_id, term_base)  # a term has one base (I-1)
         assert term_end == NULL_POSITION or term_end >= term_base >= 0
         last_term_id = self.last_term_id
         if leadership_term_id <= last_term_id:
             known = self.find(leadership_term_id)
             assert known is not None
-            assert known.term_base_log_position == term_base  # a term has one base (I-1)
             if term_end != NULL_POSITION or leadership_term_id == last_term_id:
                 index = leadership_term_id - self._terms[0].leadership_term_id
                 self._terms[index] = known._replace(log_position=term_end)
             return
         if self._terms:
-            last = self._terms[-1]
-            if last.log_position == NULL_POSITION:
-                assert term_base >= last.term_base_log_position
-                self._terms[-1] = last._replace(log_position=term_base)
-            else:
-                assert term_base == last.log_position
+            self._terms[-1] = self._terms[-1]._replace(log_position=term_base)
         first_missing = last_term_id + 1 if self._terms else (0 if term_base == 0 else leadership_term_id)
         for missing in range(first_missing, leadership_term_id):
             self._terms.append(LeadershipTerm(missing, term_base, term_base))

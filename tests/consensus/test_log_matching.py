@@ -14,7 +14,19 @@ from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss
 from cluster.protocol.consensus import CanvassPosition
 from cluster.protocol.enums import ElectionState
-from tests.consensus.language import LEADER_ID, ALeader, Driven, in_canvass, of_kind, receivers, sent, the_one
+from tests.consensus.language import (
+    LEADER_ID,
+    TERM,
+    ALeader,
+    Driven,
+    in_canvass,
+    in_follower_log_replication,
+    in_follower_replay,
+    of_kind,
+    receivers,
+    sent,
+    the_one,
+)
 
 S = ElectionState
 
@@ -246,3 +258,34 @@ def test_what_is_kept_is_the_common_begin_of_both_logs(seeds):
             in_led = leader.terms.find(term.leadership_term_id)
             assert in_led is not None
             assert in_led.term_base_log_position == term.term_base_log_position, f"seed {seed}"
+
+
+# ---- a leader that contradicts itself
+
+
+def test_a_leader_that_reports_another_base_of_its_term_is_not_followed():
+    leader = ALeader(1000)
+    driven = in_follower_replay(1000, leader=leader)
+    driven.hears(leader.commits(1000))
+    driven.grows(1600)
+    driven.work()
+    driven.processes(1000)
+    driven.work()
+    assert driven.state is S.CANVASS
+
+    driven.hears(leader.answer(TERM).replace(term_base_log_position=992))
+
+    assert driven.path[-2:] == [S.CANVASS, S.INIT]
+
+
+def test_a_leader_that_reports_a_term_within_one_that_is_over_is_not_followed():
+    leader = ALeader(400, 1000, 1600)
+    driven = in_follower_log_replication(400, 700, leader=leader)
+    driven.grows(1000)
+    driven.hears(leader.commits(1000))
+    driven.work()
+    assert driven.state is S.CANVASS
+
+    driven.hears(leader.answer(1).replace(next_term_base_log_position=960))
+
+    assert driven.path[-2:] == [S.CANVASS, S.INIT]
