@@ -1,44 +1,15 @@
 """No module imports itself by way of others, what only type checkers see included.
 
-A circle of modules is one module in several files: none of them can be read, built or tested alone. Those
-that are left stand in ``KNOWN``, which only shrinks.
+A circle of modules is one module in several files: none of them can be read, built or tested alone.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.tree import imports_in, modules
-
-KNOWN: list[set[str]] = [
-    {
-        f"cluster.member.{name}"
-        for name in (
-            "admission",
-            "agent",
-            "client_requests",
-            "consensus_adapter",
-            "election_actions",
-            "following",
-            "ingress_adapter",
-            "leading",
-            "log_entries",
-            "log_replay",
-            "member_messages",
-            "promise_keeper",
-            "recovery",
-            "service_adapter",
-            "slow_tick",
-            "snapshot_replication",
-            "snapshots",
-            "termination",
-            "waking",
-        )
-    },
-]
 
 Graph = dict[str, set[str]]
 
@@ -73,28 +44,9 @@ def _reached(graph: Graph, module: str) -> set[str]:
     return seen
 
 
-def test_no_circle_but_those_that_are_known() -> None:
+def test_no_modules_import_one_another() -> None:
     found = circles(graph(dict(modules())))
-    new = [circle for circle in found if not any(circle <= known for known in KNOWN)]
-    assert not new, f"modules that import one another: {[sorted(circle) for circle in new]}"
-
-
-def test_the_known_circles_only_shrink() -> None:
-    found = circles(graph(dict(modules())))
-    gone = [sorted(known - set().union(*found)) for known in KNOWN if known not in found]
-    assert not gone, f"no longer in a circle, to be taken from KNOWN: {gone}"
-
-
-def test_without_the_known_circles_the_modules_have_an_order() -> None:
-    name_of = {module: sorted(circle)[0] for circle in KNOWN for module in circle}
-    folded: Graph = {}
-    for module, imported in graph(dict(modules())).items():
-        own = name_of.get(module, module)
-        folded.setdefault(own, set()).update({name_of.get(name, name) for name in imported} - {own})
-    try:
-        TopologicalSorter(folded).prepare()
-    except CycleError as error:
-        raise AssertionError(f"a circle: {error.args[1]}") from error
+    assert not found, f"modules that import one another: {[sorted(circle) for circle in found]}"
 
 
 def test_a_circle_that_only_type_checkers_see_is_seen(tmp_path: Path) -> None:

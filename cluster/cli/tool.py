@@ -142,8 +142,8 @@ def accept_data_loss(
 ) -> None:
     """Let a stopped member that lost its promises vote with what it has; the member must not run."""
     from cluster.archive.files import OsFiles
-    from cluster.member.data_loss import accept_data_loss as accept
-    from cluster.member.data_loss import what_is_forgotten
+    from cluster.member.disk.data_loss import accept_data_loss as accept
+    from cluster.member.disk.data_loss import what_is_forgotten
     from cluster.node.node_log import NodeLog
     from cluster.reader.member_directory import find_cluster_directory
     from cluster.transport.clock import epoch_ms

@@ -73,6 +73,7 @@ from cluster.consensus.context import (
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.consensus.log_matching import Ask, Cut, LogMatching, NotThere
+from cluster.consensus.module import ModuleState
 from cluster.consensus.promises import Promises
 from cluster.errors import DataLoss
 from cluster.protocol.consensus import (
@@ -85,7 +86,7 @@ from cluster.protocol.consensus import (
     StopCatchup,
     Vote,
 )
-from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
+from cluster.protocol.enums import AppendPositionFlags, ConsensusModuleState, ElectionState, Role
 from cluster.protocol.link import CatchupProgress
 from cluster.protocol.sbe import Message
 from cluster.protocol.versions import CONSENSUS_PROTOCOL_VERSION
@@ -242,8 +243,8 @@ class _Followed(_Term):
 class Election:
     """One election of one member, from INIT to CLOSED. Not to be used after CLOSED.
 
-    ``members``, ``promises`` and ``gone_member_ids`` belong to the caller and outlive the election;
-    ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is this election's own.
+    ``members``, ``promises``, ``module`` and ``gone_member_ids`` belong to the caller and outlive the
+    election; ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is its own.
     ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
 
     What does not last as long as the election is in ``_voting`` and ``_term``.
@@ -257,6 +258,7 @@ class Election:
         promises: Promises,
         random: Random,
         *,
+        module: ModuleState,
         candidate_term_id: int = NULL_VALUE,
         log_position: int = 0,
         append_position: int = 0,
@@ -279,10 +281,10 @@ class Election:
         self.log_position = log_position  # processed, hence committed: nothing below is ever cut off
         self.append_position = append_position  # recorded, and safe on the disk
         self.graceful_closed_leader_id = graceful_closed_leader_id
-        self.is_module_in_snapshot = False  # told by the owner; a catch-up does not end then
 
         self._context = context
         self._members = members
+        self._module = module
         self._promises = promises
         self._random = random
         self._gone = gone_member_ids
@@ -322,6 +324,11 @@ class Election:
         if isinstance(term, _Followed) and term.notified_commit_position >= term.term_base:
             return term.notified_commit_position
         return 0
+
+    @property
+    def _is_in_snapshot(self) -> bool:
+        """Whether services take snapshots: nothing is processed until they have."""
+        return self._module.state is ConsensusModuleState.SNAPSHOT
 
     # ---- what the owner calls besides the messages ------------------------------------------------------
 
@@ -659,7 +666,7 @@ class Election:
         led = self._led
         if led.replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
             self._start_replay(led, self.append_position)
-        elif self.log_position == self.append_position and not self.is_module_in_snapshot:
+        elif self.log_position == self.append_position and not self._is_in_snapshot:
             self._stop_replay(led)
             self._change_state(ElectionState.LEADER_INIT, now_ns, f"log processed to {self.log_position}")
 
@@ -751,7 +758,7 @@ class Election:
         # From here on this member holds (term, base) and says so: a leader that is not there yet, and a
         # commit that waits for this member, both depend on it.
         self._send_append_position(now_ns, AppendPositionFlags.NONE)
-        if self.is_module_in_snapshot:
+        if self._is_in_snapshot:
             return  # what it has read is not done with (C-113)
         followed = self._followed
         if followed.replay_stop_position != NULL_POSITION:
@@ -828,9 +835,9 @@ class Election:
         reached = self.log_position
         if not self._promises.has_say and reached >= self.effective_commit_position:
             reached = self.append_position  # the rest may wait for it to be committed
-        if followed.is_catchup_stopped and reached >= target and not self.is_module_in_snapshot:
+        if followed.is_catchup_stopped and reached >= target and not self._is_in_snapshot:
             self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {reached}")
-        elif self._is_silence(followed.growth_ns, now_ns) and not self.is_module_in_snapshot:
+        elif self._is_silence(followed.growth_ns, now_ns) and not self._is_in_snapshot:
             self._restart(now_ns, "the catch-up does not progress")
 
     # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------

@@ -59,6 +59,11 @@ class ReplicatedState:
         ]
         self._context = context
 
+    @property
+    def now_ms(self) -> int:
+        """Cluster time in milliseconds, for what the protocol keeps in them."""
+        return self.cluster_time * 1000 // self._context.time_unit.per_second
+
     def advance_time(self, cluster_time: int) -> None:
         """A clock or the log shows this time; an earlier one changes nothing."""
         if cluster_time > self.cluster_time:

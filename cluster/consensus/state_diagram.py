@@ -5,16 +5,26 @@ python -m cluster.consensus.state_diagram < docs/election.md > new.md && mv new.
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cluster.consensus.election import TRANSITIONS
 
 _DIAGRAM = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 
 
-def diagram() -> str:
-    """The state diagram as a Mermaid block of Markdown."""
-    return "\n".join(["```mermaid", "stateDiagram-v2", *(f"    {line}" for line in _lines()), "```", ""])
+def state_diagram(lines: Iterable[str]) -> str:
+    """A state diagram as a Mermaid block of Markdown."""
+    return "\n".join(["```mermaid", "stateDiagram-v2", *(f"    {line}" for line in lines), "```", ""])
+
+
+def redrawn(text: str, diagram: str) -> str:
+    """The document with its first diagram replaced."""
+    return _DIAGRAM.sub(lambda _: diagram, text, count=1)
+
+
+def election_diagram() -> str:
+    """The states of an election."""
+    return state_diagram(_lines())
 
 
 def _lines() -> Iterator[str]:
@@ -29,10 +39,5 @@ def _lines() -> Iterator[str]:
     yield "end note"
 
 
-def with_diagram(text: str) -> str:
-    """The document with its diagram drawn anew."""
-    return _DIAGRAM.sub(lambda _: diagram(), text, count=1)
-
-
 if __name__ == "__main__":
-    sys.stdout.write(with_diagram(sys.stdin.read()))
+    sys.stdout.write(redrawn(sys.stdin.read(), election_diagram()))

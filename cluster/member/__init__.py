@@ -1,21 +1,21 @@
-"""The consensus module's agent: feeds the core of ``cluster.consensus`` and carries out what it asks for.
+"""One member of the cluster: the agent around the core, and the parts that it is made of.
 
-Read ``agent.py`` first: the duty cycle in the order of the seed. The rest by what is moved:
+    agent.py       the order of a turn, and the one place where the phase changes; read it first
+    phase.py       the phases of a member, and the table of how it passes from one to another
+    phases/        what it does in each: repair its log, start, elect, fetch a snapshot, lead, follow
+    parts.py       what a member is made of: which part reaches which
 
-    member_log.py          the log of this member: recording, commit position, what is processed
-    log_publication.py     a leader's log: staging, file, followers, sync
-    log_streams.py         the leader's recorded bytes to each follower that is behind, then the live log
-    log_subscription.py    a follower's log: checked, written
-    log_adapter.py         committed log into sessions, timers and counts
-    consensus_adapter.py   frames of other members
-    ingress_adapter.py     frames of clients
-    egress_publisher.py    answers and acknowledgements to clients, one send a client
-    service_adapter.py     messages of the services, and the acks that joins wait for
-    election_actions.py    what an election asks for, done
-    recovery.py            what a start finds on the disk
-    repair.py, mending.py  what is done about a damaged log
-    counters.py            what is shown to other processes
+    clients/       requests of clients, ingress, answers and acknowledgements
+    services/      what services are told and what they send, snapshots, the end
+    disk/          files, damage and repair, promises, the start, snapshots fetched from others
+    log/           the recorded log: written, sent, taken, processed, purged
 
-Like the core it reads no clock, sleeps nowhere, and takes its sources in a fixed order: the same calls have
-the same effects, in production and in the simulator. It never spawns and knows no medium by name.
+    consensus_adapter.py, admission.py    what other members send, and whether it is taken
+    control.py     the toggles of an operator
+    lease.py, liveness.py                 after a pause of its own; whose processes run
+
+Imports point down: agent, parts, phases, then clients, services and disk, then log; tests hold it. No part
+reaches the agent: each gets what it needs, and a handler of a phase returns what is to happen next.
+
+Never: read a clock, sleep, open a socket or a file, start a thread. All of these are given to it.
 """

@@ -8,9 +8,14 @@ led or followed in, nor is a log longer than its terms can count. A term is near
 request, is no lie: its handler passes it over. Elections and streams take the rest at its word, as Raft does.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.disk.promise_keeper import PromiseKeeper
+from cluster.member.log.member_log import MemberLog
+from cluster.member.services.termination import Termination
+from cluster.member.standing import MemberStanding
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -41,9 +46,6 @@ from cluster.protocol.link import (
 )
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
-
-if TYPE_CHECKING:
-    from cluster.member.agent import ConsensusModuleAgent
 
 POSITION_MAX = TERM_LENGTH_MAX << 31  # of the log with the longest terms
 
@@ -79,44 +81,102 @@ _OTHERS = (
 )
 
 
-def present_leader(agent: "ConsensusModuleAgent") -> tuple[int, int]:
-    """(term, leader) that the member leads or follows, in an election too; the leader is -1 without one."""
-    if agent.election is not None:
-        return agent.election.leadership_term_id, agent.election.leader_member_id
-    return agent.replica.leadership_term_id, agent.leader_member_id
+class Admission:
+    """What one member takes of the others."""
 
+    def __init__(
+        self,
+        app_version: int,
+        log: MemberLog,
+        replica: ReplicatedState,
+        state: MemberStanding,
+        promises: PromiseKeeper,
+        termination: Termination,
+        present_leader: Callable[[], tuple[int, int]],
+    ) -> None:
+        """``present_leader``: (term, leader) led or followed, in an election too; -1 without a leader."""
+        self._app_version = app_version
+        self._log = log
+        self._replica = replica
+        self._state = state
+        self._promises = promises
+        self._termination = termination
+        self._present_leader = present_leader
 
-def fault_of(agent: "ConsensusModuleAgent", member_id: int, message: Message) -> str | None:
-    """Why a message of ``member_id`` cannot be meant as it is said; None when it can."""
-    kind = type(message)
-    if kind not in _POSITIONS and kind not in _OTHERS:
-        return "no message between members"
-    sender = _sender_of(message)
-    if sender is not None and sender != member_id:
-        return f"speaks as member {sender}"
-    for name in _POSITIONS.get(kind, ()):
-        if not _is_position(getattr(message, name)):
-            return f"{name} is no position of a log"
-    if kind in _POSITIONS:
-        term_id = max(getattr(message, name, NULL_VALUE) for name in _TERMS)
-        if (fault := _fault_of_term_id(agent, member_id, term_id)) is not None:
-            return fault
-    match message:
-        case NewLeadershipTerm(leadership_term_id=term_id):
-            return _fault_of_leader(agent, member_id, term_id) or _fault_of_term(agent, message)
-        case CommitPosition():
-            return fault_of_commit(agent, member_id, message.leadership_term_id, message.log_position)
-        case StopCatchup(leadership_term_id=term_id):
-            return _fault_of_leader(agent, member_id, term_id)
-        case TerminationPosition(leadership_term_id=term_id):
-            return _fault_of_leader(agent, member_id, term_id) or _fault_of_end(agent, message)
-        case AppendPosition():
-            return fault_of_report(agent, message.leadership_term_id, message.log_position)
-        case TerminationAck() if agent.leading is not None and agent.termination.position == NULL_POSITION:
-            return "nobody asked for an end"
-        case LogGeometry() if not (is_term_length(message.term_length) and is_mtu(message.mtu)):
-            return "no shape of a log"
-    return None
+    def fault_of(self, member_id: int, message: Message) -> str | None:
+        """Why a message of ``member_id`` cannot be meant as it is said; None when it can."""
+        kind = type(message)
+        if kind not in _POSITIONS and kind not in _OTHERS:
+            return "no message between members"
+        sender = _sender_of(message)
+        if sender is not None and sender != member_id:
+            return f"speaks as member {sender}"
+        for name in _POSITIONS.get(kind, ()):
+            if not _is_position(getattr(message, name)):
+                return f"{name} is no position of a log"
+        if kind in _POSITIONS:
+            term_id = max(getattr(message, name, NULL_VALUE) for name in _TERMS)
+            if (fault := self._fault_of_term_id(member_id, term_id)) is not None:
+                return fault
+        match message:
+            case NewLeadershipTerm(leadership_term_id=term_id):
+                return self._fault_of_leader(member_id, term_id) or _fault_of_term(message, self._app_version)
+            case CommitPosition():
+                return self.fault_of_commit(member_id, message.leadership_term_id, message.log_position)
+            case StopCatchup(leadership_term_id=term_id):
+                return self._fault_of_leader(member_id, term_id)
+            case TerminationPosition(leadership_term_id=term_id):
+                return self._fault_of_leader(member_id, term_id) or self._fault_of_end(message)
+            case AppendPosition():
+                return self.fault_of_report(message.leadership_term_id, message.log_position)
+            case TerminationAck() if self._state.is_leading and self._termination.position == NULL_POSITION:
+                return "nobody asked for an end"
+            case LogGeometry() if not (is_term_length(message.term_length) and is_mtu(message.mtu)):
+                return "no shape of a log"
+        return None
+
+    def fault_of_report(self, leadership_term_id: int, log_position: int) -> str | None:
+        """Why no follower's log can be safe up to there; None when one can."""
+        if not _is_position(log_position):
+            return "no position of a log"
+        term_id, leader_id = self._present_leader()
+        if leader_id == self._state.member_id and leadership_term_id == term_id:
+            recording = self._log.recording
+            if recording is None or log_position > recording.append_position:
+                return f"beyond the log of term {term_id}"
+        return None
+
+    def fault_of_commit(self, member_id: int, leadership_term_id: int, log_position: int) -> str | None:
+        """Why no leader can have committed up to there; None when one can."""
+        if not _is_position(log_position):
+            return "no position of a log"
+        return self._fault_of_leader(member_id, leadership_term_id) or self._fault_of_term_id(
+            member_id, leadership_term_id
+        )
+
+    def _fault_of_term_id(self, member_id: int, term_id: int) -> str | None:
+        """A term is believed only near what others tell: one bit or one frame takes nobody far away."""
+        if term_id <= self._replica.leadership_term_id:
+            return None
+        limit = self._promises.term_limit(member_id)
+        return None if term_id <= limit else f"term {term_id}, {limit} is the highest that is believed"
+
+    def _fault_of_leader(self, member_id: int, leadership_term_id: int) -> str | None:
+        """A term has one leader: the one that was led by, or followed, in it."""
+        term_id, leader_id = self._present_leader()
+        if leader_id not in (NULL_VALUE, member_id) and leadership_term_id == term_id:
+            return f"member {leader_id} leads term {term_id}"
+        return None
+
+    def _fault_of_end(self, message: TerminationPosition) -> str | None:
+        """A leader that ends writes nothing more: nobody is beyond its end."""
+        if (
+            self._state.is_following
+            and message.leadership_term_id == self._replica.leadership_term_id
+            and message.log_position < self._log.commit_position
+        ):
+            return f"the log is processed to {self._log.commit_position}"
+        return None
 
 
 def _sender_of(message: Message) -> int | None:
@@ -133,63 +193,11 @@ def _sender_of(message: Message) -> int | None:
     return None
 
 
-def fault_of_report(agent: "ConsensusModuleAgent", leadership_term_id: int, log_position: int) -> str | None:
-    """Why no follower's log can be safe up to there; None when one can."""
-    if not _is_position(log_position):
-        return "no position of a log"
-    term_id, leader_id = present_leader(agent)
-    if leader_id == agent.context.member_id and leadership_term_id == term_id:
-        recording = agent.log.recording
-        if recording is None or log_position > recording.append_position:
-            return f"beyond the log of term {term_id}"
-    return None
-
-
-def fault_of_commit(
-    agent: "ConsensusModuleAgent", member_id: int, leadership_term_id: int, log_position: int
-) -> str | None:
-    """Why no leader can have committed up to there; None when one can."""
-    if not _is_position(log_position):
-        return "no position of a log"
-    return _fault_of_leader(agent, member_id, leadership_term_id) or _fault_of_term_id(
-        agent, member_id, leadership_term_id
-    )
-
-
-def _fault_of_term_id(agent: "ConsensusModuleAgent", member_id: int, term_id: int) -> str | None:
-    """A term is believed only near what others tell: one bit or one frame takes nobody far away."""
-    if term_id <= agent.replica.leadership_term_id:
-        return None
-    limit = agent.promise_keeper.term_limit(member_id)
-    return None if term_id <= limit else f"term {term_id}, {limit} is the highest that is believed"
-
-
 def _is_position(position: int) -> bool:
     return 0 <= position <= POSITION_MAX and position % FRAME_ALIGNMENT == 0
 
 
-def _fault_of_leader(agent: "ConsensusModuleAgent", member_id: int, leadership_term_id: int) -> str | None:
-    """A term has one leader: the one that was led by, or followed, in it."""
-    term_id, leader_id = present_leader(agent)
-    if leader_id not in (NULL_VALUE, member_id) and leadership_term_id == term_id:
-        return f"member {leader_id} leads term {term_id}"
-    return None
-
-
-def _fault_of_end(agent: "ConsensusModuleAgent", message: TerminationPosition) -> str | None:
-    """A leader that ends writes nothing more: nobody is beyond its end."""
-    following = agent.following
-    if (
-        following is not None
-        and message.leadership_term_id == following.follower.leadership_term_id
-        and message.log_position < agent.log.commit_position
-    ):
-        return f"the log is processed to {agent.log.commit_position}"
-    return None
-
-
-def _fault_of_term(agent: "ConsensusModuleAgent", message: NewLeadershipTerm) -> str | None:
-    own_version = agent.context.app_version
+def _fault_of_term(message: NewLeadershipTerm, own_version: int) -> str | None:
     if message.app_version >> 16 != own_version >> 16:
         return f"app version {message.app_version:#x}, this member has {own_version:#x}"
     if not -1 <= message.log_leadership_term_id <= message.leadership_term_id:

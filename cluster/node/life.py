@@ -17,7 +17,7 @@ from cluster.archive.mark_files import ClusterMarkFile, MarkFile
 from cluster.errors import AgentTermination, ClusterError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
-from cluster.member.member_files import open_files
+from cluster.member.disk.member_files import open_files
 from cluster.node.disk_failures import SURVIVED, DiskFailures
 from cluster.node.hosted_service import HostedService
 from cluster.node.ports import LifeSettings, Ports
@@ -126,7 +126,7 @@ class MemberLife:
             mark_file=mark_file,
             counters_file=self.counters_file,
             commit_position=self.counters.commit_position.get,
-            snapshots=self.consensus_module.snapshots.archive,
+            snapshots=self.consensus_module.parts.snapshots.archive,
             on_error=self._ports.on_service_error,
         )
 

@@ -15,7 +15,7 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ServiceError
 from cluster.log.frames import message_length_max
-from cluster.member.retention import NeededPosition
+from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.service_loader import load_service

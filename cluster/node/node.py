@@ -263,11 +263,7 @@ class ClusterNode:
         life = self._life
         if life is None or not self._is_leader:
             return False
-        toggle = life.counters.control_toggle
-        if toggle.get() != ClusterControlToggle.NEUTRAL:
-            return False
-        toggle.set(ClusterControlToggle.ABORT)
-        return True
+        return life.consensus_module.parts.toggles.request(ClusterControlToggle.ABORT)
 
     def close(self) -> None:
         """End a launched member in order and wait for it. Raises what had ended it before."""

@@ -12,8 +12,8 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
+from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import Clients, Links
-from cluster.member.retention import NeededPosition
 from cluster.service.clustered_service import ClusteredService
 
 

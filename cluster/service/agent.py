@@ -54,7 +54,7 @@ class DutyCycleTracker(Protocol):
     def measure_and_update(self, now_ns: int) -> None: ...
 
 
-class Phase(Enum):
+class ServicePhase(Enum):
     INIT = "waiting for the recovery state"
     ACTIVE = "running"
     CLOSED = "ended"
@@ -92,7 +92,7 @@ class ClusteredServiceAgent:
         self._adapter = BoundedLogAdapter(
             self, context.log_fragment_limit, context.log_read_bytes, context.max_message_length
         )
-        self._phase = Phase.INIT
+        self._phase = ServicePhase.INIT
         self._now_ns = 0
         self._ack_id = 0
         self._pending_join: tuple[JoinLog, LogSource] | None = None
@@ -105,12 +105,12 @@ class ClusteredServiceAgent:
     @property
     def is_closed(self) -> bool:
         """Ended: terminated as the consensus module asked, closed, or failed to start."""
-        return self._phase is Phase.CLOSED
+        return self._phase is ServicePhase.CLOSED
 
     @property
     def is_reading(self) -> bool:
         """Whether the adapter may go on: answers that nobody took refer to what it has read last."""
-        return self._phase is Phase.ACTIVE and not self._channel.has_egress
+        return self._phase is ServicePhase.ACTIVE and not self._channel.has_egress
 
     @property
     def joined_position(self) -> int:
@@ -120,9 +120,9 @@ class ClusteredServiceAgent:
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn and return how much was done; 0 lets the runner idle."""
         self._now_ns = now_ns
-        if self._phase is Phase.INIT:
+        if self._phase is ServicePhase.INIT:
             return self._recover()
-        if self._phase is Phase.CLOSED:
+        if self._phase is ServicePhase.CLOSED:
             return 0
         if self._tracker is not None:
             self._tracker.measure_and_update(now_ns)
@@ -140,7 +140,7 @@ class ClusteredServiceAgent:
             if self._adapter.is_done:
                 self._close_log()
                 work_count += 1
-        if self._callbacks.has_background_work and self._phase is Phase.ACTIVE:
+        if self._callbacks.has_background_work and self._phase is ServicePhase.ACTIVE:
             work_count += self._do_background_work()
         return work_count
 
@@ -149,7 +149,7 @@ class ClusteredServiceAgent:
 
         Raises AgentTermination when nothing can be waited for: the container is to end.
         """
-        if self._channel.is_closed or self._phase is Phase.CLOSED:
+        if self._channel.is_closed or self._phase is ServicePhase.CLOSED:
             raise AgentTermination("the service container is closed")
         self._hand_over()
         if self._callbacks.has_background_work:
@@ -157,8 +157,8 @@ class ClusteredServiceAgent:
 
     def close(self) -> None:
         """End the container; ``on_terminate`` is called when it has run and was not terminated."""
-        was_active = self._phase is Phase.ACTIVE
-        self._phase = Phase.CLOSED
+        was_active = self._phase is ServicePhase.ACTIVE
+        self._phase = ServicePhase.CLOSED
         if was_active:
             self._callbacks.call_guarded("on_terminate", self._cluster)
 
@@ -173,7 +173,7 @@ class ClusteredServiceAgent:
             image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
             self._callbacks.call_guarded("on_start", self._cluster, image)
         except Exception as error:
-            self._phase = Phase.CLOSED
+            self._phase = ServicePhase.CLOSED
             self._ack(NULL_VALUE)
             what = str(error)
             if isinstance(error, ServiceError):
@@ -181,7 +181,7 @@ class ClusteredServiceAgent:
                 assert cause is not None
                 what = f"{cause} ({error.cause_name} at {raised_at(cause)})"
             raise AgentTermination(f"{self._name} failed to start: {what}") from error
-        self._phase = Phase.ACTIVE
+        self._phase = ServicePhase.ACTIVE
         self._ack(self._context.client_id)
         return 1
 
@@ -275,7 +275,7 @@ class ClusteredServiceAgent:
     def _terminate(self, is_expected: bool) -> None:
         position = self._termination_position
         self._termination_position = None
-        self._phase = Phase.CLOSED
+        self._phase = ServicePhase.CLOSED
         try:
             self._callbacks.call_guarded("on_terminate", self._cluster)
         finally:
@@ -417,7 +417,7 @@ class ClusteredServiceAgent:
 
     def _on_new_leadership_term(self, event: NewLeadershipTermEvent) -> None:
         if event.app_version >> 16 != self._context.app_version >> 16:
-            self._phase = Phase.CLOSED
+            self._phase = ServicePhase.CLOSED
             raise AgentTermination(
                 f"{self._name} has app version {version_text(self._context.app_version)}, "
                 f"the log at {self.state.log_position} has {version_text(event.app_version)}"

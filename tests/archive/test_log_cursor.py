@@ -8,7 +8,7 @@ import pytest
 from cluster.archive.log_cursor import LogCursor
 from cluster.errors import LogDamaged
 from cluster.log.session_table import SessionTable
-from cluster.member.log_adapter import LogAdapter
+from cluster.member.log.adapter import LogAdapter
 from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, frame
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.archive import OsFiles, RecordingLog
 from cluster.errors import LogDamaged
-from cluster.member.recovery import leadership_terms
+from cluster.member.disk.recovery import leadership_terms
 from tests.archive.faulty_files import SECTOR, FaultyDisk, PowerCut
 from tests.archive.logs import a_descriptor
 

@@ -16,6 +16,7 @@ from cluster.consensus.context import MS, NULL_VALUE, SECOND, ConsensusModuleCon
 from cluster.consensus.election import LEADER_STATES, Election
 from cluster.consensus.established import Follower, Leader
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
+from cluster.consensus.module import ModuleState
 from cluster.consensus.promises import HeldPromises, Promises, recall
 from cluster.protocol.consensus import (
     AppendPosition,
@@ -122,6 +123,7 @@ class Member:
             LeadershipTerms(self.disk.terms),
             self.promises,
             self.cluster.random,
+            module=ModuleState(),
             candidate_term_id=self.disk.candidate_term_id,
             log_position=self.processed,
             append_position=self.disk.position,

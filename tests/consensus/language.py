@@ -13,6 +13,7 @@ from cluster.consensus.cluster_member import ClusterMember, LogEnd
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
+from cluster.consensus.module import ModuleState
 from cluster.consensus.promises import HeldPromises, Promises
 from cluster.protocol.consensus import (
     AppendPosition,
@@ -153,8 +154,11 @@ class ALeader:
 class Driven:
     """An election under test. Links take every message, except to those in ``blocked``."""
 
-    def __init__(self, election: Election, context: ConsensusModuleContext, promises: Promises) -> None:
+    def __init__(
+        self, election: Election, context: ConsensusModuleContext, promises: Promises, module: ModuleState
+    ) -> None:
         self.election = election
+        self.module = module
         self.context = context
         self.promises = promises
         self.now_ns = START_NS
@@ -315,12 +319,14 @@ def an_election(
     append = (ends[-1] if ends else 0) if append is None else append
     context = a_context(member_id, members, **changed)
     promises = some_promises(context, told, is_wiped=is_wiped, had_log=had_log)
+    module = ModuleState()
     election = Election(
         context,
         {id_: ClusterMember(id_) for id_ in context.member_ids},
         a_log(*ends) if terms is None else terms,
         promises,
         Random(seed),
+        module=module,
         candidate_term_id=candidate_term,
         log_position=append if processed is None else processed,
         append_position=append,
@@ -330,7 +336,7 @@ def an_election(
         time_of_last_leader_message_ns=START_NS,
         gone_member_ids=set(gone),
     )
-    return Driven(election, context, promises)
+    return Driven(election, context, promises, module)
 
 
 def some_promises(

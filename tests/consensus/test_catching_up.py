@@ -5,7 +5,7 @@ import pytest
 from cluster.consensus.actions import JoinServicesToLog, SubscribeToLog
 from cluster.consensus.context import SECOND
 from cluster.protocol.consensus import AppendPosition, CatchupPosition, StopCatchup
-from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
+from cluster.protocol.enums import AppendPositionFlags, ConsensusModuleState, ElectionState, Role
 from tests.consensus.language import (
     LEADER_ID,
     TERM,
@@ -126,14 +126,14 @@ def test_a_stop_of_another_term_or_for_another_member_is_not_meant(stop):
 
 def test_it_does_not_end_amid_a_snapshot():
     driven = in_catchup()
-    driven.election.is_module_in_snapshot = True
+    driven.module.change(ConsensusModuleState.SNAPSHOT)
     driven.grows(1600)
     driven.processes(1600)
     driven.hears(StopCatchup(TERM, 0))
 
     driven.work(after=11 * SECOND)
     assert driven.state is S.FOLLOWER_CATCHUP
-    driven.election.is_module_in_snapshot = False
+    driven.module.change(ConsensusModuleState.ACTIVE)
     driven.work()
     assert driven.state is S.FOLLOWER_LOG_INIT
 

@@ -14,7 +14,7 @@ from cluster.consensus.actions import (
 )
 from cluster.consensus.context import MS, SECOND
 from cluster.protocol.consensus import CommitPosition, NewLeadershipTerm
-from cluster.protocol.enums import ElectionState, Role
+from cluster.protocol.enums import ConsensusModuleState, ElectionState, Role
 from tests.consensus.language import (
     OTHER_ID,
     TERM,
@@ -135,11 +135,11 @@ def test_a_replay_is_not_over_while_a_snapshot_is_taken_at_its_end():
     driven = in_leader_replay(1000, processed=320)
     driven.work()
     driven.processes(1000)
-    driven.election.is_module_in_snapshot = True
+    driven.module.change(ConsensusModuleState.SNAPSHOT)
     driven.work()
     assert driven.state is S.LEADER_REPLAY
 
-    driven.election.is_module_in_snapshot = False
+    driven.module.change(ConsensusModuleState.ACTIVE)
     driven.work()
     assert driven.state is S.LEADER_INIT
 

@@ -14,7 +14,7 @@ import pytest
 from cluster.consensus import election as election_module
 from cluster.consensus.context import MS, SECOND
 from cluster.consensus.election import TRANSITIONS
-from cluster.consensus.state_diagram import diagram, with_diagram
+from cluster.consensus.state_diagram import election_diagram, redrawn
 from cluster.protocol.consensus import StopCatchup
 from cluster.protocol.enums import ElectionState
 from tests.consensus.language import (
@@ -109,8 +109,8 @@ def test_every_state_of_the_protocol_is_in_the_table():
 def test_the_document_shows_the_diagram_of_the_code():
     text = ELECTION_MD.read_text()
 
-    assert diagram() in text
-    assert with_diagram(text) == text
+    assert election_diagram() in text
+    assert redrawn(text, election_diagram()) == text
 
 
 # ---- a way for each arrow

@@ -2,7 +2,7 @@
 
 from cluster.archive.recording_log import RecordingLog
 from cluster.log.frames import HEADER_LENGTH
-from cluster.member.repair import RepairNote
+from cluster.member.disk.repair import RepairNote
 from cluster.protocol import decode
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.frame import align
@@ -15,6 +15,9 @@ class AllowAll:
 
     def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
         return True
+
+
+SEGMENT = 64 * 1024  # bytes of a segment file
 
 
 def a_cluster(members=3, seed=1, **settings):
@@ -120,3 +123,8 @@ def wiped(member):
     for names in (member.disk._inodes, member.disk._durable_names):
         names.clear()
     member.start()
+
+
+def lose_segment(member, number):
+    """Delete a segment file of a stopped member's log."""
+    member.disk.unlink(f"member/archive/0-{number * SEGMENT}.rec")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.member.presence import Presence
+from cluster.member.liveness import Liveness
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 
@@ -81,7 +81,7 @@ def test_a_new_cluster_waits_for_all_of_its_members():
 
 
 def test_who_was_there_is_gone_at_once_and_counts_again_when_its_link_is_stable():
-    presence = Presence(10 * SECOND)
+    presence = Liveness(10 * SECOND)
     presence.start(0)
     presence.on_seen(1)
     assert presence.on_refused(1)

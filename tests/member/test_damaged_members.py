@@ -7,18 +7,21 @@ import pytest
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.consensus.cluster_member import LogEnd
-from cluster.member.member_files import RepairNote
-from cluster.member.mending import frames_for
+from cluster.member.disk.log_repair import frames_for
+from cluster.member.disk.member_files import RepairNote
 from cluster.protocol.link import LogRangeRequest
-from tests.member.cluster_steps import a_busy_cluster, check_equal, note_of, send, stop_all, take_snapshot
+from tests.member.cluster_steps import (
+    SEGMENT,
+    a_busy_cluster,
+    check_equal,
+    lose_segment,
+    note_of,
+    send,
+    stop_all,
+    take_snapshot,
+)
 from tests.member.in_memory.cluster import SECOND
 from tests.member.in_memory.member import log_bytes
-
-SEGMENT = 64 * 1024
-
-
-def lose_segment(member, number):
-    member.disk.unlink(f"member/archive/0-{number * SEGMENT}.rec")
 
 
 @pytest.fixture
@@ -27,12 +30,12 @@ def without_mending(monkeypatch):
     monkeypatch.setattr(Archive, "open_repair", lambda self, damage: None)
 
 
-# ---- mended
+# ---- repaired
 
 
 @pytest.mark.parametrize("segments", [(1, 2, 3), (0, 3, 1), (3, 1, 0)])
 @pytest.mark.parametrize("has_snapshot", [False, True])
-def test_three_of_three_that_are_damaged_at_different_places_mend_each_other(segments, has_snapshot):
+def test_three_of_three_that_are_damaged_at_different_places_repair_each_other(segments, has_snapshot):
     cluster = a_busy_cluster(messages=500)
     if has_snapshot:
         take_snapshot(cluster)
@@ -41,7 +44,7 @@ def test_three_of_three_that_are_damaged_at_different_places_mend_each_other(seg
     for member, segment in zip(cluster.members, segments, strict=True):
         lose_segment(member, segment)
         member.start()
-    cluster.run_until(lambda: all(not member.is_mending for member in cluster.members))
+    cluster.run_until(lambda: all(not member.is_repairing for member in cluster.members))
 
     assert not any(note_of(member).is_there for member in cluster.members), "no vote was ever in question"
     cluster.await_leader(timeout_ns=20 * SECOND)
@@ -53,10 +56,10 @@ def test_three_of_three_that_are_damaged_at_different_places_mend_each_other(seg
     assert len(cluster.leader.service.applied) == 910
     told = "\n".join(cluster.world.events)
     assert told.count("asks the others for what is missing") == 3
-    assert told.count("log mended: ") == 3
+    assert told.count("log repaired: ") == 3
 
 
-def test_a_damaged_member_is_mended_by_a_working_cluster_with_what_it_misses_and_no_more():
+def test_a_damaged_member_is_repaired_by_a_working_cluster_with_what_it_misses_and_no_more():
     cluster = a_busy_cluster(messages=900)
     member = cluster.followers[0]
     member.stop()
@@ -64,7 +67,7 @@ def test_a_damaged_member_is_mended_by_a_working_cluster_with_what_it_misses_and
     send(cluster, 20)
     member.start()
     check_equal(cluster)
-    assert "log mended: 65536 bytes have come from others" in "\n".join(cluster.world.events)
+    assert "log repaired: 65536 bytes have come from others" in "\n".join(cluster.world.events)
 
 
 def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
@@ -75,12 +78,12 @@ def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
         lose_segment(member, 2)
     second.start()
     cluster.run(59 * SECOND)
-    assert second.is_mending, "nobody is there, and nothing is lost by waiting"
+    assert second.is_repairing, "nobody is there, and nothing is lost by waiting"
     cluster.run(2 * SECOND)
     assert second.append_position == 2 * SEGMENT
     third.start()
     cluster.run(1 * SECOND)
-    assert third.is_mending, "the first may have it"
+    assert third.is_repairing, "the first may have it"
     second.kill()
     third.stop()
     assert third.death == ""

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
-from cluster.member import log_publication
+from cluster.member.log import publication
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import CommitPosition
 from cluster.protocol.enums import (
@@ -63,12 +63,11 @@ def test_a_turn_of_an_established_member_goes_in_the_seeds_order(spy):
     cluster = a_cluster()
     for member in (cluster.leader, cluster.followers[0]):
         agent = member.agent
-        work = agent.leading or agent.following
         spy.on(agent._tracker, "measure_and_update")
-        spy.on(agent.slow_tick, "do_work", "slow tick")
-        spy.on(agent.links, "poll", "consensus")
-        spy.on(work, "do_work", "consensus work")
-        spy.on(agent.services, "poll", "services")
+        spy.on(agent, "_slow_tick", "slow tick")
+        spy.on(agent.parts.links, "poll", "consensus")
+        spy.on(agent.phase, "do_work", "consensus work")
+        spy.on(agent.parts.services, "poll", "services")
 
         assert spy.turn(member, cluster.world.now_ns + 20 * MS) == [
             "measure_and_update",
@@ -85,8 +84,8 @@ def test_a_turn_with_an_election_has_its_cycle_and_no_consensus_work(spy):
     cluster.run(1 * MS)
     member = cluster.members[0]
     agent = member.agent
-    spy.on(agent.election, "do_work", "election")
-    spy.on(agent.clients, "poll", "ingress")
+    spy.on(agent.phase.election, "do_work", "election")
+    spy.on(agent.parts.clients, "poll", "ingress")
     spy.on(agent.replica.sessions, "process_pending")
     spy.on(agent.replica.sessions, "check_sessions")
     calls = spy.turn(member, cluster.world.now_ns + 20 * MS)
@@ -124,11 +123,8 @@ def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
 def test_no_ingress_is_taken_before_the_election_is_over(spy):
     cluster = SimulatedCluster(3, 1)
     for member in cluster.members:
-        spy.on(member.agent.clients, "poll", "ingress")
-        member.agent.complete_election = lambda action, _agent=member.agent: (
-            spy.calls.append("completed"),
-            type(_agent).complete_election(_agent, action),
-        )
+        spy.on(member.agent.parts.clients, "poll", "ingress")
+        spy.on(member.agent, "_establish", "completed")
     cluster.await_leader(timeout_ns=90 * SECOND)
     cluster.run(1 * MS)
 
@@ -142,7 +138,7 @@ def test_slow_ticks_without_work_are_10_ms_apart(spy):
     leader = cluster.leader
     cluster.run(50 * MS)
     now_ns = cluster.world.now_ns
-    spy.on(leader.agent.slow_tick, "do_work", "slow tick")
+    spy.on(leader.agent, "_slow_tick", "slow tick")
     spy.turn(leader, now_ns + 20 * MS)
 
     assert spy.turn(leader, now_ns + 30 * MS - 1) == []
@@ -155,7 +151,7 @@ def test_a_slow_tick_with_work_is_followed_by_another_in_the_next_turn(spy):
     leader = cluster.leader
     now_ns = cluster.world.now_ns + 20 * MS
     leader.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
-    spy.on(leader.agent.slow_tick, "do_work", "slow tick")
+    spy.on(leader.agent, "_slow_tick", "slow tick")
 
     assert spy.turn(leader, now_ns) == ["slow tick"]
     assert spy.turn(leader, now_ns + 1) == ["slow tick"]
@@ -171,7 +167,7 @@ def test_the_mark_file_is_refreshed_once_a_second():
 
     cluster = a_cluster(1)
     member = cluster.members[0]
-    member.agent.mark_file = MarkFile()
+    member.agent._upkeep._mark_file = MarkFile()
     cluster.run(5 * SECOND)
 
     gaps = [b - a for a, b in zip(MarkFile.times, MarkFile.times[1:], strict=False)]
@@ -188,10 +184,10 @@ def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     cluster.run(100 * US)
     spy.on(agent.replica.sessions, "send_redirects")
     spy.on(agent.replica.sessions, "send_rejections")
-    spy.on(agent.slow_tick, "_check_control_toggle", "toggle")
+    spy.on(agent.parts.leader_ports.control, "do_work", "toggle")
     spy.on(agent.replica.sessions, "process_pending")
     spy.on(agent.replica.sessions, "check_sessions")
-    spy.on(agent.leading.leader, "has_active_quorum")
+    spy.on(agent.phase.leader, "has_active_quorum")
     # A request that is pending: the loop below finds the tick in which it is.
     for _ in range(2000):
         cluster.step()
@@ -216,9 +212,9 @@ def test_a_risen_commit_position_is_told_at_the_begin_of_the_next_turn(spy):
     agent = cluster.leader.agent
     client = cluster.add_client()
     cluster.await_settled()
-    spy.on(agent.leading, "do_work", "turn")
+    spy.on(agent.phase, "do_work", "turn")
     spy.on(agent.log, "commit", "shown")
-    spy.on(agent.leading, "_tell_commit", "told")
+    spy.on(agent.phase, "_send_commit", "told")
     client.send(b"0:a message")
     cluster.run_until(lambda: "shown" in spy.calls)
     cluster.run_until(lambda: "told" in spy.calls[spy.calls.index("shown") :])
@@ -261,13 +257,13 @@ def test_a_follower_that_comes_to_its_end_without_a_leader_looks_for_none(has_th
     cluster.await_settled()
     follower = cluster.followers[0]
     agent = follower.agent
-    agent.process_log = lambda *_: 0  # it takes its time
+    agent.parts.processing.process = lambda *_: 0  # it takes its time
     client.send(b"x")
     cluster.await_settled()
     cluster.run(300 * MS)
     end = follower.append_position
     assert follower.commit_position < end
-    agent.termination.position = end if has_the_log else end + 32
+    agent.parts.termination.position = end if has_the_log else end + 32
     elections = follower.counters.election_count.get()
     cluster.leader.pause()
     cluster.run(15 * SECOND)
@@ -295,9 +291,9 @@ def test_timers_come_before_service_messages_and_those_before_ingress_then_the_p
     agent.replica.trackers[0].enqueue(SessionMessageHeader(0, 0, 0).encode() + b"offered")
     spy.on(agent.replica.timers, "poll", "timers")
     spy.on(agent.replica.trackers[0], "poll", "service messages")
-    spy.on(agent.clients, "poll", "ingress")
-    spy.on(agent.leading.leader, "update", "position")
-    spy.on(agent.services, "poll", "services")
+    spy.on(agent.parts.clients, "poll", "ingress")
+    spy.on(agent.phase.leader, "update", "position")
+    spy.on(agent.parts.services, "poll", "services")
 
     assert spy.turn(leader) == ["timers", "service messages", "ingress", "position", "services"]
 
@@ -376,8 +372,8 @@ def test_a_follower_looks_at_the_log_before_ingress(spy):
     client = cluster.add_client()
     cluster.await_settled()
     client.send(b"x")
-    spy.on(agent, "process_log", "log")
-    spy.on(agent.clients, "poll", "ingress")
+    spy.on(agent.parts.processing, "process", "log")
+    spy.on(agent.parts.clients, "poll", "ingress")
     while "log" not in spy.calls or "ingress" not in spy.calls[spy.calls.index("log") :]:
         cluster.step()
 
@@ -451,8 +447,8 @@ def test_a_suspended_leader_appends_nothing_but_goes_on_committing():
 
 def test_a_log_that_is_full_takes_no_more_input_but_is_committed(monkeypatch):
     """Its last position lies 2^31 terms away; here it is put within reach."""
-    monkeypatch.setattr(log_publication, "RESERVED_BYTES", 0)
-    monkeypatch.setattr(log_publication, "RESERVED_TERMS", 2**31 - 1)
+    monkeypatch.setattr(publication, "RESERVED_BYTES", 0)
+    monkeypatch.setattr(publication, "RESERVED_TERMS", 2**31 - 1)
     cluster = a_cluster()
     leader = cluster.leader
     client = cluster.add_client()
@@ -478,8 +474,8 @@ def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting(spy):
     cluster.await_settled()
     follower = cluster.followers[0]
     follower.replica.module.change(ConsensusModuleState.SNAPSHOT)
-    spy.on(follower.agent.clients, "poll", "ingress")
-    spy.on(follower.agent.log.adapter, "poll", "log")
+    spy.on(follower.agent.parts.clients, "poll", "ingress")
+    spy.on(follower.agent.parts.processing._adapter, "poll", "log")
     before = follower.commit_position
     client.send(b"x")
     cluster.await_settled()

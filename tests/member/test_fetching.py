@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from cluster.member.fetching import SYNC_BYTES, SYNC_INTERVAL_NS, FetchedLogSync
+from cluster.member.log.sync_pacing import SYNC_BYTES, SYNC_INTERVAL_NS, FetchedLogSync
 
 MIB = 1024 * 1024
 

@@ -6,8 +6,8 @@ import pytest
 from cluster.errors import AgentTermination
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
-from cluster.member.log_publication import LogPublication
-from cluster.member.log_streams import CHUNKS_PER_TURN, QUEUED_BYTES_MAX, LogStreams
+from cluster.member.log.publication import LogPublication
+from cluster.member.log.streams import CHUNKS_PER_TURN, QUEUED_BYTES_MAX, LogStreams
 
 PARAMS = LogParams(64 * 1024, 1408, 0, 7)
 

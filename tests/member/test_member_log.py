@@ -1,43 +1,29 @@
-"""The Log of one member, alone: an archive, counters and a state that its entries change."""
+"""The Log of one member and how it is processed, alone: an archive, counters, a state that it changes."""
 
 import pytest
 
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
-from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import CountersFile
 from cluster.member.counters import MemberCounters
-from cluster.member.member_files import MemberFiles
-from cluster.member.member_log import MemberLog
-from cluster.protocol.enums import ConsensusModuleState
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.processing import LogProcessing
+from cluster.member.reporter import Reporter
+from cluster.member.standing import MemberStanding
+from cluster.protocol.enums import ClusterAction, ConsensusModuleState
 from cluster.protocol.link import LogGeometry
+from cluster.protocol.log import ClusterActionRequest
 from tests.archive.logs import LogWriter
 
+TIME = 1_000
 CONTEXT = ConsensusModuleContext(log_term_length=64 * 1024)
-
-
-class Entries:
-    """What is no session message, by its position; ``stops_at`` is an action."""
-
-    def __init__(self):
-        self.ends = []
-        self.stops_at = None
-
-    def on_log_message(self, message, log_position):
-        self.ends.append(log_position)
-        return log_position == self.stops_at
 
 
 class NoSessions:
     """No part of these tests is written to or sent."""
-
-
-@pytest.fixture
-def entries():
-    return Entries()
 
 
 @pytest.fixture
@@ -53,25 +39,40 @@ def replica():
 
 
 @pytest.fixture
-def log(tmp_path, counters, replica, entries):
+def log(tmp_path, counters):
     archive = Archive.open(
         str(tmp_path / "archive"), files=OsFiles(), segment_length=128 * 1024, epoch_ms=lambda: 0
     )
     recording_log = RecordingLog.open(str(tmp_path / "cluster"), files=OsFiles())
-    node_state = NodeStateFile.open(str(tmp_path / "cluster"), files=OsFiles())
-    files = MemberFiles(archive, recording_log, node_state)
-    log = MemberLog(CONTEXT, files, counters, replica, entries)
+    log = MemberLog(CONTEXT, archive, recording_log, counters)
     yield log
     log.stop(now_ms=0)
     archive.close()
     recording_log.close()
-    node_state.close()
+
+
+@pytest.fixture
+def snapshots():
+    """Positions and timestamps of snapshots' actions that were read."""
+    return []
+
+
+@pytest.fixture
+def processing(log, counters, replica, snapshots):
+    state = MemberStanding(0, replica, counters, Reporter(counters.errors, print, print))
+    return LogProcessing(
+        log, replica, state, counters.leadership_term_id, lambda *read: snapshots.append(read)
+    )
+
+
+def writer_of(log, session_id=7):
+    log.extend(session_id, now_ms=0)
+    return LogWriter(log.params(session_id), start=log.append_position, leadership_term_id=0, time=TIME)
 
 
 def write(log, timers, session_id=7):
     """Append that many entries to the recording; return their ends."""
-    log.extend(session_id, now_ms=0)
-    writer = LogWriter(log.params(session_id), start=log.append_position, leadership_term_id=0, time=0)
+    writer = writer_of(log, session_id)
     begin, ends = writer.position, []
     for number in range(timers):
         writer.timer(number)
@@ -80,41 +81,58 @@ def write(log, timers, session_id=7):
     return ends
 
 
-def test_without_a_recording_nothing_is_processed_and_it_ends_where_it_is_processed(log, counters):
+def write_action(log, action):
+    """Append a control action; return its end."""
+    writer = writer_of(log)
+    begin = writer.position
+    end = writer.append(ClusterActionRequest(0, 0, TIME, action, 0).encode())
+    log.recording.append(begin, writer.frames())
+    return end
+
+
+def test_without_a_recording_nothing_is_processed_and_it_ends_where_it_is_processed(
+    log, processing, counters
+):
     log.start(None, 4096)
-    assert (log.process(10_000), log.commit_position, log.append_position) == (0, 4096, 4096)
+    processing.start(4096)
+    assert (processing.process(10_000), log.commit_position, log.append_position) == (0, 4096, 4096)
     assert counters.commit_position.get() == 4096
 
 
-def test_what_is_processed_is_shown_and_the_rest_is_not(log, counters, entries):
+def test_what_is_processed_is_shown_and_the_rest_is_not(log, processing, counters, replica):
     log.create(7, None)
     ends = write(log, 10)
-    assert log.process(ends[3]) == ends[3]
-    assert entries.ends == ends[:4]
+    assert processing.process(ends[3]) == ends[3]
+    assert replica.cluster_time == TIME + 4, "the time of the fourth entry"
     assert log.commit_position == counters.commit_position.get() == ends[3] < log.append_position == ends[-1]
 
 
-def test_nothing_beyond_the_recording_is_processed_whatever_the_limit(log):
+def test_nothing_beyond_the_recording_is_processed_whatever_the_limit(log, processing):
     log.create(7, None)
     ends = write(log, 3)
-    assert log.process(1 << 40) == ends[-1]
-    assert log.process(1 << 40) == 0
+    assert processing.process(1 << 40) == ends[-1]
+    assert processing.process(1 << 40) == 0
 
 
-def test_an_action_ends_the_poll_and_the_next_one_goes_on(log, entries):
+def test_an_action_ends_the_poll_and_the_next_one_goes_on(log, processing, replica, snapshots):
     log.create(7, None)
-    ends = write(log, 5)
-    entries.stops_at = ends[1]
-    assert log.process(ends[-1], length=1 << 20) == ends[1] == log.commit_position
-    assert log.process(ends[-1], length=1 << 20) == ends[-1] - ends[1]
-    assert entries.ends == ends
+    replica.enter_term(0)
+    first = write(log, 2)[-1]
+    action = write_action(log, ClusterAction.SNAPSHOT)
+    end = write(log, 2)[-1]
+    assert processing.process(end, length=1 << 20) == action == log.commit_position
+    assert snapshots == [(action, TIME)]
+    assert processing.process(end, length=1 << 20) == 0, "nothing moves while snapshots are taken"
+    replica.module.change(ConsensusModuleState.ACTIVE)
+    assert processing.process(end, length=1 << 20) == end - action
+    assert first < action
 
 
-def test_a_module_that_has_ended_reads_no_log(log, replica):
+def test_a_module_that_has_ended_reads_no_log(log, processing, replica):
     log.create(7, None)
     ends = write(log, 2)
     replica.module.change(ConsensusModuleState.CLOSED)
-    assert log.process(ends[-1]) == 0
+    assert processing.process(ends[-1]) == 0
 
 
 def test_the_commit_position_never_falls(log):

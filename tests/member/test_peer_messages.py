@@ -159,7 +159,7 @@ def test_nothing_that_a_peer_says_ends_a_member_whose_log_is_mended():
         member.disk.unlink("member/archive/0-0.rec")
         member.start()
 
-    liars.lie_about_everything(lambda member: member.is_mending, damage_one)
+    liars.lie_about_everything(lambda member: member.is_repairing, damage_one)
 
 
 def test_what_members_take_from_each_other_is_in_the_documentation():

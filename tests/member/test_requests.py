@@ -8,7 +8,7 @@ from cluster.errors import LogDamaged
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
 from cluster.log.session_table import SessionTable
-from cluster.member.log_adapter import LogAdapter
+from cluster.member.log.adapter import LogAdapter
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CatchupPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, ClusterAction, EventCode

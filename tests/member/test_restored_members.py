@@ -4,7 +4,7 @@ import pytest
 
 from cluster.archive.files import replace
 from cluster.errors import ClusterError
-from cluster.member.data_loss import DATA_LOSS_FILE_NAME, accept_data_loss
+from cluster.member.disk.data_loss import DATA_LOSS_FILE_NAME, accept_data_loss
 from cluster.protocol.counter_types import members_of
 from tests.member.cluster_steps import wiped
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import ClusterError
-from cluster.member.service_adapter import ServiceAdapter
+from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import Role
 from cluster.protocol.service import ServiceAck
 from cluster.service.channel import ServiceChannel
@@ -18,8 +18,8 @@ class Services:
     def __init__(self, count=2):
         self.channels = [ServiceChannel() for _ in range(count)]
         context = SimpleNamespace(member_id=0, log_channel="")
-        agent = SimpleNamespace(context=context, replica=SimpleNamespace(timers=PriorityHeapTimerService()))
-        self.adapter = ServiceAdapter(agent, tuple(self.channels))
+        replica = SimpleNamespace(timers=PriorityHeapTimerService())
+        self.adapter = ServiceAdapter(context, replica, tuple(self.channels), None, None, lambda: 0)
         self.acked = []
 
     def wait_for(self, position, what):
@@ -41,7 +41,7 @@ class Services:
         self.channels[service_id].offer_to_consensus_module(
             ServiceAck(position, 0, ack_id, -1, service_id).encode()
         )
-        self.adapter.poll()
+        self.adapter.poll(commit_position=position)
 
 
 @pytest.mark.conformance("S-104")

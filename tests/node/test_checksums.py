@@ -67,7 +67,7 @@ def test_a_flipped_bit_in_a_message_is_never_served_and_mended_at_the_next_start
         list(reader)
 
     cluster.start_again(opened)
-    assert "log mended: " in said(cluster.nodes[0])
+    assert "log repaired: " in said(cluster.nodes[0])
 
 
 def test_members_that_hold_checksums_of_other_kinds_or_none_follow_and_mend_each_other(tmp_path, opened):
@@ -80,7 +80,7 @@ def test_members_that_hold_checksums_of_other_kinds_or_none_follow_and_mend_each
     cluster.settings = ["crc32c", "crc32", None]
     cluster.start_again(opened)
     for node in cluster.nodes:
-        assert "log mended: " in said(node)
+        assert "log repaired: " in said(node)
     assert [held_by(node) for node in cluster.nodes] == [None, Checksum.CRC_32C, Checksum.CRC_32]
 
 

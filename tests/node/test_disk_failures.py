@@ -163,7 +163,7 @@ def test_a_member_repairs_its_damaged_log_from_the_others_when_it_starts(
     assert "0-65536.rec" in said(again)
     assert what in said(again)
     if way == "mended":
-        assert "log mended: " in said(again)
+        assert "log repaired: " in said(again)
     else:
         assert "log cut at position " in said(again)
         await_that(lambda: "whole again up to position " in said(again), "it says that it is whole again")
@@ -205,7 +205,7 @@ def test_members_that_are_damaged_at_different_places_lose_nothing(
 
     for node in cluster.nodes:
         if way == "three are mended":
-            assert "log mended: " in said(node)
+            assert "log repaired: " in said(node)
         elif node is not leader:
             assert "; votes for logs to " in said(node)
             await_that(lambda node=node: "whole again up to position " in said(node), "it is whole again")

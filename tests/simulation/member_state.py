@@ -16,16 +16,18 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
 from cluster.consensus.timers import PriorityHeapTimerService
-from cluster.member.admission import fault_of
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
+from cluster.member.disk.snapshot_server import SnapshotServer
 from cluster.member.frames import consensus_frame
-from cluster.member.log_entries import LogEntries
-from cluster.member.log_streams import LogStreams
-from cluster.member.snapshot_digests import SnapshotDigests
-from cluster.member.snapshot_replication import SnapshotServer
+from cluster.member.log.streams import LogStreams
+from cluster.member.phase import Elect, PhaseName
+from cluster.member.phases.electing import Electing
+from cluster.member.phases.fetching import Fetching
+from cluster.member.phases.following import Following
+from cluster.member.services.snapshot_digests import SnapshotDigests
 from cluster.node.life import MemberLife
-from cluster.protocol.enums import ConsensusModuleState, ElectionState
+from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.sbe import CLUSTER, Message
 from cluster.service.channel import ServiceChannel
 from cluster.transport.message_frames import link_frame
@@ -59,39 +61,40 @@ class MemberState:
 
     @property
     def is_leading(self) -> bool:
-        return self.agent is not None and self.agent.leading is not None
+        return self.agent is not None and self.agent.phase.name is PhaseName.LEADING
 
     @property
     def is_following(self) -> bool:
-        return self.agent is not None and self.agent.following is not None
+        return self.agent is not None and self.agent.phase.name is PhaseName.FOLLOWING
 
     @property
     def is_electing(self) -> bool:
         return self.election is not None
 
     @property
-    def is_mending(self) -> bool:
-        return self.agent is not None and self.agent.repair.mending is not None
+    def is_repairing(self) -> bool:
+        return self.agent is not None and self.agent.phase.name is PhaseName.REPAIRING
 
     @property
     def is_fetching_snapshots(self) -> bool:
-        return self.agent is not None and self.agent.replications.current is not None
+        return self.agent is not None and self.agent.phase.name is PhaseName.FETCHING
 
     @property
     def snapshot_source_id(self) -> int:
         """Of whom it fetches snapshots."""
-        current = self._module.replications.current
-        assert current is not None
-        return current.member_id
+        phase = self._module.phase
+        assert isinstance(phase, Fetching)
+        return phase.source_id
 
     @property
     def is_replaying(self) -> bool:
         """Whether its module reads the Log again that it has, within an election."""
-        return self._module.election_actions.log_replay is not None
+        phase = self._module.phase
+        return isinstance(phase, Electing) and phase.actions.log_replay is not None
 
     @property
     def election(self) -> Election | None:
-        return None if self.agent is None else self.agent.election
+        return None if self.agent is None else self.agent.phase.election
 
     @property
     def election_state(self) -> ElectionState | None:
@@ -99,28 +102,28 @@ class MemberState:
 
     @property
     def leader_member_id(self) -> int:
-        return self._module.leader_member_id
+        return self._module.state.leader_member_id
 
     @property
     def notified_commit_position(self) -> int:
         """How far its leader has told a follower that the Log is committed."""
-        following = self._module.following
-        assert following is not None
-        return following.follower.notified_commit_position
+        phase = self._module.phase
+        assert isinstance(phase, Following)
+        return phase.follower.notified_commit_position
 
     @property
     def has_say(self) -> bool:
         """Whether it knows its promises, so that its votes and reports count."""
-        return self._module.promise_keeper.promises.has_say
+        return self._module.parts.promise_keeper.promises.has_say
 
     @property
     def acknowledged_end(self) -> LogEnd | None:
         """Up to where its Log was known to go before it was damaged."""
-        return self._module.repair.acknowledged_end
+        return self._module.parts.repair.acknowledged_end
 
     @property
     def termination_position(self) -> int:
-        return self._module.termination.position
+        return self._module.parts.termination.position
 
     # -- its Log --
 
@@ -142,22 +145,22 @@ class MemberState:
 
     @property
     def processed_position(self) -> int:
-        return self._module.log.adapter.position
+        return self._module.parts.processing.position
 
     @property
     def published_position(self) -> int:
-        publication = self._module.publication
+        publication = self._module.log.publication
         assert publication is not None, "it has not been elected"
         return publication.position
 
     @property
     def is_publishing(self) -> bool:
-        return self._module.publication is not None
+        return self._module.log.publication is not None
 
     @property
     def log_session_id(self) -> int:
         """Of the frames that a leader writes."""
-        publication = self._module.publication
+        publication = self._module.log.publication
         assert publication is not None
         return publication.params.session_id
 
@@ -173,18 +176,18 @@ class MemberState:
     @property
     def log_streams(self) -> LogStreams:
         """What a leader sends to members that catch up."""
-        return self._module.streams
+        return self._module.parts.log_sender.streams
 
     @property
     def log_correlation_id(self) -> int | None:
         """Of the last request for the Log, None of one that subscribes to none."""
-        subscription = self._module.subscription
+        subscription = self._module.log.subscription
         return None if subscription is None else subscription.correlation_id
 
     @property
     def reports(self) -> dict[int, ClusterMember]:
         """What it knows of each member: as leader, how far their logs are reported to go."""
-        return self._module.members
+        return self._module.parts.members
 
     # -- what it has replicated --
 
@@ -220,7 +223,7 @@ class MemberState:
 
     @property
     def archive(self) -> Archive:
-        return self._module.archive
+        return self._module.files.archive
 
     @property
     def recording_log(self) -> RecordingLog:
@@ -228,44 +231,43 @@ class MemberState:
 
     @property
     def node_state(self) -> NodeStateFile:
-        return self._module.node_state
+        return self._module.files.node_state
 
     @property
     def snapshot_archive(self) -> SnapshotArchive:
-        return self._module.snapshots.archive
+        return self._module.parts.snapshots.archive
 
     @property
     def snapshot_digests(self) -> SnapshotDigests:
-        return self._module.digests
+        return self._module.parts.digests
 
     @property
     def snapshot_server(self) -> SnapshotServer:
-        return self._module.replications.server
+        return self._module.parts.snapshot_server
 
     @property
     def service_channels(self) -> tuple[ServiceChannel, ...]:
-        return self._module.services._channels
+        return self._module.parts.services._channels
 
     @property
     def expected_ack_id(self) -> int:
         """Of the next ack of its services."""
-        return self._module.services._expected_ack_id
+        return self._module.parts.services._expected_ack_id
 
     # -- what is done to it --
 
     def enter_election(self, reason: str = "test") -> None:
         """Have it end what is established, as by itself."""
-        self._module.enter_election(reason)
+        self._module.enter(Elect(reason))
 
     def close_log(self) -> None:
         """Have a leader tell that its Log ends here, as before it stops."""
-        leading = self._module.leading
-        assert leading is not None
-        leading.close_log()
+        assert self.is_leading
+        self._module.phase.close()
 
     def begin_termination(self) -> bool:
         """Have it end the cluster; False where it cannot."""
-        return self._module.termination.begin()
+        return self._module.parts.toggles.request(ClusterControlToggle.ABORT)
 
     def receive(self, member_id: int, message: Message) -> None:
         """Have it read this of another member, now."""
@@ -274,16 +276,16 @@ class MemberState:
 
     def fault_of(self, member_id: int, message: Message) -> str | None:
         """Why it takes no notice of this from another member."""
-        return fault_of(self._module, member_id, message)
+        return self._module.parts.admission.fault_of(member_id, message)
 
     def receive_ingress(self, connection_id: int, frames: np.ndarray) -> int | None:
         """Have it read this of a client, now; how many bytes it took where it did not take all."""
-        return self._module.ingress_adapter.on_frames(connection_id, frames, 0, len(frames))
+        return self._module.parts.ingress.on_frames(connection_id, frames, 0, len(frames))
 
     def apply(self, entry: Message, log_position: int) -> bool:
         """Have it carry out an entry of the Log, as one that follows; whether the poll ends with it."""
-        return LogEntries(self._module).on_log_message(entry.encode(), log_position)
+        return self._module.parts.processing.on_log_message(entry.encode(), log_position)
 
     def authorise(self, authorisation: AuthorisationService) -> None:
         """Ask another service from now on whether a client may do what it asks for."""
-        self._module.authorisation = authorisation
+        self._module.parts.requests.authorisation = authorisation

@@ -26,13 +26,13 @@ from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.log.session_table import SessionTable
-from cluster.member import promise_keeper
-from cluster.member.client_requests import ClientRequests
-from cluster.member.election_actions import ElectionActions
-from cluster.member.member_log import MemberLog
-from cluster.member.repair import Repair
-from cluster.member.retention import Retention
-from cluster.member.service_adapter import ServiceAdapter
+from cluster.member.clients.client_requests import ClientRequests
+from cluster.member.disk import promise_keeper
+from cluster.member.disk.repair import Repair
+from cluster.member.log.processing import LogProcessing
+from cluster.member.log.retention import Retention
+from cluster.member.phases.election_actions import ElectionActions
+from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import AppendPositionFlags, CloseReason, ElectionState
 from cluster.protocol.link import PromiseState
 from cluster.protocol.service import ServiceAck
@@ -124,12 +124,12 @@ def quorum_counts_a_stale_term(patch: Patch) -> None:
 
 def replay_beyond_commit(patch: Patch) -> None:
     """A follower processes all that it has recorded (aeron PR 1898)."""
-    process = MemberLog.process
+    process = LogProcessing.process
 
     def eager(self: Any, limit: int, *length: int) -> int:
-        return process(self, max(limit, self.append_position), *length)
+        return process(self, max(limit, self._log.append_position), *length)
 
-    patch(MemberLog, "process", eager)
+    patch(LogProcessing, "process", eager)
 
 
 def truncation_skipped(patch: Patch) -> None:
@@ -142,10 +142,10 @@ def term_not_recorded(patch: Patch) -> None:
     record_term = ElectionActions._record_term
 
     def leader_only(self: Any, action: Any) -> None:
-        if self._agent.election.leader_member_id == self._agent.context.member_id:
+        if self._election.leader_member_id == self._ports.context.member_id:
             record_term(self, action)
         else:
-            self._agent.log_recording()
+            self._recording()
 
     patch(ElectionActions, "_record_term", leader_only)
 
@@ -241,13 +241,13 @@ def clock_goes_back(patch: Patch) -> None:
     append = ElectionActions._append_new_leadership_term_event
 
     def by_own_clock(self: Any, action: Any) -> None:
-        self._agent.replica.cluster_time -= 2_000
-        maximum = type(self._agent.replica.sessions.table).last_timestamp
+        self._ports.replica.cluster_time -= 2_000
+        maximum = type(self._ports.replica.sessions.table).last_timestamp
         try:
-            type(self._agent.replica.sessions.table).last_timestamp = property(lambda table: 0)
+            type(self._ports.replica.sessions.table).last_timestamp = property(lambda table: 0)
             append(self, action)
         finally:
-            type(self._agent.replica.sessions.table).last_timestamp = maximum
+            type(self._ports.replica.sessions.table).last_timestamp = maximum
 
     patch(ElectionActions, "_append_new_leadership_term_event", by_own_clock)
 
@@ -298,7 +298,7 @@ def service_close_forgotten(patch: Patch) -> None:
     close = ClientRequests.on_service_close_session
 
     def forgetful(self: Any, session_id: int) -> None:
-        if self._agent.active_publication is not None:
+        if self.publication is not None:
             close(self, session_id)
 
     patch(ClientRequests, "on_service_close_session", forgetful)

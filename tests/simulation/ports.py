@@ -11,7 +11,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ServiceError
 from cluster.log.frames import message_length_max
-from cluster.member.retention import NeededPosition
+from cluster.member.log.retention import NeededPosition
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
 from cluster.transport.endpoint import Endpoint, Medium

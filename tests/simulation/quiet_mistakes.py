@@ -23,9 +23,9 @@ from cluster.consensus.log_matching import Cut, LogMatching
 from cluster.consensus.promises import Promises
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.log.session_table import SessionTable
-from cluster.member import mending
-from cluster.member.member_files import RepairNote
-from cluster.member.service_adapter import ServiceAdapter
+from cluster.member.disk import log_repair
+from cluster.member.disk.member_files import RepairNote
+from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.frame import FRAME_ALIGNMENT
 from tests.simulation.mistakes import Patch
@@ -113,13 +113,13 @@ def truncation_not_finished(patch: Patch) -> None:
 
 def frames_of_any_term_given(patch: Patch) -> None:
     """Who asks for frames of a term is given what stands at that position, of whatever term."""
-    frames_for = mending.frames_for
+    frames_for = log_repair.frames_for
 
     def generous(files: Any, request: Any) -> Any:
         recording_id = files.recording_log.find_last_recording_id()
         if recording_id is not None and files.archive.has_recording(recording_id):
             end = files.archive.recording(recording_id).synced_position
-            found = mending._bytes_of_term(files.recording_log, request.from_position, end)
+            found = log_repair._bytes_of_term(files.recording_log, request.from_position, end)
             if found is not None:
                 term, _ = found
                 request = request.replace(
@@ -128,7 +128,7 @@ def frames_of_any_term_given(patch: Patch) -> None:
                 )
         return frames_for(files, request)
 
-    patch(mending, "frames_for", generous)
+    patch(log_repair, "frames_for", generous)
 
 
 def last_cut_alone_remembered(patch: Patch) -> None:

@@ -11,7 +11,7 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, MemberRestart, ServiceError
-from cluster.member.retention import NeededPosition
+from cluster.member.log.retention import NeededPosition
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
 from cluster.node.ports import LifeSettings
@@ -257,7 +257,7 @@ class SimulatedMember(MemberState):
         if agent.is_closed:
             self.stop()
         elif self.life is life:
-            deadline_ns = self.world.now_ns + TURN_NS if work_count else agent.next_deadline_ns()
+            deadline_ns = self.world.now_ns + TURN_NS if work_count else agent.turn.slow_tick_ns
             self._turn_at(max(deadline_ns, self.world.now_ns + TURN_NS))
 
     def _die(self, error: Exception) -> None:

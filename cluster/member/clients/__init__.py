@@ -1,0 +1,1 @@
+"""A member and its clients: ingress, requests, egress."""

@@ -1,0 +1,182 @@
+"""What clients ask for besides sending messages: to connect, to resume, to close, to administer."""
+
+from cluster.consensus.authentication import ADMIN_REQUEST, AuthorisationService
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.clients.egress_publisher import EgressPublisher
+from cluster.member.clients.session_outlet import SessionOutlet
+from cluster.member.control import Toggles
+from cluster.member.log.publication import LogPublication
+from cluster.member.standing import MemberStanding
+from cluster.member.turn import Turn
+from cluster.protocol import CLUSTER
+from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
+from cluster.protocol.link import SessionResume, SessionResumed
+from cluster.protocol.sbe import Message
+from cluster.protocol.session import (
+    AdminRequest,
+    AdminResponse,
+    ChallengeResponse,
+    SessionConnectRequest,
+    SessionEvent,
+)
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.transport.message_frames import link_frame
+
+
+class ClientRequests:
+    """Answers requests of clients, and what services ask for on behalf of them."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        outlet: SessionOutlet,
+        replica: ReplicatedState,
+        state: MemberStanding,
+        egress: EgressPublisher,
+        toggles: Toggles,
+        authorisation: AuthorisationService,
+        turn: Turn,
+    ) -> None:
+        self._context = context
+        self._outlet = outlet
+        self._replica = replica
+        self._sessions = replica.sessions
+        self._state = state
+        self._egress = egress
+        self._toggles = toggles
+        self.authorisation = authorisation
+        self._turn = turn
+
+    @property
+    def publication(self) -> LogPublication | None:
+        """Where ingress goes; None while this member does not lead, or takes none."""
+        publication = self._outlet.publication
+        if publication is None or publication.is_full or not self._state.takes_input:
+            return None
+        return publication
+
+    def on_session_connect(self, connection_id: int, request: SessionConnectRequest) -> None:
+        self._sessions.on_connect_request(
+            connection_id,
+            request,
+            is_leader=self._state.is_leading,
+            now_ns=self._turn.now_ns,
+            now_ms=self._replica.now_ms,
+        )
+        self._turn.hasten_slow_tick()
+
+    def on_session_resume(self, connection_id: int, request: SessionResume) -> None:
+        """A client is back, here or from another leader (protocol/link.py: SessionResume)."""
+        session_id = request.cluster_session_id
+        if self.publication is None:
+            detail = self._context.ingress_endpoints
+            self._send_event(connection_id, request, EventCode.REDIRECT, detail)
+            return
+        session = self._sessions.find_resumed(request, self._replica.now_ms)
+        if session is None:
+            detail = f"session {session_id} is not open, or not this client's"
+            self._send_event(connection_id, request, EventCode.CLOSED, detail)
+            if session_id != NULL_VALUE:  # else it connects now
+                self._sessions.end_egress(connection_id)
+            return
+        if request.correlation_id < session.resume_correlation_id:
+            return  # delayed on a connection that the client gave up: it must not get its session back there
+        session.resume_correlation_id = request.correlation_id
+        has_heard_ok = session_id != NULL_VALUE
+        self._sessions.link(session, connection_id, self._replica.cluster_time, has_heard_ok=has_heard_ok)
+        if has_heard_ok:
+            self._tell_resumed(connection_id, request)
+        else:
+            self._turn.hasten_slow_tick()
+
+    def _tell_resumed(self, connection_id: int, request: SessionResume) -> None:
+        session_id = request.cluster_session_id
+        table = self._sessions.table
+        appended = int(table.slots["appended"][table.slot_of(session_id)])
+        resumed = SessionResumed(
+            correlation_id=request.correlation_id,
+            cluster_session_id=session_id,
+            leadership_term_id=self._replica.leadership_term_id,
+            appended_messages=appended,
+            leader_member_id=self._context.member_id,
+            ingress_endpoints=self._context.ingress_endpoints,
+        )
+        self._outlet.send(connection_id, link_frame(resumed))
+        self._egress.acknowledge(session_id)
+
+    def refuse(self, connection_id: int, request: Message, length: int) -> None:
+        """A message that is none for the services is too long: its client is told so and cut off."""
+        length_max = self._context.request_length_max
+        detail = f"a {type(request).__name__} of {length} bytes, at most {length_max} go (request_length_max)"
+        self._send_event(connection_id, request, EventCode.ERROR, detail)
+        self._outlet.cut_off(connection_id, detail)
+
+    def _send_event(self, connection_id: int, request: Message, code: EventCode, detail: str) -> None:
+        event = SessionEvent(
+            cluster_session_id=getattr(request, "cluster_session_id", NULL_VALUE),
+            correlation_id=getattr(request, "correlation_id", NULL_VALUE),
+            leadership_term_id=self._replica.leadership_term_id,
+            leader_member_id=self._state.leader_member_id,
+            code=code,
+            version=CLIENT_PROTOCOL_VERSION,
+            leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
+            detail=detail,
+        )
+        self._outlet.send_egress(connection_id, event)
+
+    def close_session(self, session_id: int, reason: CloseReason) -> None:
+        """On an active leader."""
+        self._sessions.close(session_id, reason, self._replica.leadership_term_id, self._context.member_id)
+
+    def on_service_close_session(self, session_id: int) -> None:
+        """A service wants a session closed: logged by an active leader, remembered by all others (C-235)."""
+        if self.publication is not None:
+            self.close_session(session_id, CloseReason.SERVICE_ACTION)
+        else:
+            self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+
+    def on_service_failed(self, session_id: int, detail: str) -> None:
+        """A service raised on an entry of the session: its client, which may wait for an answer, is told.
+
+        Where to read more, and not what: that may be nothing for a client.
+        """
+        if self._state.is_leading:
+            member_id = self._context.member_id
+            detail += f"; see node.log of member {member_id}"
+            self._sessions.tell_error(session_id, detail, self._replica.leadership_term_id, member_id)
+
+    def on_challenge_response(self, response: ChallengeResponse) -> None:
+        self._sessions.on_challenge_response(
+            response.cluster_session_id,
+            response.correlation_id,
+            bytes(response.encoded_credentials),
+            self._turn.now_ns,
+            self._replica.now_ms,
+        )
+
+    def on_admin_request(self, connection_id: int, request: AdminRequest) -> None:
+        """Answered on the session's egress (C-211 to C-214)."""
+        session = self._sessions.sessions.get(request.cluster_session_id)
+        if (
+            session is None
+            or session.connection_id != connection_id
+            or request.leadership_term_id != self._replica.leadership_term_id
+        ):
+            return
+        if self.authorisation.is_authorised(
+            CLUSTER.id, ADMIN_REQUEST, request.request_type, session.encoded_principal
+        ):
+            code, text = AdminResponseCode.OK, ""
+            if not self._toggles.request(ClusterControlToggle.SNAPSHOT):
+                code, text = AdminResponseCode.ERROR, "another control action is under way"
+        else:
+            code, text = AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
+        response = AdminResponse(
+            cluster_session_id=session.id,
+            correlation_id=request.correlation_id,
+            request_type=request.request_type,
+            response_code=code,
+            message=text,
+        )
+        self._outlet.send_egress(connection_id, response)

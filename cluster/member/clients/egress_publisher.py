@@ -1,0 +1,118 @@
+"""Answers of services and acknowledgements of commits to clients: one send a client and turn.
+
+commit advances ── touched sessions ── CommitAck ──┐
+service's batches ── frame_egress ── ranges ───────┴── clients.send(connection, range, ack)
+"""
+
+import numpy as np
+
+from cluster.consensus.replica import ReplicatedState
+from cluster.log.session_frames import frame_egress
+from cluster.log.session_table import (
+    CLUSTER_SESSION_ID,
+    COMMITTED,
+    COMMITTED_POSITION,
+    CONNECTION_ID,
+    NULL_VALUE,
+    TOUCHED_COUNT,
+)
+from cluster.member.frames import CommitAckFrame
+from cluster.member.ports import Clients
+from cluster.member.standing import MemberStanding
+from cluster.service.channel import ServiceChannel, ServiceEgress
+
+BUFFER_BYTES = 1024 * 1024
+
+
+class EgressPublisher:
+    """Sends for the leader; on other members answers are dropped as Aeron mocks them."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        replica: ReplicatedState,
+        state: MemberStanding,
+        channels: tuple[ServiceChannel, ...],
+    ) -> None:
+        self._clients = clients
+        self._replica = replica
+        self._table = replica.sessions.table
+        self._state = state
+        self._channels = channels
+        self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
+        self._view = self._buffer.data
+        self._ack = CommitAckFrame()
+
+    def poll(self) -> int:
+        """Take what services answered since the last turn, and send it with the acks that are due."""
+        is_leader = self._state.is_leading
+        acks: dict[int, bytearray] = {}
+        if is_leader and self._table.words[TOUCHED_COUNT]:
+            acks = self._take_acks(self._replica.leadership_term_id)
+        work_count = 0
+        for channel in self._channels:
+            while channel.has_egress:
+                batch = channel.poll_egress()
+                assert batch is not None
+                work_count += 1
+                if is_leader:
+                    self._send(batch, acks)
+        for connection_id, ack in acks.items():
+            self._clients.send(connection_id, ack)
+            work_count += 1
+        return work_count
+
+    def acknowledge(self, session_id: int) -> None:
+        """Tell a session now what of it is committed: its client has just come back."""
+        row = self._table.slots[self._table.slot_of(session_id)].item()
+        if row[CONNECTION_ID] != NULL_VALUE:
+            self._clients.send(row[CONNECTION_ID], self._ack_of(row, self._replica.leadership_term_id))
+
+    def _ack_of(self, row: tuple[int, ...], leadership_term_id: int) -> bytearray:
+        """The acknowledgement of one slot of the session table."""
+        return self._ack.of(
+            row[CLUSTER_SESSION_ID], leadership_term_id, row[COMMITTED], row[COMMITTED_POSITION]
+        )
+
+    def _take_acks(self, leadership_term_id: int) -> dict[int, bytearray]:
+        """One run of ack frames a connection, in the order of the sessions' first messages."""
+        acks: dict[int, bytearray] = {}
+        slots = self._table.slots
+        for slot in self._table.take_touched().tolist():
+            row = slots[slot].item()
+            connection_id = row[CONNECTION_ID]
+            if connection_id != NULL_VALUE:
+                frame = self._ack_of(row, leadership_term_id)
+                known = acks.get(connection_id)
+                if known is None:
+                    acks[connection_id] = frame
+                else:
+                    known += frame
+        return acks
+
+    def _send(self, batch: ServiceEgress, acks: dict[int, bytearray]) -> None:
+        row = 0
+        rows = len(batch)
+        while row < rows:
+            taken, ranges = frame_egress(
+                self._buffer,
+                0,
+                batch.session_ids,
+                batch.timestamps,
+                batch.offsets,
+                batch.lengths,
+                batch.buffer,
+                row,
+                batch.leadership_term_id,
+                self._table,
+            )
+            for connection_id, begin, end in ranges:
+                ack = acks.pop(connection_id, None) if taken == rows else None
+                if ack is None:
+                    self._clients.send(connection_id, self._view[begin:end])
+                else:
+                    self._clients.send(connection_id, self._view[begin:end], ack)
+            if taken == row:
+                self._buffer = np.zeros(2 * len(self._buffer), np.uint8)  # an answer longer than the buffer
+                self._view = self._buffer.data
+            row = taken

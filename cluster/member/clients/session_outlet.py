@@ -1,0 +1,67 @@
+"""What the sessions need of their member: a leader's log to write into, and the connections of clients."""
+
+from collections.abc import Callable
+
+from cluster.consensus.cluster_session import ClusterSession
+from cluster.member.frames import egress_frame
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.publication import LogPublication
+from cluster.member.ports import Clients
+from cluster.protocol.enums import CloseReason
+from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.sbe import Message
+
+
+class SessionOutlet:
+    """The ``SessionPort`` of a member (consensus/sessions.py)."""
+
+    def __init__(
+        self, clients: Clients, log: MemberLog, term_and_time: Callable[[], tuple[int, int]]
+    ) -> None:
+        """``term_and_time``: leadership term and cluster time, which the log's next entry has."""
+        self._clients = clients
+        self._log = log
+        self._term_and_time = term_and_time
+
+    @property
+    def publication(self) -> LogPublication | None:
+        return self._log.publication
+
+    def append_session_open(self, session: ClusterSession) -> int:
+        leadership_term_id, cluster_time = self._term_and_time()
+        event = SessionOpenEvent(
+            leadership_term_id=leadership_term_id,
+            correlation_id=session.correlation_id,
+            cluster_session_id=session.id,
+            timestamp=cluster_time,
+            response_stream_id=session.response_stream_id,
+            response_channel=session.response_channel,
+            encoded_principal=session.encoded_principal,
+        )
+        return self._append(event)
+
+    def append_session_close(self, session: ClusterSession, reason: CloseReason) -> int:
+        leadership_term_id, cluster_time = self._term_and_time()
+        return self._append(SessionCloseEvent(leadership_term_id, session.id, cluster_time, reason))
+
+    def _append(self, event: Message) -> int:
+        publication = self._log.publication
+        assert publication is not None, "only a leader opens and closes sessions"
+        return publication.append(event.encode())
+
+    def is_connected(self, connection_id: int) -> bool:
+        return self._clients.is_connected(connection_id)
+
+    def send_egress(self, connection_id: int, message: Message) -> bool:
+        return self.send(connection_id, egress_frame(message))
+
+    def send(self, connection_id: int, frame: bytes) -> bool:
+        """Whether the connection took the frame."""
+        return self._clients.send(connection_id, frame) > 0
+
+    def close_egress(self, connection_id: int) -> None:
+        self._clients.close(connection_id)
+
+    def cut_off(self, connection_id: int, why: str) -> None:
+        """Close the connection of a client that asks for too much, once what was sent is out."""
+        self._clients.close(connection_id, why)

@@ -1,0 +1,94 @@
+"""What an operator asks for, by the toggles in cnc.dat (Aeron: ClusterControl, NodeControl).
+
+    control toggle   INACTIVE without leadership; a leader's NEUTRAL takes a request, and says that it is done
+    node toggle      of each member; INACTIVE before its first election
+
+A member writes them here and nowhere else. Tools write them into cnc.dat (cli/toggle.py).
+"""
+
+from cluster.archive.archive import Archive
+from cluster.archive.recording_log import RecordingLog
+from cluster.counters import Counter
+from cluster.member.counters import MemberCounters
+from cluster.member.reporter import Reporter
+from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
+from cluster.protocol.recording_log import SNAPSHOT
+
+
+class Toggles:
+    """Both toggles of a member."""
+
+    def __init__(self, counters: MemberCounters) -> None:
+        self._control: Counter = counters.control_toggle
+        self._node: Counter = counters.node_control_toggle
+
+    def on_leading(self) -> None:
+        self._control.set(ClusterControlToggle.NEUTRAL)
+
+    def on_election(self) -> None:
+        self._control.set(ClusterControlToggle.INACTIVE)
+
+    def on_established(self) -> None:
+        """The member leads or follows, for the first time maybe."""
+        if self._node.get() == NodeControlToggle.INACTIVE:
+            self._node.set(NodeControlToggle.NEUTRAL)
+
+    def request(self, action: ClusterControlToggle) -> bool:
+        """Ask for an action; False while another one is under way, and on a member that does not lead."""
+        if self._control.get() != ClusterControlToggle.NEUTRAL:
+            return False
+        self._control.set(action)
+        return True
+
+    @property
+    def requested(self) -> int | None:
+        """The action that is asked for, a number that is none maybe; None without one."""
+        value = self._control.get()
+        return None if value in (ClusterControlToggle.NEUTRAL, ClusterControlToggle.INACTIVE) else value
+
+    def done(self) -> None:
+        """The action is carried out, or cannot be; the next one may be asked for."""
+        self._control.set(ClusterControlToggle.NEUTRAL)
+
+    @property
+    def requested_of_node(self) -> int | None:
+        """What this member alone is asked for; None without a request."""
+        value = self._node.get()
+        return None if value in (NodeControlToggle.NEUTRAL, NodeControlToggle.INACTIVE) else value
+
+    def node_done(self) -> None:
+        self._node.set(NodeControlToggle.NEUTRAL)
+
+
+class NodeControl:
+    """Carries out what this member alone is asked for."""
+
+    def __init__(
+        self, toggles: Toggles, recording_log: RecordingLog, archive: Archive, reporter: Reporter
+    ) -> None:
+        self._toggles = toggles
+        self._recording_log = recording_log
+        self._archive = archive
+        self._reporter = reporter
+
+    def do_work(self) -> int:
+        """Take what is asked for; returns how much was done."""
+        request = self._toggles.requested_of_node
+        if request is None:
+            return 0
+        if request == NodeControlToggle.VALIDATE_RECORDING_LOG:
+            self._validate_recording_log()
+        # Nobody keeps snapshots for others here: there are none of standbys to replicate.
+        self._toggles.node_done()
+        return 1
+
+    def _validate_recording_log(self) -> None:
+        """Make entries invalid whose recording the archive does not know (Aeron: RecordingLogValidator)."""
+        for entry in list(self._recording_log.entries):
+            is_lost = not self._archive.has_recording(entry.recording_id)
+            if entry.entry_type is SNAPSHOT and entry.is_valid and is_lost:
+                self._reporter.event(
+                    f"the snapshot at {entry.log_position} of service {entry.service_id} is invalid: the "
+                    f"archive has no recording {entry.recording_id}"
+                )
+                self._recording_log.invalidate(entry)

@@ -1,0 +1,67 @@
+"""An operator decides that a stopped member's directory is all there is of what it had: it gets its say back.
+
+What it had voted for and acknowledged is forgotten for good, and what of that no other member holds is lost.
+``data-loss-accepted`` in the cluster directory keeps who decided so when, a line each.
+"""
+
+import os
+
+from cluster.archive.files import Files, replace
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.promises_file import read_promises, write_promises
+from cluster.errors import ClusterError
+from cluster.member.disk.member_files import RepairNote
+from cluster.protocol.link import PromiseState
+
+DATA_LOSS_FILE_NAME = "data-loss-accepted"
+
+
+def what_is_forgotten(files: Files, cluster_directory: str) -> str:
+    """What the member does not know of its own promises, for people; "" when it knows all.
+
+    Raises LogDamaged, StorageError.
+    """
+    held = read_promises(files, cluster_directory)
+    forgotten = []
+    if held is not None and held.state is PromiseState.LOST:
+        forgotten.append("its votes and what it had acknowledged")
+    note = RepairNote(files, cluster_directory)
+    if note.is_there:
+        forgotten.append(note.read()[0])
+    return "; ".join(forgotten)
+
+
+def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str:
+    """Let a member that does not run vote, stand and report with what it has; returns what it forgot.
+
+    Raises ClusterError when it has forgotten nothing, LogDamaged, StorageError.
+    """
+    forgotten = what_is_forgotten(files, cluster_directory)
+    held = read_promises(files, cluster_directory)
+    if not forgotten or held is None:
+        raise ClusterError(
+            f"{cluster_directory}: this member has forgotten nothing: there is nothing to accept"
+        )
+    path = f"{cluster_directory}/{DATA_LOSS_FILE_NAME}"
+    before = b""
+    if files.exists(path):
+        file = files.open(path)
+        try:
+            before = file.pread(file.size(), 0)
+        finally:
+            file.close()
+    replace(files, path, before + f"{epoch_ms} ms, uid {os.getuid()}: {forgotten}\n".encode())
+    node_state = NodeStateFile.open(cluster_directory, files=files)
+    try:
+        candidate_term_id = node_state.candidate_term_id
+    finally:
+        node_state.close()
+    note = RepairNote(files, cluster_directory)
+    if note.is_there:
+        note.remove()
+    write_promises(
+        files,
+        cluster_directory,
+        held.replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id),
+    )
+    return forgotten

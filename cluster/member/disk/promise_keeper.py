@@ -1,0 +1,162 @@
+"""The member's promises on its disk and on its links; what they mean is in cluster/consensus/promises.py."""
+
+from collections.abc import Callable
+from random import Random
+
+from cluster.archive.promises_file import read_promises, write_promises
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.election import Election
+from cluster.consensus.promises import HeldPromises, Promises, recall
+from cluster.consensus.replica import ReplicatedState
+from cluster.counters import Counter
+from cluster.errors import LogDamaged, MemberRestart
+from cluster.member.disk.member_files import MemberFiles
+from cluster.member.disk.repair import Repair
+from cluster.member.ports import Peers
+from cluster.member.reporter import Reporter
+from cluster.protocol.counter_types import bits_of
+from cluster.protocol.link import KnownPromises, PromiseStatement
+from cluster.transport.message_frames import link_frame
+
+_ID_BITS = 62
+
+
+class PromiseKeeper:
+    """``promises`` of a member, from ``begin`` on."""
+
+    promises: Promises
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        files: MemberFiles,
+        peers: Peers,
+        repair: Repair,
+        replica: ReplicatedState,
+        random: Random,
+        awaited_members: Counter,
+        reporter: Reporter,
+        find_election: Callable[[], Election | None],
+    ) -> None:
+        self._context = context
+        self._files = files
+        self._peers = peers
+        self._repair = repair
+        self._replica = replica
+        self._random = random
+        self._awaited_members = awaited_members
+        self._reporter = reporter
+        self._find_election = find_election
+        self._directory = files.recording_log.path.rpartition("/")[0]
+        self._told_to_wait: list[int] = []
+
+    def begin(self) -> None:
+        """Find out from the disk whether the promises are kept. Raises StorageError."""
+        repair, candidate_term_id = self._repair, self._files.node_state.candidate_term_id
+        is_lost = repair.is_needed and repair.acknowledged_end is None
+        stored = None
+        try:
+            stored = self._read()
+        except LogDamaged as damage:
+            self._reporter.event(f"{damage}: counts as a member that has lost its promises")
+            is_lost = True
+        held = recall(
+            stored, candidate_term_id, is_lost=is_lost, draw_id=lambda: self._random.getrandbits(_ID_BITS)
+        )
+        context = self._context
+        self.promises = Promises(
+            context.member_id,
+            context.member_ids,
+            context.quorum_threshold,
+            held,
+            had_log=repair.is_needed,
+        )
+        if self._peers.ids and held != stored:
+            self.store()
+        self._tell_waiting()
+
+    def on_recovered(self, append_position: int) -> None:
+        """The log is known, and whether it is damaged. Raises StorageError."""
+        if self._repair.is_needed:
+            self.begin()
+        if not self.promises.has_say and append_position > 0:
+            self._reporter.event(
+                f"a log to {append_position}, but its votes are not known: maybe not all that it had "
+                "acknowledged, so no vote before it has followed a leader"
+            )
+
+    def _read(self) -> HeldPromises | None:
+        stored = read_promises(self._files.archive.files, self._directory)
+        if stored is None:
+            return None
+        known = frozenset((known.member_id, known.promises_id) for known in stored.known)
+        return HeldPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)
+
+    def store(self) -> None:
+        """Make ``promises.held`` durable. Raises StorageError."""
+        held = self.promises.held
+        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
+        statement = PromiseStatement(
+            held.promises_id, held.candidate_term_id, NULL_VALUE, held.state, False, known
+        )
+        write_promises(self._files.archive.files, self._directory, statement)
+
+    def on_elected(self) -> None:
+        """An election is over: from here on the disk has a candidate term, which never falls."""
+        held, candidate_term_id = self.promises.held, self._files.node_state.candidate_term_id
+        if self._peers.ids and held.candidate_term_id < 0 <= candidate_term_id:
+            self.promises.keep(candidate_term_id)
+            self.store()
+
+    # ---- on the links
+
+    @property
+    def _terms(self) -> tuple[int, int]:
+        """The highest candidate term, and the highest that was led, followed or recorded."""
+        candidate_term_id = max(self._files.node_state.candidate_term_id, NULL_VALUE)
+        last = self._files.recording_log.find_last_term()
+        led_term_id = max(
+            self._replica.leadership_term_id, NULL_VALUE if last is None else last.leadership_term_id
+        )
+        if (election := self._find_election()) is not None:
+            candidate_term_id = max(candidate_term_id, election.candidate_term_id)
+            led_term_id = max(led_term_id, election.leadership_term_id)
+        return candidate_term_id, led_term_id
+
+    def frame(self) -> bytes:
+        """The own statement, as it is sent; without promises it asks for that of the other."""
+        return link_frame(self.promises.statement(*self._terms, asks=not self.promises.may_follow))
+
+    def on_link_up(self, member_id: int) -> None:
+        self._peers.links.send(member_id, self.frame())
+
+    def on_link_down(self, member_id: int) -> None:
+        self.promises.on_link_down(member_id)
+
+    def on_statement(self, member_id: int, told: PromiseStatement) -> None:
+        """Take a member's statement, and answer it if it asks.
+
+        Raises MemberRestart when it shows that the own candidate term cannot be true; StorageError.
+        """
+        promises = self.promises
+        if promises.on_statement(member_id, told):
+            self.store()
+        if told.asks:
+            self._peers.links.send(member_id, link_frame(promises.statement(*self._terms)))
+        candidate_term_id, _ = self._terms
+        if promises.is_beyond_others(candidate_term_id):
+            self._repair.set_votes_aside(f"candidate term {candidate_term_id} is far beyond all others")
+            raise MemberRestart("its candidate term cannot be true")
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        waits_for = self.promises.waits_for
+        if waits_for != self._told_to_wait:
+            self._told_to_wait = waits_for
+            self._awaited_members.set(bits_of(waits_for))
+            names = ", ".join(map(str, waits_for))
+            self._reporter.event(f"waits for members {names}" if names else "has heard enough of the others")
+
+    def term_limit(self, member_id: int) -> int:
+        """The highest term that is believed of a member."""
+        return self.promises.term_limit(member_id, *self._terms)

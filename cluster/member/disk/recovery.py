@@ -1,0 +1,182 @@
+"""What a start finds on the disk, and what it makes of it (Aeron: RecordingLog.RecoveryPlan).
+
+    recording.log       terms and snapshots: which term wrote what, where to begin
+    the log's recording bytes, whose end the archive has found (or recovered)
+
+Whether the member knows what it has promised is told by node-state.dat and promises.dat (promise_keeper.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.archive.archive import Archive
+from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import Log, RecordingLog
+from cluster.archive.recording_log_tool import BACKUP_SUFFIX
+from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
+from cluster.errors import DataLoss
+from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot
+from cluster.protocol import streams
+from cluster.protocol.link import LogGeometry
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
+
+LOG_CHANNEL = "aeron:ipc?alias=log"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Where a member stands when it starts."""
+
+    recording: Recording | None
+    log_position: int  # that the loaded state is of: the snapshot's position, else the log's start
+    append_position: int
+    cut_bytes: int  # of an interrupted truncation, finished now
+    snapshot: LoadedSnapshot | None
+
+
+def leadership_terms(recording_log: RecordingLog) -> LeadershipTerms:
+    """The valid term entries, ascending."""
+    return LeadershipTerms(
+        LeadershipTerm(entry.leadership_term_id, entry.term_base_log_position, entry.log_position)
+        for entry in recording_log.entries
+        if entry.is_valid and entry.entry_type is TERM
+    )
+
+
+def recover(
+    archive: Archive,
+    recording_log: RecordingLog,
+    context: ConsensusModuleContext,
+    snapshots: SnapshotArchive,
+    tell: Callable[[str], None],
+    *,
+    is_refilled: bool = False,
+) -> Recovered:
+    """Bring files and entries in line, and tell where to begin: at the newest snapshot, or the log's start.
+
+    ``is_refilled``: the log was cut where it is damaged, and others are to give the rest. Then it is begun
+    where it still is, so that it is whole again afterwards; it has no say until then. Else a snapshot that is
+    newer than the log stands for all of it: what it is of was committed.
+    Raises LogDamaged when the entries and the archive do not fit together, DataLoss when nothing is left to
+    begin with, AgentTermination for a snapshot of another version, StorageError.
+    """
+    plan = recording_log.recovery_plan(context.service_count, archive.find_recording)
+    _drop_orphans(archive, recording_log, plan.log, tell)
+    if plan.log is None:
+        snapshot = find_snapshot(recording_log, snapshots, context, from_position=0, tell=tell)
+        if snapshot is None:
+            return Recovered(None, 0, 0, 0, None)
+        recording = begin_log_at(archive, recording_log, snapshot.entries, _new_geometry(context))
+        return Recovered(recording, snapshot.log_position, recording.append_position, 0, snapshot)
+
+    recording = archive.recording(plan.log.recording_id)
+    append_position = recording.append_position
+    cut_bytes = 0
+    end = plan.log.log_position
+    if end != NULL_POSITION and end < append_position:
+        # A term is closed before what follows it is cut off: the cut was interrupted.
+        recording.truncate(end)
+        cut_bytes, append_position = append_position - end, end
+    start_position = recording.start_position
+    snapshot = find_snapshot(recording_log, snapshots, context, from_position=start_position, tell=tell)
+    if snapshot is not None and snapshot.log_position > append_position and is_refilled:
+        older = find_snapshot(
+            recording_log,
+            snapshots,
+            context,
+            from_position=start_position,
+            to_position=append_position,
+            tell=tell,
+        )
+        if older is not None or start_position == 0:
+            snapshot = older
+    if snapshot is not None and snapshot.log_position > append_position:
+        tell(f"the log ends at {append_position}, and restarts at the snapshot at {snapshot.log_position}")
+        geometry = LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu)
+        first_frame = recording.first_frame()
+        recording = begin_log_at(archive, recording_log, snapshot.entries, geometry, first_frame)
+        append_position = recording.append_position
+    elif append_position < plan.log.term_base_log_position:
+        raise DataLoss(
+            f"{recording_log.path}: term {plan.log.leadership_term_id} begins at "
+            f"{plan.log.term_base_log_position}, but the recording ends at {append_position}"
+        )
+    elif snapshot is None and start_position > 0:
+        raise DataLoss(
+            f"{archive.directory}: the log begins at {start_position}, and no whole snapshot is there to "
+            "begin with: empty the member's directory, and it is filled again from the others"
+        )
+    log_position = start_position if snapshot is None else snapshot.log_position
+    return Recovered(recording, log_position, append_position, cut_bytes, snapshot)
+
+
+def begin_log_at(
+    archive: Archive,
+    recording_log: RecordingLog,
+    entries: tuple[RecordingLogEntry, ...],
+    geometry: LogGeometry,
+    first_frame: bytes = b"",
+) -> Recording:
+    """Let a snapshot's entries (the module's first) stand for all of the log before them.
+
+    A new, empty recording begins at the snapshot; recording.log says so in one step, and what the log was
+    before is dropped. Raises StorageError.
+    """
+    module = entries[0]
+    recording = archive.create_recording(
+        stream_id=streams.LOG,
+        session_id=0,
+        initial_term_id=geometry.initial_term_id,
+        term_length=geometry.term_length,
+        mtu=geometry.mtu,
+        start_position=module.log_position,
+        channel=LOG_CHANNEL,
+    )
+    archive.stop_recording(recording.recording_id)
+    if first_frame and module.log_position > 0:
+        keep_first_frame(archive.files, archive.directory, recording.recording_id, first_frame)
+    term = module._replace(recording_id=recording.recording_id, log_position=NULL_POSITION, entry_type=TERM)
+    replace_log(archive, recording_log, [term], entries)
+    return recording
+
+
+def replace_log(
+    archive: Archive,
+    recording_log: RecordingLog,
+    terms: list[RecordingLogEntry],
+    entries: tuple[RecordingLogEntry, ...],
+) -> None:
+    """Let recording.log name these terms and this snapshot (the module's entry first) and nothing else.
+
+    One step on the disk; then the log of before goes, or the next start removes it. Raises StorageError.
+    """
+    old_id = recording_log.find_last_recording_id()
+    recording_log.rewrite([*terms, *entries[:0:-1], entries[0]])
+    if old_id is not None and archive.has_recording(old_id):
+        archive.purge_recording(old_id)
+
+
+def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:
+    return LogGeometry(0, context.log_term_length, context.log_mtu)
+
+
+def _drop_orphans(
+    archive: Archive, recording_log: RecordingLog, log: Log | None, tell: Callable[[str], None]
+) -> None:
+    """Remove what a crash left of a snapshot, or of a log that another one has replaced.
+
+    A recording of ours counts only with an entry in recording.log.
+    """
+    known = {entry.recording_id for entry in recording_log.entries}
+    is_seeded = archive.files.exists(recording_log.path + BACKUP_SUFFIX)  # its operator may want to go back
+    for descriptor in archive.recordings():
+        if descriptor.recording_id in known:
+            continue
+        is_snapshot = descriptor.stream_id in STREAM_IDS and "alias=snapshot" in descriptor.stripped_channel
+        is_log = descriptor.stream_id == streams.LOG and descriptor.stripped_channel == LOG_CHANNEL
+        if (is_snapshot or (is_log and log is not None)) and not is_seeded:
+            tell(f"recording {descriptor.recording_id} of stream {descriptor.stream_id} belongs to nothing")
+            archive.purge_recording(descriptor.recording_id)

@@ -1,0 +1,251 @@
+"""A member without a usable log gets snapshot and log from another one, and starts again from them.
+
+    SnapshotRequest ──▶
+    ◀── SnapshotOffer     which recordings, what log before them
+    RecordingFetch ──▶    of the module, of each service, of the log up to the snapshot
+    ◀── RecordingBlock …  pushed as fast as the link takes them
+    all checked, recording.log replaced in one step: the member is restarted, and goes on from the snapshot
+
+Meanwhile its election rests: it neither votes nor leads, as if it were not there. Any member can be asked,
+for what is before a snapshot is committed; it is the leader that is. The other side is snapshot_server.py.
+Source: SnapshotReplication and RecordingReplication of Aeron; there a member's disk is filled by hand.
+"""
+
+import numpy as np
+
+from cluster.archive.archive import Archive
+from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.frame_walk import log_params
+from cluster.archive.recording import Recording
+from cluster.archive.snapshot_archive import SnapshotArchive, snapshot_session_id
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
+from cluster.log.scan import check_run, fault_at
+from cluster.member.disk.recovery import LOG_CHANNEL, replace_log
+from cluster.member.disk.snapshots import read_snapshot
+from cluster.member.log.member_log import MemberLog
+from cluster.member.ports import Links
+from cluster.member.reporter import Reporter
+from cluster.member.turn import Turn
+from cluster.protocol import streams
+from cluster.protocol.link import (
+    HeldRecording,
+    LinkError,
+    RecordingBlock,
+    RecordingFetch,
+    SnapshotOffer,
+    SnapshotRequest,
+)
+from cluster.protocol.recording_log import (
+    CONSENSUS_MODULE_SERVICE_ID,
+    SNAPSHOT,
+    TERM,
+    RecordingLogEntry,
+)
+from cluster.transport.message_frames import link_frame
+
+SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
+
+
+class SnapshotReplication:
+    """What a member fetches from ``member_id``; raises MemberRestart when everything is there.
+
+    ``is_needed``: the log alone would not do. ``is_over``: the member has none, and its log will do.
+    """
+
+    def __init__(
+        self,
+        member_id: int,
+        *,
+        is_needed: bool,
+        context: ConsensusModuleContext,
+        archive: Archive,
+        snapshots: SnapshotArchive,
+        log: MemberLog,
+        links: Links,
+        turn: Turn,
+        reporter: Reporter,
+    ) -> None:
+        self.member_id = member_id
+        self.is_needed = is_needed
+        self.is_over = False
+        self._context = context
+        self._archive = archive
+        self._snapshots = snapshots
+        self._own_log = log
+        self._links = links
+        self._turn = turn
+        self._reporter = reporter
+        self._correlation_id = turn.now_ns  # unlike any before it: a replication takes time
+        self._progress_ns = turn.now_ns
+        self._is_sent = False  # the request that is due
+        self._offer: SnapshotOffer | None = None
+        self._targets: list[tuple[int, int, Recording]] = []  # (source's id, end, ours), those to come
+        self._done: dict[int, Recording] = {}  # by service, snapshots that are complete
+        self._created: list[int] = []
+        self._log: Recording | None = None
+        reporter.event(f"asks member {member_id} for its snapshot")
+
+    def do_work(self) -> int:
+        """Send what is due; give up when nothing came for the heartbeat timeout. Raises ClusterError."""
+        if self._turn.now_ns - self._progress_ns >= self._context.leader_heartbeat_timeout_ns:
+            raise ClusterError(f"member {self.member_id} does not send its snapshot")
+        if self._is_sent or not self._links.is_up(self.member_id):
+            return 0
+        if self._offer is None:
+            request: SnapshotRequest | RecordingFetch = SnapshotRequest(self._correlation_id)
+        else:
+            source_id, end, target = self._targets[0]
+            request = RecordingFetch(self._correlation_id, source_id, target.append_position, end)
+        self._is_sent = self._links.send(self.member_id, link_frame(request)) > 0
+        return int(self._is_sent)
+
+    def on_message(self, member_id: int, message: SnapshotOffer | RecordingBlock | LinkError) -> None:
+        """An answer. Raises ClusterError when the replication cannot go on."""
+        if member_id != self.member_id or message.correlation_id != self._correlation_id:
+            return
+        self._progress_ns = self._turn.now_ns
+        match message:
+            case LinkError():
+                raise ClusterError(f"member {member_id} sends no snapshot: {message.text}")
+            case SnapshotOffer() if self._offer is None:
+                self._on_offer(message)
+            case RecordingBlock() if self._offer is not None:
+                self._on_block(message)
+
+    def _on_offer(self, offer: SnapshotOffer) -> None:
+        wanted = range(CONSENSUS_MODULE_SERVICE_ID, self._context.service_count)
+        own_log = self._own_log.recording
+        own_end = 0 if own_log is None else own_log.append_position
+        if offer.log_position <= own_end or sorted(r.service_id for r in offer.recordings) != list(wanted):
+            if self.is_needed:
+                self._on_too_little(offer, own_end)
+                return
+            self._reporter.event(f"member {self.member_id} has no snapshot")
+            self.is_over = True
+            return
+        self._offer = offer
+        self._reporter.event(
+            f"fetches the snapshot at {offer.log_position} and the log from {offer.log_start_position} "
+            f"of member {self.member_id}"
+        )
+        for held in offer.recordings:
+            self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
+        self._log = self._create_log(offer)
+        self._targets.append((offer.log_recording_id, offer.log_position, self._log))
+        self._go_on()
+
+    def _on_too_little(self, offer: SnapshotOffer, own_end: int) -> None:
+        """Neither log nor snapshot to go on with: asked again when its time is up, it may have one then."""
+        error = ClusterError(
+            f"the log of member {self.member_id} begins at {offer.log_start_position}, ours "
+            f"ends at {own_end}, and member {self.member_id} has no snapshot after that"
+        )
+        if offer.log_start_position <= own_end:
+            raise error  # the log is there after all
+        self._reporter.error(error)
+
+    def _create_snapshot(self, held: HeldRecording, offer: SnapshotOffer) -> Recording:
+        is_module = held.service_id == CONSENSUS_MODULE_SERVICE_ID
+        stream_id = streams.CONSENSUS_MODULE_SNAPSHOT if is_module else streams.SERVICE_SNAPSHOT
+        recording = self._archive.create_recording(
+            stream_id=stream_id,
+            session_id=held.session_id or snapshot_session_id(stream_id, held.service_id, offer.log_position),
+            initial_term_id=held.initial_term_id,
+            term_length=held.term_length,
+            mtu=held.mtu,
+            channel=f"aeron:ipc?session-id={held.session_id}|alias=snapshot",
+            is_sparse=True,
+        )
+        self._created.append(recording.recording_id)
+        self._done[held.service_id] = recording
+        return recording
+
+    def _create_log(self, offer: SnapshotOffer) -> Recording:
+        archive = self._archive
+        recording = archive.create_recording(
+            stream_id=streams.LOG,
+            session_id=0,
+            initial_term_id=offer.initial_term_id,
+            term_length=offer.term_length,
+            mtu=offer.mtu,
+            start_position=offer.log_start_position,
+            channel=LOG_CHANNEL,
+        )
+        self._created.append(recording.recording_id)
+        if offer.log_start_position > 0 and offer.first_frame:
+            keep_first_frame(
+                archive.files, archive.directory, recording.recording_id, bytes(offer.first_frame)
+            )
+        return recording
+
+    def _on_block(self, block: RecordingBlock) -> None:
+        if not self._targets:
+            return
+        _, _, target = self._targets[0]
+        if block.position != target.append_position:
+            return  # of the request before
+        frames = np.frombuffer(bytearray(block.frames), np.uint8)
+        params = log_params(target.descriptor)
+        valid = check_run(frames, 0, len(frames), block.position, params, is_recording=True)
+        if valid < len(frames):
+            fault = fault_at(frames, valid, len(frames), block.position + valid, params, is_recording=True)
+            raise RemoteProtocolError(
+                f"frames of member {self.member_id} do not join on at {block.position + valid}: {fault}"
+            )
+        target.append(block.position, frames)
+        if target.append_position - target.synced_position >= SYNC_BYTES:
+            target.sync()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Ask for the next recording when one is complete; after the last, put them in place."""
+        while self._targets and self._targets[0][2].append_position >= self._targets[0][1]:
+            target = self._targets.pop(0)[2]
+            self._archive.stop_recording(target.recording_id)
+            self._is_sent = False
+            if not self._targets:
+                self._install()
+        if self._targets and self._targets[0][2].append_position == self._targets[0][2].start_position:
+            self._is_sent = False
+
+    def _install(self) -> None:
+        """Everything is here: check it, and let recording.log say so. Raises MemberRestart."""
+        offer, log = self._offer, self._log
+        assert offer is not None and log is not None
+        base = offer.terms[-1].term_base_log_position
+        entries = tuple(
+            RecordingLogEntry(
+                recording.recording_id,
+                offer.leadership_term_id,
+                base,
+                offer.log_position,
+                offer.timestamp,
+                service_id,
+                SNAPSHOT,
+            )
+            for service_id, recording in sorted(self._done.items())
+        )
+        read_snapshot(self._snapshots, entries)
+        terms = [
+            RecordingLogEntry(
+                log.recording_id,
+                term.leadership_term_id,
+                term.term_base_log_position,
+                term.log_position,
+                term.timestamp,
+                CONSENSUS_MODULE_SERVICE_ID,
+                TERM,
+            )
+            for term in offer.terms
+        ]
+        replace_log(self._archive, self._own_log.recording_log, terms, entries)
+        raise MemberRestart(
+            f"has the snapshot at {offer.log_position} and the log before it from member {self.member_id}"
+        )
+
+    def discard(self) -> None:
+        """It failed: what was fetched goes."""
+        for recording_id in self._created:
+            if self._archive.has_recording(recording_id):
+                self._archive.purge_recording(recording_id)

@@ -1,0 +1,52 @@
+"""A member that did not run for a while looks around before it acts (SIGSTOP, a paused machine, a stall).
+
+    a gap between two turns as long as a leader's lease
+      leader     no majority within the heartbeat timeout: stands down at once
+                 else reads what others have sent, and takes input again once nothing is left to be read and a
+                 majority has reported in its term since
+      follower   reads what others have sent, before it calls its leader silent
+
+Else the first act of a leader that was replaced meanwhile would be to answer what lay in its sockets
+(cowsql/raft 99), or to time out sessions whose keep-alives lay there.
+"""
+
+from cluster.consensus.context import SECOND
+from cluster.member.phase import Next, Phase, PhaseName
+from cluster.member.reporter import Reporter
+from cluster.member.standing import MemberStanding
+from cluster.protocol.enums import ConsensusModuleState
+
+_WITHOUT_LEASE = (PhaseName.REPAIRING, PhaseName.ELECTING, PhaseName.FETCHING, PhaseName.CLOSED)
+
+
+class Lease:
+    """``is_looking_around`` from the gap on, until the member may act again."""
+
+    def __init__(self, lease_ns: int, state: MemberStanding, reporter: Reporter) -> None:
+        self.is_looking_around = False
+        self._lease_ns = lease_ns
+        self._state = state
+        self._reporter = reporter
+        self._woken_ns = 0
+
+    def on_turn(self, gap_ns: int, now_ns: int, phase: Phase) -> Next | None:
+        """A turn begins so long after the one before."""
+        if gap_ns < self._lease_ns or phase.name in _WITHOUT_LEASE:
+            return None
+        if self._state.module is ConsensusModuleState.TERMINATING:
+            return None
+        self._reporter.event(f"woke up after {gap_ns / SECOND:.1f} s")
+        self._woken_ns = now_ns
+        self.is_looking_around = True
+        return phase.check_quorum()
+
+    def on_polled(self, heard: int, phase: Phase) -> Next | None:
+        """So much was there to be read in this turn."""
+        if not self.is_looking_around:
+            return None
+        if phase.name in _WITHOUT_LEASE or phase.look_around(heard, self._woken_ns):
+            self.is_looking_around = False
+            return None
+        step = phase.check_quorum()
+        self.is_looking_around = step is None
+        return step

@@ -1,0 +1,1 @@
+"""A member's log: recorded, sent to others and taken from them, processed, purged."""

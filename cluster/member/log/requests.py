@@ -1,0 +1,84 @@
+"""A follower's requests for the log of its leader, and what comes of them.
+
+ReplicationRequest ──▶    asked again after a broken link, and while the link does not take it
+◀── LogImage              joins on to what is recorded: from here on its bytes are taken
+◀── log bytes             LogSubscription checks and writes them
+"""
+
+from cluster.archive.files import Buffer
+from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.subscription import LogSubscription
+from cluster.member.ports import Links
+from cluster.protocol.link import LogImage, ReplicationRequest
+from cluster.transport.message_frames import link_frame
+
+
+class LogRequests:
+    """``MemberLog.subscription`` says what is wanted, and of whom."""
+
+    def __init__(self, log: MemberLog, links: Links) -> None:
+        self._log = log
+        self._links = links
+
+    def request(self) -> None:
+        """Ask for what the subscription wants, unless it was asked for on this connection."""
+        subscription = self._log.subscription
+        if subscription is None or subscription.is_requested:
+            return
+        if not self._links.is_up(subscription.leader_member_id):
+            return
+        request = ReplicationRequest(
+            correlation_id=subscription.correlation_id,
+            leadership_term_id=subscription.leadership_term_id,
+            from_position=self._log.append_position,
+            to_position=subscription.stop_position,
+        )
+        is_sent = self._links.send(subscription.leader_member_id, link_frame(request)) > 0
+        subscription.is_requested = is_sent
+
+    def on_link_up(self, member_id: int) -> None:
+        subscription = self._log.subscription
+        if subscription is not None and subscription.leader_member_id == member_id:
+            self.request()
+
+    def on_link_down(self, member_id: int) -> None:
+        """What was announced on the connection proves nothing any more."""
+        subscription = self._log.subscription
+        if subscription is not None and subscription.leader_member_id == member_id:
+            subscription.has_image = subscription.is_requested = False
+
+    def subscription_of(self, member_id: int, correlation_id: int) -> LogSubscription | None:
+        """The subscription that an answer is for; None for an answer to something else."""
+        subscription = self._log.subscription
+        is_it = (
+            subscription is not None
+            and subscription.leader_member_id == member_id
+            and subscription.correlation_id == correlation_id
+        )
+        return subscription if is_it else None
+
+    def join(self, subscription: LogSubscription, image: LogImage) -> None:
+        """The leader begins to send what was asked for. Raises ClusterError when it does not join on."""
+        position = self._log.append_position
+        if image.join_position != position:
+            self._log.subscription = None
+            raise ClusterError(
+                f"the log of member {subscription.leader_member_id} joins at {image.join_position}, "
+                f"expected {position}"
+            )
+        subscription.has_image = True
+
+    def on_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int:
+        """A run of log bytes of another member; returns its end, ``start`` when nobody asked for it.
+
+        Raises RemoteProtocolError, and drops the subscription, when they do not join on.
+        """
+        subscription = self._log.subscription
+        if subscription is None:
+            return start
+        try:
+            return subscription.on_frames(member_id, buffer, start, end)
+        except RemoteProtocolError:
+            self._log.subscription = None
+            raise

@@ -1,0 +1,94 @@
+"""How much of its log a member keeps: what a snapshot stands for goes, unless somebody still needs it.
+
+    start             export watermark      n-th last snapshot           end
+      |--- dropped, whole segments ---|- kept -|--------- kept -----------|
+
+A member drops only what its own snapshots stand for, in whole segments, and never what it sends to another
+member, what a reader of its own is at, or what nobody has exported yet (S-186). Snapshots older than the log
+go with it. Aeron leaves all of this to its operator.
+"""
+
+from collections.abc import Callable
+
+from cluster.archive.archive import Archive
+from cluster.consensus.context import SECOND, ConsensusModuleContext
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.streams import LogStreams
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
+
+INTERVAL_NS = 1 * SECOND
+FETCH_GRACE_NS = 10 * SECOND  # after a request for a snapshot and its log: more may be asked for
+
+# The least position that somebody outside still needs; None when nobody needs any.
+NeededPosition = Callable[[], int | None]
+
+
+class Retention:
+    """Looked after by the slow tick of an established member."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        archive: Archive,
+        log: MemberLog,
+        streams: LogStreams,
+        needed_positions: tuple[NeededPosition, ...],
+        tell: Callable[[str], None],
+    ) -> None:
+        """``streams`` are those to other members; ``tell`` gets a line when the log begins elsewhere."""
+        self._service_count = context.service_count
+        self._kept_snapshots = context.log_retained_snapshots
+        self._archive = archive
+        self._log = log
+        self._streams = streams
+        self._needed_positions = needed_positions
+        self._tell = tell
+        self._next_ns = 0
+
+    def do_work(self, now_ns: int, last_request_ns: int | None) -> int:
+        """Drop what is not needed any more, at most once a second. Raises StorageError.
+
+        ``last_request_ns`` is when another member last asked for a snapshot, None when none has.
+        """
+        if self._kept_snapshots == 0 or now_ns < self._next_ns:
+            return 0
+        self._next_ns = now_ns + INTERVAL_NS
+        if last_request_ns is not None and now_ns - last_request_ns < FETCH_GRACE_NS:
+            return 0
+        recording = self._log.recording
+        limit = self._limit()
+        if recording is None or limit is None:
+            return 0
+        before = recording.start_position
+        if limit > before and recording.purge_to(limit) > before:
+            self._tell(f"the log begins at {recording.start_position} now, {before} before")
+        return self._drop_snapshots()
+
+    def _limit(self) -> int | None:
+        """Nothing before this position is needed; None when that cannot be said."""
+        sets = list(self._log.recording_log.snapshot_sets(self._service_count))
+        if len(sets) < self._kept_snapshots:
+            return None
+        positions = [sets[self._kept_snapshots - 1][0].log_position, self._log.commit_position]
+        positions += [position for needed in self._needed_positions if (position := needed()) is not None]
+        if (position := self._streams.least_position) is not None:
+            positions.append(position)
+        return min(positions)
+
+    def _drop_snapshots(self) -> int:
+        """Remove the snapshots that are older than those to be kept; the module's entry goes first."""
+        recording_log = self._log.recording_log
+        sets = list(recording_log.snapshot_sets(self._service_count))
+        oldest = sets[self._kept_snapshots - 1][0].log_position
+        old = [
+            entry
+            for entry in recording_log.entries
+            if entry.entry_type is SNAPSHOT and entry.log_position < oldest
+        ]
+        old.sort(key=lambda entry: (entry.log_position, entry.service_id != CONSENSUS_MODULE_SERVICE_ID))
+        for entry in old:
+            recording_log.remove(entry)
+        for entry in old:
+            if self._archive.has_recording(entry.recording_id):
+                self._archive.purge_recording(entry.recording_id)
+        return len(old)

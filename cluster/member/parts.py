@@ -1,0 +1,303 @@
+"""What a member is made of: each part with what it reaches, from the log up; no part reaches the agent.
+
+log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
+disk       Repair, PromiseKeeper, SnapshotServer
+clients    SessionOutlet, ClientRequests, EgressPublisher, IngressAdapter
+services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
+phases     made by the agent when they are entered, of the ports that are put together here
+"""
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.consensus.authentication import Authenticator, AuthorisationService
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.election import Election
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.admission import Admission
+from cluster.member.clients.client_requests import ClientRequests
+from cluster.member.clients.egress_publisher import EgressPublisher
+from cluster.member.clients.ingress_adapter import IngressAdapter
+from cluster.member.clients.session_outlet import SessionOutlet
+from cluster.member.control import NodeControl, Toggles
+from cluster.member.counters import MemberCounters
+from cluster.member.disk.member_files import MemberFiles
+from cluster.member.disk.promise_keeper import PromiseKeeper
+from cluster.member.disk.repair import Repair
+from cluster.member.disk.snapshot_server import SnapshotServer
+from cluster.member.frames import consensus_frame
+from cluster.member.liveness import Liveness
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.processing import LogProcessing
+from cluster.member.log.requests import LogRequests
+from cluster.member.log.retention import NeededPosition, Retention
+from cluster.member.log.sender import LogSender
+from cluster.member.log.streams import LogStreams
+from cluster.member.phases.election_actions import ElectionPorts
+from cluster.member.phases.following import FollowerPorts
+from cluster.member.phases.leader_control import LeaderControl
+from cluster.member.phases.leading import LeaderPorts
+from cluster.member.ports import Clients, Links, Peers
+from cluster.member.reporter import Reporter
+from cluster.member.services.service_adapter import ServiceAdapter
+from cluster.member.services.snapshot_digests import SnapshotDigests
+from cluster.member.services.snapshot_taker import SnapshotTaker
+from cluster.member.services.termination import Termination
+from cluster.member.standing import MemberStanding
+from cluster.member.turn import Turn
+from cluster.protocol.enums import ConsensusModuleState
+from cluster.protocol.session import ChallengeResponse
+from cluster.service.channel import ServiceChannel
+
+
+class Parts:
+    """The parts of one member. ``find_election``: the election that runs or rests, if any."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        *,
+        files: MemberFiles,
+        links: Links,
+        clients: Clients,
+        channels: tuple[ServiceChannel, ...],
+        counters: MemberCounters,
+        random: Random,
+        authenticator: Authenticator | None,
+        authorisation: AuthorisationService,
+        needed_positions: tuple[NeededPosition, ...],
+        turn: Turn,
+        reporter: Reporter,
+        distrusts_log: bool,
+        find_election: Callable[[], Election | None],
+    ) -> None:
+        self.context = context
+        self.files = files
+        self.links = links
+        self.clients = clients
+        self.counters = counters
+        self._turn = turn
+        self._reporter = reporter
+        self._find_election = find_election
+        self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
+        self.liveness = Liveness(context.leader_heartbeat_timeout_ns)
+        other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
+        self.peers = Peers(other_ids, self.liveness.gone_member_ids, links)
+        self._build_log(authenticator, needed_positions)
+        self._build_disk(random, distrusts_log=distrusts_log)
+        self._build_clients(authorisation, channels)
+        self._build_services(channels)
+        self.admission = Admission(
+            context.app_version,
+            self.log,
+            self.replica,
+            self.state,
+            self.promise_keeper,
+            self.termination,
+            self.present_leader,
+        )
+        self.election_ports = self._election_ports()
+        self.leader_ports = self._leader_ports()
+        self.follower_ports = self._follower_ports()
+
+    def _build_log(
+        self, authenticator: Authenticator | None, needed_positions: tuple[NeededPosition, ...]
+    ) -> None:
+        context, files, links, reporter = self.context, self.files, self.links, self._reporter
+        self.log = MemberLog(context, files.archive, files.recording_log, self.counters)
+        self._outlet = SessionOutlet(
+            self.clients, self.log, lambda: (self.replica.leadership_term_id, self.replica.cluster_time)
+        )
+        self.replica = ReplicatedState(context, self._outlet, authenticator)
+        self.state = MemberStanding(context.member_id, self.replica, self.counters, reporter)
+        self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
+        self.log_requests = LogRequests(self.log, links)
+        self.retention = Retention(
+            context, files.archive, self.log, self.log_sender.streams, needed_positions, reporter.event
+        )
+
+    def _build_disk(self, random: Random, *, distrusts_log: bool) -> None:
+        context, files, reporter = self.context, self.files, self._reporter
+        self.repair = Repair(context, files, self.peers, reporter.event, distrusts_log=distrusts_log)
+        self.promise_keeper = PromiseKeeper(
+            context,
+            files,
+            self.peers,
+            self.repair,
+            self.replica,
+            random,
+            self.counters.awaited_members,
+            reporter,
+            self._find_election,
+        )
+        self.snapshot_server = SnapshotServer(
+            context, files.archive, self.log, self.repair, self.links, self._turn
+        )
+
+    def _build_clients(
+        self, authorisation: AuthorisationService, channels: tuple[ServiceChannel, ...]
+    ) -> None:
+        context, files, replica = self.context, self.files, self.replica
+        self.toggles = Toggles(self.counters)
+        self.node_control = NodeControl(self.toggles, files.recording_log, files.archive, self._reporter)
+        self.egress = EgressPublisher(self.clients, replica, self.state, channels)
+        self.requests = ClientRequests(
+            context,
+            self._outlet,
+            replica,
+            self.state,
+            self.egress,
+            self.toggles,
+            authorisation,
+            self._turn,
+        )
+        self.ingress = IngressAdapter(
+            context, self.clients, replica, self.requests, self._forward_challenge_response
+        )
+
+    def _forward_challenge_response(self, response: ChallengeResponse) -> None:
+        if self.state.is_following:
+            self.links.send(self.state.leader_member_id, consensus_frame(response))
+
+    def _build_services(self, channels: tuple[ServiceChannel, ...]) -> None:
+        context, reporter = self.context, self._reporter
+        self.digests = SnapshotDigests(context.member_id, self.links, reporter.error)
+        self.services = ServiceAdapter(
+            context, self.replica, channels, self.requests, self.digests, self.egress.poll
+        )
+        self.termination = Termination(
+            context,
+            self.members,
+            self.peers,
+            self.log,
+            self.replica,
+            self.state,
+            self.services,
+            reporter,
+        )
+        archive = SnapshotArchive(
+            self.files.archive, term_length=context.log_term_length, mtu=context.log_mtu
+        )
+        self.snapshots = SnapshotTaker(
+            context,
+            archive,
+            self.log,
+            self.replica,
+            self.services,
+            self.counters,
+            self._turn,
+            reporter,
+            self._on_snapshot_done,
+        )
+        self.processing = LogProcessing(
+            self.log,
+            self.replica,
+            self.state,
+            self.counters.leadership_term_id,
+            self.snapshots.on_read,
+        )
+
+    # ---- what the phases reach
+
+    def _election_ports(self) -> ElectionPorts:
+        return ElectionPorts(
+            context=self.context,
+            links=self.links,
+            node_state=self.files.node_state,
+            promise_keeper=self.promise_keeper,
+            log=self.log,
+            log_requests=self.log_requests,
+            log_sender=self.log_sender,
+            processing=self.processing,
+            replica=self.replica,
+            services=self.services,
+            state=self.state,
+            election_state=self.counters.election_state,
+            turn=self._turn,
+            reporter=self._reporter,
+            leave=self._leave,
+            request_ids=count(1),
+        )
+
+    def _leader_ports(self) -> LeaderPorts:
+        control = LeaderControl(
+            self.toggles,
+            self.log,
+            self.replica,
+            self.state,
+            self.snapshots,
+            self.termination,
+            self._reporter,
+        )
+        return LeaderPorts(
+            context=self.context,
+            members=self.members,
+            peers=self.peers,
+            log=self.log,
+            log_sender=self.log_sender,
+            processing=self.processing,
+            replica=self.replica,
+            admission=self.admission,
+            requests=self.requests,
+            control=control,
+            snapshots=self.snapshots,
+            digests=self.digests,
+            termination=self.termination,
+            node_state=self.files.node_state,
+            timed_out_clients=self.counters.timed_out_clients,
+            turn=self._turn,
+            reporter=self._reporter,
+            poll_clients=self._poll_clients,
+        )
+
+    def _follower_ports(self) -> FollowerPorts:
+        return FollowerPorts(
+            context=self.context,
+            links=self.links,
+            log=self.log,
+            log_requests=self.log_requests,
+            processing=self.processing,
+            replica=self.replica,
+            admission=self.admission,
+            termination=self.termination,
+            turn=self._turn,
+            reporter=self._reporter,
+            poll_clients=self._poll_clients,
+        )
+
+    def _poll_clients(self) -> int:
+        return self.clients.poll(self.ingress)
+
+    # ---- what concerns several of them
+
+    def present_leader(self) -> tuple[int, int]:
+        """(term, leader) that is led or followed, in an election too; the leader is -1 without one."""
+        election = self._find_election()
+        if election is not None:
+            return election.leadership_term_id, election.leader_member_id
+        return self.replica.leadership_term_id, self.state.leader_member_id
+
+    def _leave(self, log_position: int) -> None:
+        """Undo what an earlier leadership left: the log stops, and what is not committed was never done."""
+        assert log_position == self.log.commit_position == self.processing.position
+        self.log_sender.streams.clear()
+        self.termination.reset()
+        self.toggles.on_election()
+        self.services.close_log(log_position)
+        self.log.leave(self.replica.now_ms)
+        self.replica.restore_uncommitted(log_position, self._turn.now_ns)
+        self.snapshots.restore_uncommitted()
+        self.state.show_module()
+
+    def _on_snapshot_done(self, log_position: int, module_digest: int | None) -> None:
+        """The log goes on, with a snapshot or without."""
+        if module_digest is not None:
+            self.digests.on_taken(log_position, module_digest, self.state.leader_member_id)
+        # Nobody could keep alive meanwhile (C-296).
+        self.replica.sessions.table.touch_all(self.replica.cluster_time)
+        self.state.set_module(ConsensusModuleState.ACTIVE)
+        self.leader_ports.control.on_snapshot_done()
+        self.termination.on_snapshot_done(log_position, self._turn.now_ns)

@@ -1,0 +1,1 @@
+"""Phases of a member: what it does while it repairs, elects, fetches, leads or follows."""

@@ -1,0 +1,91 @@
+"""A member whose election rests while it fetches another member's snapshot: it has no say meanwhile."""
+
+from cluster.consensus.election import Election
+from cluster.errors import AgentTermination, ClusterError, DataLoss, StorageError
+from cluster.member.disk.snapshot_replication import SnapshotReplication
+from cluster.member.phase import Fetch, Next, Phase, PhaseName, Resume
+from cluster.member.phases.electing import FATAL, Electing
+from cluster.member.phases.election_actions import ElectionPorts
+from cluster.protocol.link import LinkError, RecordingBlock, SnapshotOffer
+from cluster.protocol.sbe import Message
+
+
+class Fetching(Phase):
+    """Exists until everything is there, which restarts the member, or until it is given up.
+
+    ``electing`` is the election that goes on then.
+    """
+
+    name = PhaseName.FETCHING
+
+    def __init__(self, electing: Electing, replication: SnapshotReplication, ports: ElectionPorts) -> None:
+        self.electing = electing
+        self._replication = replication
+        self._ports = ports
+
+    @property
+    def source_id(self) -> int:
+        """The member that is asked for its snapshot."""
+        return self._replication.member_id
+
+    @property
+    def election(self) -> Election:
+        return self.electing.election
+
+    def do_work(self) -> Next | None:
+        try:
+            self._ports.turn.work_count += self._replication.do_work()
+        except FATAL:
+            raise
+        except ClusterError as error:
+            self._ports.turn.work_count += 1
+            return self._give_up(error)
+        return None
+
+    def on_message(self, member_id: int, message: Message) -> Next | None:
+        """Answers to what was asked for, and about the log; what concerns the election is passed over."""
+        if not isinstance(message, SnapshotOffer | RecordingBlock | LinkError):
+            return self._stay(self.electing.on_log_message(member_id, message))
+        replication = self._replication
+        try:
+            replication.on_message(member_id, message)
+        except (StorageError, DataLoss, AgentTermination):
+            raise
+        except ClusterError as error:  # of what was fetched: it is given up
+            return self._give_up(error)
+        if not replication.is_over:
+            return None
+        self._ports.without_snapshot.add(replication.member_id)
+        return Resume()
+
+    def _give_up(self, error: ClusterError) -> Next | None:
+        self._ports.reporter.error(error)
+        return self.on_failure(error)
+
+    def on_failure(self, error: ClusterError) -> Next | None:
+        self._replication.discard()
+        return self.electing.on_failure(error)
+
+    def on_log_fault(self, error: ClusterError) -> Next | None:
+        return self.on_failure(error)
+
+    def on_link_up(self, member_id: int) -> Next | None:
+        return self._stay(self.electing.on_link_up(member_id))
+
+    def on_link_down(self, member_id: int) -> Next | None:
+        if self._replication.member_id != member_id:
+            return self._stay(self.electing.on_link_down(member_id))
+        broken = f"the link to member {member_id} broke, its snapshot is not complete"
+        step = self._give_up(ClusterError(broken))
+        return self.electing.on_link_down(member_id) or step
+
+    def on_member_gone(self, member_id: int) -> Next | None:
+        return self._stay(self.electing.on_member_gone(member_id))
+
+    def _stay(self, step: Next | None) -> Next | None:
+        """What the resting election wants; one snapshot at a time."""
+        if isinstance(step, Fetch):
+            return None
+        if isinstance(step, Resume):
+            self._replication.discard()  # the election has failed meanwhile, and begins anew
+        return step

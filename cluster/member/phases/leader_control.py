@@ -1,0 +1,95 @@
+"""What an operator asks the leader for: an action in the log, or the end of the cluster."""
+
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.control import Toggles
+from cluster.member.log.member_log import MemberLog
+from cluster.member.reporter import Reporter
+from cluster.member.services.snapshot_taker import SnapshotTaker
+from cluster.member.services.termination import Termination
+from cluster.member.standing import MemberStanding
+from cluster.protocol.enums import (
+    ClusterAction,
+    ClusterActionFlags,
+    ClusterControlToggle,
+    ConsensusModuleState,
+)
+from cluster.protocol.log import ClusterActionRequest
+
+
+class LeaderControl:
+    """Carries out what the control toggle says, while the member leads."""
+
+    def __init__(
+        self,
+        toggles: Toggles,
+        log: MemberLog,
+        replica: ReplicatedState,
+        state: MemberStanding,
+        snapshots: SnapshotTaker,
+        termination: Termination,
+        reporter: Reporter,
+    ) -> None:
+        self._toggles = toggles
+        self._log = log
+        self._replica = replica
+        self._state = state
+        self._snapshots = snapshots
+        self._termination = termination
+        self._reporter = reporter
+
+    def do_work(self, now_ns: int) -> int:
+        """Take the action that is asked for; returns how much was done."""
+        value = self._toggles.requested
+        if value is None:
+            return 0
+        state = self._state.module
+        if state is ConsensusModuleState.ACTIVE:
+            self._while_active(value, now_ns)
+            return 1
+        if state is ConsensusModuleState.SUSPENDED and value == ClusterControlToggle.RESUME:
+            # Nobody could keep alive meanwhile.
+            self._replica.sessions.table.touch_all(self._replica.cluster_time)
+            self._append(ClusterAction.RESUME, ConsensusModuleState.ACTIVE)
+            self._toggles.done()
+            return 1
+        return 0
+
+    def _while_active(self, value: int, now_ns: int) -> None:
+        """SUSPEND is done with RESUME, SNAPSHOT with the snapshot, and an end never."""
+        match value:
+            case ClusterControlToggle.SUSPEND:
+                self._append(ClusterAction.SUSPEND, ConsensusModuleState.SUSPENDED)
+            case ClusterControlToggle.ABORT:
+                self._termination.begin(now_ns)
+            case ClusterControlToggle.SNAPSHOT:
+                self._append_snapshot()
+            case ClusterControlToggle.SHUTDOWN:
+                self._termination.begin_at(self._append_snapshot(), now_ns)
+            case ClusterControlToggle.STANDBY_SNAPSHOT:
+                self._append(ClusterAction.SNAPSHOT, None, flags=ClusterActionFlags.STANDBY_SNAPSHOT)
+                self._toggles.done()
+            case _:  # RESUME has nothing to resume, and others are none; to leave them would block all
+                self._toggles.done()
+
+    def on_snapshot_done(self) -> None:
+        """The snapshot is taken, or could not be."""
+        if self._state.is_leading and self._toggles.requested == ClusterControlToggle.SNAPSHOT:
+            self._toggles.done()
+
+    def _append_snapshot(self) -> int:
+        position = self._append(ClusterAction.SNAPSHOT, ConsensusModuleState.SNAPSHOT)
+        self._snapshots.on_appended(position)
+        return position
+
+    def _append(self, action: ClusterAction, state: ConsensusModuleState | None, flags: int = 0) -> int:
+        """Append the action; the module is in ``state`` from now on. Returns where its entry ends."""
+        replica, publication = self._replica, self._log.publication
+        assert publication is not None, "only a leader is asked"
+        request = ClusterActionRequest(replica.leadership_term_id, 0, replica.cluster_time, action, flags)
+        end = publication.end_of(len(request.encode()))
+        position = publication.append(request.replace(log_position=end).encode())
+        if state is not None:
+            replica.module.change_by_log(state, position)
+            self._state.show_module()
+        self._reporter.event(f"{action.name} at {position}")
+        return position

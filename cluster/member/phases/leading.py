@@ -1,0 +1,313 @@
+"""An established leader: what goes into the log goes through here, or through ingress.
+
+turn        timers, messages of the services, ingress ── into the publication
+            one write, one send a follower, one sync
+            what a majority has synced is committed
+slow tick   toggles, sessions to open and to time out, the majority
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.consensus.actions import CompleteElection
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.established import Leader
+from cluster.consensus.leadership import Leadership
+from cluster.consensus.replica import ReplicatedState
+from cluster.counters import Counter
+from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.member.admission import Admission
+from cluster.member.clients.client_requests import ClientRequests
+from cluster.member.frames import CommitPositionFrame, consensus_frame
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.processing import LogProcessing
+from cluster.member.log.sender import LedLog, LogSender
+from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
+from cluster.member.phases.leader_control import LeaderControl
+from cluster.member.ports import Peers
+from cluster.member.reporter import Reporter
+from cluster.member.services.service_adapter import stamped
+from cluster.member.services.snapshot_digests import SnapshotDigests
+from cluster.member.services.snapshot_taker import SnapshotTaker
+from cluster.member.services.termination import Termination
+from cluster.member.turn import Turn
+from cluster.protocol.consensus import (
+    CanvassPosition,
+    CatchupPosition,
+    CommitPosition,
+    NewLeadershipTerm,
+    RequestVote,
+    Vote,
+)
+from cluster.protocol.enums import AppendPositionFlags, ConsensusModuleState
+from cluster.protocol.link import (
+    CatchupProgress,
+    EndOfStream,
+    LinkErrorCode,
+    ReplicationRequest,
+    SnapshotDigest,
+)
+from cluster.protocol.log import TimerEvent
+from cluster.protocol.sbe import Message
+from cluster.protocol.session import ChallengeResponse
+from cluster.transport.message_frames import link_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderPorts:
+    """What a leader reaches."""
+
+    context: ConsensusModuleContext
+    members: Mapping[int, ClusterMember]
+    peers: Peers
+    log: MemberLog
+    log_sender: LogSender
+    processing: LogProcessing
+    replica: ReplicatedState
+    admission: Admission
+    requests: ClientRequests
+    control: LeaderControl
+    snapshots: SnapshotTaker
+    digests: SnapshotDigests
+    termination: Termination
+    node_state: NodeStateFile
+    timed_out_clients: Counter
+    turn: Turn
+    reporter: Reporter
+    poll_clients: Callable[[], int]
+
+
+class Leading(Phase):
+    """Exists while the member leads."""
+
+    name = PhaseName.LEADING
+    takes_reports = True
+
+    def __init__(
+        self, result: CompleteElection, leadership: Leadership, candidate_term_id: int, ports: LeaderPorts
+    ) -> None:
+        publication, recording = ports.log.publication, ports.log.recording
+        assert publication is not None and recording is not None
+        self._ports = ports
+        self._publication = publication
+        self._recording = recording
+        self._replica = ports.replica
+        self._commit_frame = CommitPositionFrame(ports.context.member_id)
+        self._is_commit_untold = False  # of a risen commit position, to the followers
+        self._is_full_told = False
+        self._is_ingress_read = True  # else nobody can tell which clients are silent
+        self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
+        self.leader = Leader(
+            ports.context,
+            ports.members,
+            leadership,
+            commit_position=result.log_position,
+            candidate_term_id=candidate_term_id,
+        )
+
+    # ---- a turn
+
+    def do_work(self) -> Next | None:
+        ports, replica = self._ports, self._replica
+        publication, recording, turn = self._publication, self._recording, ports.turn
+        if self._is_commit_untold:
+            self._send_commit()
+        if publication.is_full:
+            self._tell_full()
+        elif self._is_too_far_ahead:
+            self._is_ingress_read = False  # clients wait in their sockets for the majority
+        elif replica.module.is_active:
+            turn.work_count += self._append_own() + ports.poll_clients()
+            self._is_ingress_read = True
+        publication.flush()
+        streams = ports.log_sender.streams
+        if streams.has_laggards:
+            turn.work_count += streams.do_work()
+        if recording.synced_position != recording.append_position:
+            recording.sync()
+        if self.leader.update(recording.synced_position, turn.now_ns):
+            self._on_update()
+        return None
+
+    def _append_own(self) -> int:
+        """Timers that are due, and messages of services; returns how many."""
+        context, replica = self._ports.context, self._replica
+        count = 0
+        if len(replica.timers):
+            count += replica.timers.poll(
+                replica.cluster_time, self._on_timer_expiry, context.timer_limit_per_poll
+            )
+        for tracker in replica.trackers:
+            if tracker.has_unappended:
+                count += tracker.poll(self._append_service_message, context.service_message_limit_per_poll)
+        return count
+
+    @property
+    def _is_too_far_ahead(self) -> bool:
+        ahead = self._publication.position - self.leader.commit_position
+        return ahead >= self._ports.context.uncommitted_bytes_max
+
+    def _on_update(self) -> None:
+        """Tell where the commit is: everyone here if it rose, and the followers.
+
+        They hear of a rise with the next turn: woken now, they would take the processors from the service
+        and the clients that wait for it.
+        """
+        ports, leader = self._ports, self.leader
+        if leader.regression is not None:
+            ports.reporter.event(leader.regression)
+            leader.regression = None
+        commit_position = leader.commit_position
+        if commit_position == ports.log.commit_position:
+            self._send_commit()
+            return
+        assert commit_position <= self._recording.synced_position, "commits what is on the own disk (I-3)"
+        self._is_commit_untold = True
+        ports.processing.count(self._publication, commit_position)
+        ports.log.commit(commit_position)
+        self._replica.sweep(commit_position)
+        if self._replica.sessions.has_pending_work:
+            ports.turn.hasten_slow_tick()
+        ports.snapshots.on_committed(commit_position)
+        ports.turn.work_count += 1
+
+    def _tell_full(self) -> None:
+        if not self._is_full_told:
+            self._is_full_told = True
+            self._ports.reporter.error(
+                ClusterError(
+                    f"the log is at position {self._publication.position} and takes no more input: "
+                    f"{self._publication.params.position_max} is the last one of its term length; "
+                    "take a snapshot and begin a new log from it"
+                )
+            )
+
+    def _send_commit(self) -> None:
+        self._is_commit_untold = False
+        leader, peers = self.leader, self._ports.peers
+        frame = self._commit_frame.of(leader.leadership_term_id, leader.leadership.quorum_position)
+        for member_id in peers.ids:
+            peers.links.send(member_id, frame)
+
+    def close(self) -> None:
+        """Tell the followers that the log ends here in order: they need not find out that we are gone."""
+        peers = self._ports.peers
+        self._publication.flush()
+        end = link_frame(EndOfStream(NULL_VALUE, self._publication.position, LinkErrorCode.OK))
+        for member_id in peers.ids:
+            peers.links.send(member_id, end)
+
+    # ---- into the log
+
+    def _on_timer_expiry(self, correlation_id: int) -> int:
+        event = TimerEvent(self._replica.leadership_term_id, correlation_id, self._replica.cluster_time)
+        return self._publication.append(event.encode())
+
+    def _append_service_message(self, service_session_id: int, message: bytes) -> int:
+        replica = self._replica
+        entry = stamped(message, service_session_id, replica.leadership_term_id, replica.cluster_time)
+        return self._publication.append(entry)
+
+    # ---- the slow tick
+
+    def slow_tick(self) -> Next | None:
+        ports, module = self._ports, self._replica.module
+        now_ns = ports.turn.now_ns
+        ports.turn.work_count += ports.control.do_work(now_ns)
+        if module.is_active:
+            self._check_sessions()
+        elif module.state is ConsensusModuleState.TERMINATING and ports.termination.is_leader_done(now_ns):
+            return Close()
+        # While suspended, too (not so in Aeron): else a leader that hears nobody stays one until resumed.
+        return self.check_quorum()
+
+    def _check_sessions(self) -> None:
+        ports, replica = self._ports, self._replica
+        sessions, turn = replica.sessions, ports.turn
+        ids = (replica.leadership_term_id, ports.context.member_id, replica.cluster_time)
+        if sessions.pending_count:
+            turn.work_count += sessions.process_pending(*ids, turn.now_ns, replica.now_ms)
+        before = sessions.timed_out_count
+        if self._is_ingress_read:
+            turn.work_count += sessions.check_sessions(*ids)
+        if sessions.timed_out_count != before:
+            ports.timed_out_clients.set(sessions.timed_out_count)
+
+    def check_quorum(self) -> Next | None:
+        """A leader that no majority has reported to for the heartbeat timeout is none any more (C-17).
+
+        Not while services take a snapshot that is committed, nor at the end; but one whose action was
+        never heard of would wait for it for ever.
+        """
+        module = self._replica.module
+        may_leave = module.reads_log or module.has_uncommitted
+        if not may_leave or self.leader.has_active_quorum(self._ports.turn.now_ns):
+            return None
+        return Elect("inactive follower quorum")
+
+    def look_around(self, heard: int, since_ns: int) -> bool:
+        now_ns = self._ports.turn.now_ns
+        return not heard and self.leader.leadership.is_followed_since(since_ns, now_ns)
+
+    # ---- other members
+
+    def on_append_position(self, member_id: int, term_id: int, log_position: int, flags: int) -> Next | None:
+        ports = self._ports
+        if (fault := ports.admission.fault_of_report(term_id, log_position)) is not None:
+            told = f"member {member_id} reports position {log_position} of term {term_id}: {fault}"
+            ports.reporter.error(RemoteProtocolError(told))
+            return None
+        self.leader.on_append_position(member_id, term_id, log_position, ports.turn.now_ns)
+        server = ports.log_sender
+        if server.streams.has_suspended and term_id == self.leader.leadership_term_id:
+            server.streams.resume(member_id)
+        if flags == AppendPositionFlags.CATCHUP:
+            server.check_catchup(member_id, term_id, log_position)
+        return None
+
+    def on_message(self, member_id: int, message: Message) -> Next | None:
+        ports, leader = self._ports, self.leader
+        reason = None
+        match message:
+            case ReplicationRequest() | CatchupPosition() | CatchupProgress():
+                ports.log_sender.on_message(member_id, message, self._led)
+            case CanvassPosition():
+                self._on_canvass_position(message)
+            case RequestVote():
+                reason = leader.on_request_vote(message, ports.turn.now_ns)
+            case Vote():
+                reason = self._on_vote(message)
+            case NewLeadershipTerm():
+                reason = leader.on_new_leadership_term(message)
+            case CommitPosition():
+                reason = leader.on_commit_position(message)
+            case SnapshotDigest():
+                ports.digests.on_reported(member_id, message)
+            case ChallengeResponse():
+                ports.requests.on_challenge_response(message)
+        return None if reason is None else Elect(reason)
+
+    def _on_canvass_position(self, message: CanvassPosition) -> None:
+        ports, member_id = self._ports, message.follower_member_id
+        reply = self.leader.on_canvass_position(
+            message, self._publication.position, self._replica.cluster_time, ports.turn.now_ns
+        )
+        if reply is not None:
+            server = ports.log_sender
+            server.streams.suspend(member_id)
+            ports.peers.links.send(member_id, server.geometry_frame() + consensus_frame(reply))
+
+    def _on_vote(self, message: Vote) -> str | None:
+        """A vote of a later term is known before its election is entered."""
+        ports = self._ports
+        reason = self.leader.on_vote(message)
+        if reason is not None:
+            position = ports.log.commit_position
+            ports.node_state.propose(message.candidate_term_id, position, self._replica.now_ms)
+        return reason
+
+    def on_link_down(self, member_id: int) -> Next | None:
+        self.leader.on_link_down(member_id)
+        return None

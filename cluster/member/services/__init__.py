@@ -1,0 +1,1 @@
+"""A member and its services: what they are told and what they send, snapshots, the end."""

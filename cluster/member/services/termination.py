@@ -1,0 +1,161 @@
+"""Ending in order: followers reach the leader's end, services end, the term's end is written down.
+
+leader    TerminationPosition(P) ──▶ follower   processes the log up to P
+          its services end at P                 its services end at P
+          ◀── TerminationAck(P) ──────────────  recording log: term ends at P; closed
+          all acked, or 10 s: the same; closed
+"""
+
+from collections.abc import Mapping
+
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.replica import ReplicatedState
+from cluster.errors import RemoteProtocolError
+from cluster.member.frames import consensus_frame
+from cluster.member.log.member_log import MemberLog
+from cluster.member.ports import Peers
+from cluster.member.reporter import Reporter
+from cluster.member.services.service_adapter import ServiceAdapter
+from cluster.member.standing import MemberStanding
+from cluster.protocol.consensus import TerminationAck, TerminationPosition
+from cluster.protocol.enums import ConsensusModuleState
+
+
+class Termination:
+    """``position`` is where the log is to end, NULL_POSITION while nobody asked for an end.
+
+    ``is_over``: the member is to close now.
+    """
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        members: Mapping[int, ClusterMember],
+        peers: Peers,
+        log: MemberLog,
+        replica: ReplicatedState,
+        state: MemberStanding,
+        services: ServiceAdapter,
+        reporter: Reporter,
+    ) -> None:
+        self._timeout_ns = context.termination_timeout_ns
+        self._members = members
+        self._peers = peers
+        self._log = log
+        self._replica = replica
+        self._state = state
+        self._services = services
+        self._reporter = reporter
+        self.position = NULL_POSITION
+        self.is_over = False
+        self._leadership_term_id = NULL_VALUE
+        self._deadline_ns = 0
+        self._are_services_done = False
+
+    def reset(self) -> None:
+        """An election came in between: who has told its services to end ends, all others go on."""
+        if self._state.module is ConsensusModuleState.TERMINATING:
+            self.end()
+        else:
+            self.position = NULL_POSITION
+
+    # ---- the leader
+
+    def begin(self, now_ns: int) -> None:
+        """End the whole cluster at the log's present end (ABORT)."""
+        publication = self._log.publication
+        assert self._state.is_leading and publication is not None
+        publication.flush()
+        self.begin_at(publication.position, now_ns)
+        self.terminate_services()
+
+    def begin_at(self, log_position: int, now_ns: int) -> None:
+        """Have all members end at ``log_position``; of a SHUTDOWN it is after a snapshot, taken first."""
+        self.position = log_position
+        self._leadership_term_id = self._replica.leadership_term_id
+        self._deadline_ns = now_ns + self._timeout_ns
+        frame = consensus_frame(TerminationPosition(self._leadership_term_id, self.position))
+        for member_id in self._peers.ids:
+            self._members[member_id].has_terminated = False
+            self._peers.links.send(member_id, frame)
+
+    def on_snapshot_done(self, log_position: int, now_ns: int) -> None:
+        """The leader has taken the snapshot that comes before its end; followers see for themselves."""
+        if self.position == log_position and self._state.is_leading:
+            self._deadline_ns = now_ns + self._timeout_ns
+            self.terminate_services()
+
+    def on_termination_ack(self, ack: TerminationAck) -> None:
+        member = self._members.get(ack.member_id)
+        if (
+            member is not None
+            and self.position != NULL_POSITION
+            and ack.leadership_term_id == self._leadership_term_id
+            and ack.log_position >= self.position
+        ):
+            member.has_terminated = True
+
+    def is_leader_done(self, now_ns: int) -> bool:
+        """Whether the services are done and all followers are, or their time is up.
+
+        Services may never be done: without a majority the position is never committed.
+        """
+        are_all_done = self._are_services_done and all(
+            self._members[member_id].has_terminated or member_id in self._peers.gone_ids
+            for member_id in self._peers.ids
+        )
+        return are_all_done or now_ns >= self._deadline_ns
+
+    # ---- a follower
+
+    def on_termination_position(self, message: TerminationPosition) -> None:
+        """The leader that is followed ends its log there."""
+        self.position = message.log_position
+        self._leadership_term_id = message.leadership_term_id
+
+    def is_near(self, notified_commit_position: int) -> bool:
+        """A follower was told where to end, and comes there without its leader: it has the log up to it.
+
+        One that has not needs a leader as before, or it would wait for ever (the reference does).
+        """
+        return (
+            self.position != NULL_POSITION
+            and min(notified_commit_position, self._log.append_position) >= self.position
+        )
+
+    def is_reached(self) -> bool:
+        """Whether a follower's log is processed up to its end; an end that a longer log passes was none."""
+        position = self._log.commit_position
+        if self.position == NULL_POSITION or position < self.position:
+            return False
+        if position > self.position:
+            told = f"the log was to end at {self.position}, and goes on to {position}"
+            self._reporter.error(RemoteProtocolError(told))
+            self.position = NULL_POSITION
+            return False
+        return True
+
+    # ---- both
+
+    def terminate_services(self) -> None:
+        """The services end when they reach the position."""
+        self._are_services_done = False
+        self._state.set_module(ConsensusModuleState.TERMINATING)
+        self._services.terminate(self.position, lambda _: self._on_services_terminated())
+
+    def _on_services_terminated(self) -> None:
+        self._are_services_done = True
+        state = self._state
+        if state.is_following and self._replica.leadership_term_id == self._leadership_term_id:
+            ack = TerminationAck(self._leadership_term_id, self.position, state.member_id)
+            self._peers.links.send(state.leader_member_id, consensus_frame(ack))
+        self.is_over = not state.is_leading
+
+    def end(self) -> None:
+        """The member ends here: its last term does, if all of the log is recorded. Raises StorageError."""
+        self.is_over = True
+        self._log.stop(self._replica.now_ms)
+        if self.position != NULL_POSITION:
+            self._log.close_term(self._leadership_term_id, self.position)
+        self._state.set_module(ConsensusModuleState.CLOSED)

@@ -1,0 +1,25 @@
+"""The turn that a member takes: its time, what was done in it, and when the next slow tick is due."""
+
+
+class Turn:
+    """``now_ns`` is of a monotonic clock; ``work_count`` above 0 lets no runner wait."""
+
+    __slots__ = ("now_ns", "slow_tick_ns", "work_count")
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.slow_tick_ns = 0
+        self.work_count = 0
+
+    def begin(self, now_ns: int) -> None:
+        """The next turn begins."""
+        self.now_ns = now_ns
+        self.work_count = 0
+
+    @property
+    def is_slow_tick_due(self) -> bool:
+        return self.now_ns >= self.slow_tick_ns
+
+    def hasten_slow_tick(self) -> None:
+        """Something waits for the slow tick: let the next turn take it."""
+        self.slow_tick_ns = min(self.slow_tick_ns, self.now_ns + 1)
