@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 POINTS_FILE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
 # A JVM of the tests lives for minutes: its second compiler and its parallel collector take a quarter to
-# a third of the CPU of a job that is run once, and bring nothing back.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# a third of the CPU of a job that is run once, and bring nothing back. One compiler alone gets 48 MB for its
+# code by default; Spark fills them, and 6 s of the 80 that some jobs take went into sweeping that cache.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+)
+# What a test asks of Spark runs once over few rows: generating code for it takes a quarter of the JVM's CPU.
+# Jobs in processes of their own, the demo and the blocks of docs/spark.md have it generated, as users do.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 _LINE = re.compile(
     r"^(?:## (?P<group>[A-Z]\. .+)|- \*\*(?P<number>[CS]-\d+)\*\* (?P<statement>.+))$", re.MULTILINE
@@ -49,7 +55,7 @@ def spark() -> Iterator[SparkSession]:
     """One session for the whole run: starting one takes longer than most tests."""
     from jobs.session import spark_session
 
-    session = spark_session("tests", master="local[2]")
+    session = spark_session("tests", master="local[2]", extra=INTERPRETED)
     yield session
     session.stop()
 
