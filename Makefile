@@ -20,7 +20,7 @@ demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in 
 	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
 
 test: lint  ## Types, style and layers, then every fast test and a first slice of the simulator
-	@$(PYTHON_BIN) -m pytest -q -m 'not interop and not faults' $(ARGS)
+	@$(PYTHON_BIN) -m pytest -q -n 2 -m 'not interop and not faults' $(ARGS)
 
 lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
 	@$(PYTHON_BIN) -m ruff check .

@@ -7,12 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.scheduler import LoadFileScheduling
 
 POINTS_FILE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
 # A JVM of the tests lives for minutes: its second compiler and its parallel collector take a quarter to
@@ -24,6 +25,8 @@ os.environ.setdefault(
 # What a test asks of Spark runs once over few rows: generating code for it takes a quarter of the JVM's CPU.
 # Jobs in processes of their own, the demo and the blocks of docs/spark.md have it generated, as users do.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# What uses Spark, and waits for its processes: one worker has it all while another does the rest.
+SPARK_TESTS = ("tests/spark/", "tests/jobs/", "tests/docs/test_spark_docs.py")
 
 _LINE = re.compile(
     r"^(?:## (?P<group>[A-Z]\. .+)|- \*\*(?P<number>[CS]-\d+)\*\* (?P<statement>.+))$", re.MULTILINE
@@ -58,6 +61,18 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("tests", master="local[2]", extra=INTERPRETED)
     yield session
     session.stop()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """With ``-n 2`` one worker gets all tests that use Spark; other files go to whichever is free."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith(SPARK_TESTS) else str(super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
