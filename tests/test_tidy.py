@@ -37,6 +37,20 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
     ("jobs", ("spark_connector", "cluster")),
 ]
 
+# Floors of a member: each imports only what stands below it. Modules of one floor do not import one another,
+# unless they are in one folder.
+FLOORS = (
+    ("agent",),
+    ("upkeep", "consensus_adapter", "lease", "phase_diagram"),
+    ("parts",),
+    ("phases",),
+    ("admission",),
+    ("phase", "clients", "services", "disk"),
+    ("log",),
+    ("control", "standing"),
+    ("liveness", "counters", "frames", "ports", "reporter", "turn"),
+)
+
 # The part of ``cluster`` that the layers above it may not reach into.
 NOT_FOR_SPARK = ("cluster.consensus", "cluster.member", "cluster.node", "cluster.cli")
 
@@ -123,6 +137,21 @@ def test_imports_point_down_the_layers() -> None:
             inside |= layer == "jobs" and is_inside_the_cluster(imported)
             if not is_within(imported, granted) or inside:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} may not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_point_down_the_floors_of_a_member() -> None:
+    floor_of = {name: level for level, names in enumerate(reversed(FLOORS)) for name in names}
+    wrong = []
+    for module, path in modules():
+        if not module.startswith("cluster.member."):
+            continue
+        own = module.split(".")[2]
+        for imported, line in imports(module, path):
+            if is_within(imported, ("cluster.member",)) and imported != "cluster.member":
+                other = imported.split(".")[2]
+                if other != own and floor_of[other] >= floor_of[own]:
+                    wrong.append(f"{path.relative_to(ROOT)}:{line}: {own} may not import {other}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -103,7 +103,7 @@ class ConsensusModuleAgent:
         self.context = context
         self.files = files
         self.counters = counters
-        self.random = random
+        self._random = random
         self.phase: Phase = Starting()
         self.turn = Turn()
         self.reporter = Reporter(counters.errors, on_event, on_error)
@@ -295,7 +295,7 @@ class ConsensusModuleAgent:
             self.parts.members,
             leadership_terms(log.recording_log),
             self.parts.promise_keeper.promises,
-            self.random,
+            self._random,
             module=self.replica.module,
             candidate_term_id=self.files.node_state.candidate_term_id,
             log_position=log.commit_position,
