@@ -76,7 +76,7 @@ def take_snapshot(cluster):
 
 def entries_of(member):
     """(service, position) of the valid snapshot entries, as a tool reads them."""
-    log = RecordingLog.open("member/cluster", files=member.disk, write=False)
+    log = RecordingLog.open("member/cluster", files=member.files, write=False)
     return [
         (entry.service_id, entry.log_position)
         for entry in log.entries
@@ -92,7 +92,7 @@ def content_of(member, service_id):
 
 
 def note_of(member):
-    return RepairNote(member.disk, "member/cluster")
+    return RepairNote(member.files, "member/cluster")
 
 
 def stop_all(cluster, *, last):
@@ -112,19 +112,18 @@ def check_equal(cluster):
     cluster.check_promises()
     for member in cluster.members:
         assert not note_of(member).is_there
-        assert not member.disk.is_directory("member/archive/damaged") or (
-            member.disk.list_directory("member/archive/damaged") == []
+        assert not member.files.is_directory("member/archive/damaged") or (
+            member.files.list_directory("member/archive/damaged") == []
         )
 
 
 def wiped(member):
     """Kill a member and start it again with an empty disk."""
     member.kill()
-    for names in (member.disk._inodes, member.disk._durable_names):
-        names.clear()
+    member.wipe()
     member.start()
 
 
 def lose_segment(member, number):
     """Delete a segment file of a stopped member's log."""
-    member.disk.unlink(f"member/archive/0-{number * SEGMENT}.rec")
+    member.files.unlink(f"member/archive/0-{number * SEGMENT}.rec")

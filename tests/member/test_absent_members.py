@@ -33,7 +33,7 @@ def test_two_of_three_go_on_after_10_s_where_the_third_one_does_not_run(absent):
             member.start()
 
     assert 10 <= time_to_lead(cluster) < 12
-    assert any(f"member {absent} is not there" in line for line in cluster.world.events)
+    assert any(f"member {absent} is not there" in line for line in cluster.events)
 
 
 @pytest.mark.conformance("C-57")

@@ -23,7 +23,7 @@ class Cluster(SimulatedCluster):
 
     def _send(self):
         self.client.send(b"0:%d" % len(self.client.sent))
-        self.world.after(500 * MS, self._send)
+        self.after(500 * MS, self._send)
 
     def elections_of_the_healthy(self):
         return [member.counters.election_count.get() for member in self.healthy]
@@ -86,7 +86,7 @@ def test_a_member_whose_links_come_and_go_disturbs_nobody(every_ms):
     def flap():
         for other_id in cluster.others(cluster.odd):
             cluster.network.reset(cluster.odd.member_id, other_id)
-        cluster.world.after(every_ms * MS, flap)
+        cluster.after(every_ms * MS, flap)
 
     flap()
     cluster.goes_on_undisturbed(40 * SECOND)

@@ -12,7 +12,7 @@ class StoppedLog:
     """The files of a member that does not run, to let it have lived through more terms."""
 
     def __init__(self, member):
-        disk, directory = member.disk, "member/cluster"
+        disk, directory = member.files, "member/cluster"
         self._archive = Archive.open(
             "member/archive", files=disk, segment_length=64 * 1024, epoch_ms=lambda: 0
         )
@@ -71,7 +71,7 @@ def test_a_log_is_not_cut_within_its_own_frame_where_the_leader_knows_a_term_fro
     log.close()
     assert begin < short_end < log.end
     for member in (first, second):
-        node_state = NodeStateFile.open("member/cluster", files=member.disk)
+        node_state = NodeStateFile.open("member/cluster", files=member.files)
         node_state.propose(3, 0, now_ms=0)
         node_state.close()
         member.start()

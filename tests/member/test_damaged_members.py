@@ -1,7 +1,5 @@
 """Members whose logs are damaged, each at another place: they mend each other, or are cut and filled up."""
 
-from copy import deepcopy
-
 import pytest
 
 from cluster.archive.archive import Archive
@@ -54,7 +52,7 @@ def test_three_of_three_that_are_damaged_at_different_places_repair_each_other(s
     cluster.await_settled()
     check_equal(cluster)
     assert len(cluster.leader.service.applied) == 910
-    told = "\n".join(cluster.world.events)
+    told = "\n".join(cluster.events)
     assert told.count("asks the others for what is missing") == 3
     assert told.count("log repaired: ") == 3
 
@@ -67,7 +65,7 @@ def test_a_damaged_member_is_repaired_by_a_working_cluster_with_what_it_misses_a
     send(cluster, 20)
     member.start()
     check_equal(cluster)
-    assert "log repaired: 65536 bytes have come from others" in "\n".join(cluster.world.events)
+    assert "log repaired: 65536 bytes have come from others" in "\n".join(cluster.events)
 
 
 def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
@@ -144,7 +142,7 @@ def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_
 
     check_equal(cluster)
     assert len(whole.service.applied) == 910
-    told = "\n".join(cluster.world.events)
+    told = "\n".join(cluster.events)
     assert told.count("whole again up to position ") == 2
     assert f"damaged: member/archive/0-{segments[0] * SEGMENT}.rec: the segment file is missing" in told
 
@@ -158,7 +156,7 @@ def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected(with
     client.send(b"0:%d" % len(client.sent))
     cluster.await_settled()
     stop_all(cluster, last=damaged[1])
-    backup = deepcopy(damaged[0].disk)
+    backup = damaged[0].backup()
     for member, segment in zip(damaged, (0, 1), strict=True):
         lose_segment(member, segment)
     for member in cluster.members:
@@ -170,7 +168,7 @@ def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected(with
 
     # Only who has it leads: one of the two comes back with the disk that it had.
     damaged[0].kill()
-    damaged[0].disk = backup
+    damaged[0].restore(backup)
     damaged[0].start()
     assert cluster.await_leader(timeout_ns=90 * SECOND) is damaged[0]
     check_equal(cluster)

@@ -5,7 +5,6 @@ import pytest
 from cluster.protocol.consensus import TerminationAck, TerminationPosition
 from cluster.protocol.enums import ClusterControlToggle
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
-from tests.member.in_memory.disk import SimulatedDisk
 
 
 def a_busy_cluster(seed=1, members=3):
@@ -22,7 +21,7 @@ def a_busy_cluster(seed=1, members=3):
 def recording_log_of(member):
     from cluster.archive.recording_log import RecordingLog
 
-    log = RecordingLog.open("member/cluster", files=member.disk)
+    log = RecordingLog.open("member/cluster", files=member.files)
     return [(e.leadership_term_id, e.term_base_log_position, e.log_position) for e in log.entries]
 
 
@@ -106,7 +105,7 @@ def test_a_leader_that_stops_in_order_is_followed_by_another_at_once():
     leader.stop()
     stopped_ns = cluster.world.now_ns
     cluster.run(5 * MS)
-    assert sum("closed its log" in line for line in cluster.world.events) == 4
+    assert sum("closed its log" in line for line in cluster.events) == 4
 
     cluster.await_leader()
     assert cluster.world.now_ns - stopped_ns < 700 * MS
@@ -126,7 +125,7 @@ def test_a_leader_that_closed_its_log_in_order_is_not_waited_for_even_if_its_pro
     began_ns = cluster.world.now_ns
     cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old, 30 * SECOND)
 
-    assert any(f"leader {old.member_id} closed its log" in line for line in cluster.world.events)
+    assert any(f"leader {old.member_id} closed its log" in line for line in cluster.events)
     assert cluster.world.now_ns - began_ns < 3 * SECOND
 
 
@@ -153,23 +152,6 @@ def test_a_stopped_member_leaves_a_directory_that_starts_again():
     cluster.await_level()
 
     cluster.check()
-
-
-def test_the_disk_forgets_nothing_that_was_synced():
-    from random import Random
-
-    for seed in range(20):
-        disk = SimulatedDisk(Random(seed))
-        disk.make_directory("d")
-        file = disk.open("d/f", create=True)
-        file.pwrite(b"kept" * 3000, 0)
-        file.datasync()
-        disk.sync_directory("d")
-        file.pwrite(b"lost" * 3000, 0)
-        disk.power_cut()
-        content = disk.open("d/f").pread(12000, 0)
-        pages = {content[begin : begin + 4] for begin in range(0, 12000, 4096)}
-        assert pages <= {b"kept", b"lost"}
 
 
 def test_a_follower_that_lacks_the_log_up_to_its_end_looks_for_a_leader_when_its_own_is_gone():

@@ -74,13 +74,13 @@ def test_a_member_of_which_a_bit_was_flipped_comes_back_and_all_promises_are_kep
     send(cluster, 10)
     member = cluster.followers[0]
     path = f"member/{name}"
-    file = member.disk.open(path)
+    file = member.files.open(path)
     for bit in bits(FILES[name](file.pread(file.size(), 0))):
         if is_killed:
             member.kill()
         else:
             member.stop()
-        file = member.disk.open(path, write=True)
+        file = member.files.open(path, write=True)
         [byte] = file.pread(1, bit // 8)
         file.pwrite(bytes([byte ^ 1 << bit % 8]), bit // 8)
         member.start()
@@ -96,7 +96,7 @@ def test_a_member_that_is_alone_says_which_file_is_damaged_and_ends(name, offset
     cluster = a_busy_cluster(members=1)
     [member] = cluster.members
     member.stop()
-    file = member.disk.open(f"member/cluster/{name}", write=True)
+    file = member.files.open(f"member/cluster/{name}", write=True)
     [byte] = file.pread(1, offset)
     file.pwrite(bytes([byte ^ 32]), offset)
     member.start()
@@ -111,7 +111,7 @@ def test_a_log_without_checksums_whose_catalog_entry_fits_none_of_its_frames_is_
     take_snapshot(cluster)
     member = cluster.followers[0]
     member.stop()
-    file = member.disk.open(f"member/archive/{CATALOG_FILE_NAME}", write=True)
+    file = member.files.open(f"member/archive/{CATALOG_FILE_NAME}", write=True)
     offset = 2 * CatalogHeader.BLOCK_LENGTH + RecordingDescriptor.offset_of(field) + 2
     [byte] = file.pread(1, offset)
     file.pwrite(bytes([byte ^ 0b11]), offset)  # a term length of 128 KiB, among others

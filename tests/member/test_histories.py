@@ -180,7 +180,7 @@ def test_a_divergent_tail_is_cut_off_and_the_services_go_on_behind_it(cut):
     cluster.await_leader()
     cluster.await_settled()
     old.start()
-    cluster.run_until(lambda: any(f"log cut to {begin}" in line for line in cluster.world.events))
+    cluster.run_until(lambda: any(f"log cut to {begin}" in line for line in cluster.events))
     assert old.append_position == begin
     assert old.recording_log.find_last_term().log_position == begin
     cluster.run_until(lambda: old.is_following)

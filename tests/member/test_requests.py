@@ -388,7 +388,7 @@ def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
     recording = leader.recording
     begin, end = recording.append_position - align(HEADER_LENGTH + 32 + 400), recording.append_position
     assert recording.is_boundary(begin)
-    leader.disk.open("member/archive/0-0.rec", write=True).pwrite(b"\0\0\0\1", begin + 8)
+    leader.files.open("member/archive/0-0.rec", write=True).pwrite(b"\0\0\0\1", begin + 8)
     request = {
         CatchupPosition: CatchupPosition(leader.leadership_term_id, begin, member_id),
         ReplicationRequest: ReplicationRequest(1, leader.leadership_term_id, begin, -1),
@@ -419,7 +419,7 @@ def test_a_leader_of_another_app_version_is_not_followed():
 
     assert follower.is_following
     assert follower.leadership_term_id == 0
-    assert any("app version 0x20000" in line for line in cluster.world.events)
+    assert any("app version 0x20000" in line for line in cluster.events)
 
 
 @pytest.mark.conformance("C-149")

@@ -26,14 +26,13 @@ def a_cluster(seed=1):
 
 
 def bytes_of(member, name):
-    file = member.disk.open(name)
+    file = member.files.open(name)
     return file.pread(file.size(), 0)
 
 
 def without_node_state(member):
     """As a backup's directory is: the log, the recording log, and no memory of votes."""
-    for names in (member.disk._inodes, member.disk._durable_names):
-        assert names.pop(NODE_STATE)
+    member.files.unlink(NODE_STATE)
 
 
 def test_a_restored_copy_of_the_log_has_no_vote_until_it_has_followed_a_leader():
@@ -47,7 +46,7 @@ def test_a_restored_copy_of_the_log_has_no_vote_until_it_has_followed_a_leader()
     other.start()
     cluster.run(90 * SECOND)
     assert cluster.leader is None, "two of three, one of which may have forgotten"
-    assert any("its votes are not known" in line for line in cluster.world.events)
+    assert any("its votes are not known" in line for line in cluster.events)
 
     [third] = [member for member in cluster.members if not member.is_running]
     third.start()
@@ -77,7 +76,7 @@ def test_where_all_were_restored_nobody_leads_until_the_memory_of_votes_is_resto
     for member in cluster.members:
         member.kill()
         for name, data in kept[member.member_id].items():
-            replace(member.disk, name, data)
+            replace(member.files, name, data)
         member.start()
     cluster.await_leader()
     client.send(b"0:20")
@@ -125,11 +124,11 @@ def test_two_of_three_that_were_wiped_wait_until_an_operator_accepts_the_loss():
     wiped(other)
     cluster.run(90 * SECOND)
     assert cluster.leader is None
-    assert any("waits for members" in line for line in cluster.world.events)
+    assert any("waits for members" in line for line in cluster.events)
     assert other.member_id in awaited_by(one) and one.member_id in awaited_by(other)
 
     one.kill()
-    assert accept_data_loss(one.disk, f"{DIRECTORY}/cluster", 7) == "its votes and what it had acknowledged"
+    assert accept_data_loss(one.files, f"{DIRECTORY}/cluster", 7) == "its votes and what it had acknowledged"
     assert bytes_of(one, f"{DIRECTORY}/cluster/{DATA_LOSS_FILE_NAME}").startswith(b"7 ms, uid ")
     one.start()
     cluster.await_leader()
@@ -146,7 +145,7 @@ def test_a_member_that_has_forgotten_nothing_has_nothing_to_accept():
     member.kill()
 
     with pytest.raises(ClusterError, match="has forgotten nothing"):
-        accept_data_loss(member.disk, f"{DIRECTORY}/cluster", 7)
+        accept_data_loss(member.files, f"{DIRECTORY}/cluster", 7)
 
 
 @pytest.mark.parametrize(("members", "lost", "down"), [(3, 1, 0), (5, 1, 1), (5, 2, 0), (7, 2, 1), (7, 3, 0)])

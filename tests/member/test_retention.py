@@ -29,7 +29,7 @@ def write_and_snapshot(cluster, messages=400):
 
 def segments_of(member):
     recording_id = member.recording.recording_id
-    names = member.disk.list_directory("member/archive")
+    names = member.files.list_directory("member/archive")
     return sorted(
         int(name.removesuffix(".rec").split("-")[1]) for name in names if name.startswith(f"{recording_id}-")
     )
@@ -48,7 +48,7 @@ def test_whole_segments_before_the_last_snapshot_go_and_the_catalog_says_so():
     for member in cluster.members:
         expected = position // SEGMENT * SEGMENT
         assert start_of(member) == segments_of(member)[0] == expected
-        catalog = CatalogFile.open(member.disk, "member/archive")
+        catalog = CatalogFile.open(member.files, "member/archive")
         assert catalog.descriptor(member.recording.recording_id).start_position == expected
         assert member.recording.first_frame() != b""
     send(cluster, 10)
@@ -126,7 +126,7 @@ def test_nothing_is_dropped_while_a_member_fetches_its_state_from_here():
     cluster = a_cluster(retained=1)
     send(cluster, 400)
     leader = cluster.leader
-    leader.snapshot_server.last_request_ns = cluster.world.now_ns
+    leader.snapshot_server.last_request_ns = leader.clock.monotonic_ns(cluster.world.now_ns)
     take_snapshot(cluster)
     cluster.run(2 * SECOND)
     assert start_of(leader) == 0
@@ -145,7 +145,7 @@ def test_a_wiped_member_and_one_that_was_away_for_long_come_back_to_a_purged_clu
     cluster.await_level()
     cluster.run(500 * MS)
     wiped.kill()
-    wiped.disk.wipe()
+    wiped.wipe()
     send(cluster, 50)
     wiped.start()
     cluster.await_level()

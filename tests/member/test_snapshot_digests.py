@@ -19,7 +19,7 @@ APART = re.compile(
 
 def told(cluster: SimulatedCluster) -> list[tuple[str, str, str, str]]:
     """(what, position, member, leader) of each difference that was told."""
-    return [match.groups() for event in cluster.world.events if (match := APART.search(event))]
+    return [match.groups() for event in cluster.events if (match := APART.search(event))]
 
 
 def test_members_with_one_state_have_one_digest():

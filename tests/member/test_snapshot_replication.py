@@ -25,7 +25,7 @@ def log_of(member):
 
 def wipe(member):
     member.kill()
-    member.disk.wipe()
+    member.wipe()
 
 
 def terms_of(member):
@@ -183,7 +183,7 @@ def test_a_crash_at_any_moment_of_the_replication_leaves_a_member_that_comes_bac
     member.start()
     cluster.await_level()
     assert member.service.chain == cluster.leader.service.chain
-    log = RecordingLog.open("member/cluster", files=member.disk, write=False)
+    log = RecordingLog.open("member/cluster", files=member.files, write=False)
     known = {entry.recording_id for entry in log.entries}
     assert {d.recording_id for d in member.archive.recordings()} == known
     cluster.check_promises()

@@ -206,7 +206,7 @@ def test_a_shutdown_takes_a_snapshot_and_ends_all_and_the_restart_replays_nothin
 
     for member in cluster.members:
         member.start()
-    cluster.run(1 * MS)
+    cluster.run(50 * MS)
     for member in cluster.members:
         recording = member.recording
         assert member.processed_position == recording.append_position
@@ -337,7 +337,7 @@ def test_a_second_snapshot_is_preferred_and_an_invalidated_one_is_passed_over():
     send(cluster, 5)
     for member in cluster.members:
         member.kill()
-    log = RecordingLog.open("member/cluster", files=cluster.members[1].disk)
+    log = RecordingLog.open("member/cluster", files=cluster.members[1].files)
     assert log.invalidate_latest_snapshot()
     for member in cluster.members:
         member.start()
@@ -360,7 +360,7 @@ def test_a_log_that_is_replayed_takes_its_snapshots_again():
     member = cluster.followers[0]
     expected, content = entries_of(member), content_of(member, -1)
     member.kill()
-    log = RecordingLog.open("member/cluster", files=member.disk)
+    log = RecordingLog.open("member/cluster", files=member.files)
     assert log.invalidate_latest_snapshot() and log.invalidate_latest_snapshot()
     member.start()
     cluster.await_level()

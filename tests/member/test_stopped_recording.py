@@ -17,7 +17,7 @@ def test_a_slow_tick_sees_that_the_recording_of_the_log_was_stopped(who):
     member.recording.stop(0)
     cluster.run(20 * MS)
 
-    assert any("enters an election: log recording stopped" in line for line in cluster.world.events)
+    assert any("enters an election: log recording stopped" in line for line in cluster.events)
     client.send(b"0:more")
     cluster.await_settled()
     cluster.await_level()

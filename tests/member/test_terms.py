@@ -33,7 +33,7 @@ def send(cluster, client):
 def start_with_term(member, candidate_term_id):
     member.kill()
     candidate_term = CandidateTerm(candidate_term_id, 0, 0)
-    replace(member.disk, NODE_STATE, seal_node_state(candidate_term))
+    replace(member.files, NODE_STATE, seal_node_state(candidate_term))
     member.start()
 
 

@@ -63,7 +63,7 @@ def test_a_leader_that_was_replaced_meanwhile_takes_nothing_of_what_waits_for_it
     cluster.run((pause_s - 1) * SECOND)
 
     assert appended_by(cluster, old) == 0
-    assert any("woke up after" in line for line in cluster.world.events)
+    assert any("woke up after" in line for line in cluster.events)
     cluster.await_settled()
     cluster.await_level(60 * SECOND)
     cluster.check()

@@ -120,7 +120,7 @@ class Member(MemberState, Process):
     def _start(self) -> None:
         context = replace(self.settings.context, member_id=self.member_id, cluster_id=self.cluster_id)
         if self._ports is None:
-            self._ports = SimulatedPorts(self, context, self._random)
+            self._ports = self.open_ports(context)
         self.services = []
         self.life = MemberLife(self._life_settings(context), self._ports, self._failures)
         for service_id, service in enumerate(self.life.services):
@@ -132,6 +132,10 @@ class Member(MemberState, Process):
         self.life.start(self._began_ns, self.epoch_ms())
         self.world.effects.add(Effect.BEGAN, self.member_id)
         self.observer.on_started(self)
+
+    def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
+        """What the process gives to all its lives. Raises DirectoryInUse."""
+        return SimulatedPorts(self, context, self._random)
 
     def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
         return LifeSettings(

@@ -1,12 +1,13 @@
-"""The production classes of a cluster under virtual time: one thread, one seed, one history.
+"""Scripts for members of the simulator: start, cut off, kill and wipe them, and see what becomes of it.
 
-    world.py     virtual time, and what happens next
-    disk.py      a disk in memory that forgets what was not synced
+Members run as in ``tests/simulation``, in its world and on its disks, without faults but those of the script.
+
+    cluster.py   ``SimulatedCluster``: members, time, and the invariants over all of them
+    member.py    one member: its disk and clock, and the processes that use them one after the other
     network.py   links and clients' connections with delays, resets and partitions
     client.py    clients that send, count what is acknowledged, and move on when the leader does
-    member.py    one member: agent and service over that disk and network; dies and comes back
+    stranger.py  a connection that says what it is told to
     liar.py      a peer that says anything at all
-    cluster.py   ``SimulatedCluster``: members, faults, and the invariants over all of them
 
-Read ``cluster.py`` first. ``python -m tests.member.in_memory --help`` runs seeds.
+Read ``cluster.py`` first. What can be seen of a member: ``tests/simulation/member_state.py``.
 """

@@ -23,7 +23,7 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from tests.member.in_memory.network import ClientConnection
-from tests.member.in_memory.world import MS, SECOND
+from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
@@ -60,7 +60,7 @@ class SimulatedClient:
 
     def start(self) -> None:
         self._connect(self._member_id)
-        self.world.after(KEEP_ALIVE_NS, self._keep_alive)
+        self.cluster.after(KEEP_ALIVE_NS, self._keep_alive)
 
     def send(self, payload: bytes) -> None:
         """One more message; goes out now, or when there is a leader again."""
@@ -84,7 +84,7 @@ class SimulatedClient:
         self._attempt += 1
         attempt = self._attempt
         member = self.cluster.members[self._member_id]
-        self.world.after(RETRY_NS, lambda: self._check_attempt(attempt))
+        self.cluster.after(RETRY_NS, lambda: self._check_attempt(attempt))
         if member.clients is None:
             return
         self._connection = member.clients.connect(
@@ -114,7 +114,7 @@ class SimulatedClient:
         if attempt == self._attempt:
             self.is_open = False
             self._connection = None
-            self.world.after(RETRY_NS // 4, lambda: self._check_attempt(attempt))
+            self.cluster.after(RETRY_NS // 4, lambda: self._check_attempt(attempt))
 
     def _keep_alive(self) -> None:
         if self.is_lost:
@@ -126,7 +126,7 @@ class SimulatedClient:
                 message = SessionKeepAlive(self.leadership_term_id, self.session_id)
                 assert self._connection is not None
                 self._connection.send(frame(message.encode(), session_id=0, stream_id=streams.INGRESS))
-        self.world.after(KEEP_ALIVE_NS, self._keep_alive)
+        self.cluster.after(KEEP_ALIVE_NS, self._keep_alive)
 
     def close(self) -> None:
         if self.is_open and self._connection is not None:
@@ -196,7 +196,6 @@ class SimulatedClient:
         assert ack.committed_messages <= len(self.sent), f"{self.name}: more is committed than was sent"
         if ack.committed_messages > self.acknowledged:
             self.acknowledged = ack.committed_messages
-            self.cluster.on_acknowledged(self)
 
     def _on_echo(self, payload: bytes) -> None:
         self.echoed.append(payload)

@@ -7,11 +7,17 @@ acknowledged is in every log, once and in order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cluster.consensus.context import ConsensusModuleContext
 from tests.member.in_memory.client import SimulatedClient
 from tests.member.in_memory.member import SimulatedMember, log_bytes
 from tests.member.in_memory.network import Network
-from tests.member.in_memory.world import MS, SECOND, US, World
+from tests.simulation.member import Settings
+from tests.simulation.network import Network as MachineNetwork
+from tests.simulation.world import MS, SECOND, World
+
+US = 1_000
 
 
 class InvariantBroken(AssertionError):
@@ -34,6 +40,8 @@ class SimulatedCluster:
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world, delay_ns)
+        self.machines = MachineNetwork(self.world, self.world.random("network"))
+        self.incarnation = 0
         self.member_count = member_count
         self.term_length = term_length
         self.file_sync_level = file_sync_level
@@ -57,7 +65,28 @@ class SimulatedCluster:
             **self._settings,
         )
 
+    def settings_of(self, context: ConsensusModuleContext) -> Settings:
+        return Settings(
+            context,
+            file_sync_level=self.file_sync_level,
+            segment_length=self.term_length,
+            checksums=(None,) * self.member_count,
+        )
+
+    def next_incarnation(self) -> int:
+        self.incarnation += 1
+        return self.incarnation
+
     # ---- time
+
+    @property
+    def events(self) -> list[str]:
+        """The last things that members told of themselves, as "who: what"."""
+        return [f"{who}: {what}" for _, who, what in self.world.trace.events]
+
+    def after(self, delay_ns: int, action: Callable[..., object], *arguments: object) -> None:
+        """Have ``action`` happen so much later."""
+        self.world.at(self.world.now_ns + delay_ns, action, *arguments)
 
     def step(self) -> None:
         """Let the next thing happen."""
@@ -65,11 +94,7 @@ class SimulatedCluster:
 
     def run(self, duration_ns: int) -> None:
         """Let so much time pass."""
-        end_ns = self.world.now_ns + duration_ns
-        marker = []
-        self.world.at(end_ns, lambda: marker.append(1))
-        while not marker:
-            self.world.step()
+        self.world.run_until(self.world.now_ns + duration_ns)
 
     def run_until(self, condition, timeout_ns: int = 30 * SECOND) -> None:  # type: ignore[no-untyped-def]
         """Let time pass until the condition holds; it has to within ``timeout_ns``."""
@@ -137,7 +162,7 @@ class SimulatedCluster:
             return all(
                 not member.is_running
                 or (
-                    not member.is_electing
+                    (member.is_leading or member.is_following)
                     and member.commit_position == end
                     and member.service_agent is not None
                     and member.service_agent.state.log_position >= 0
@@ -158,7 +183,6 @@ class SimulatedCluster:
         before = self._commit_positions[member.member_id]
         if member.commit_position > before:
             self._commit_positions[member.member_id] = member.commit_position
-            self.world.note(b"%d %d" % (member.member_id, member.commit_position))
 
     def on_applied(self, member_id: int, position: int, chain: bytes) -> None:
         """Services of all members, and of all their lives, are told the same up to the same position."""
@@ -168,9 +192,6 @@ class SimulatedCluster:
                 f"the service of member {member_id} was told something else up to {position} "
                 f"than that of member {known[1]}"
             )
-
-    def on_acknowledged(self, client: SimulatedClient) -> None:
-        self.world.note(b"%d %d" % (client.client_id, client.acknowledged))
 
     def check(self) -> None:
         """Compare what the running members have committed, byte by byte."""

@@ -1,33 +1,28 @@
-"""One simulated member: the lives of production over a simulated disk and network."""
+"""A scripted member: the simulator's process of a member, started and killed again and again on a disk."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.counters import CountersFile
-from cluster.errors import ClusterError, MemberRestart, ServiceError
+from cluster.errors import ServiceError
 from cluster.member.log.retention import NeededPosition
-from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
-from cluster.node.ports import LifeSettings
-from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
-from tests.member.in_memory.disk import SimulatedDisk
 from tests.member.in_memory.network import SimulatedClients, SimulatedLinks
-from tests.member.in_memory.world import EPOCH_NS, MS, US
+from tests.simulation.disk import Disk, SimulatedFiles
+from tests.simulation.member import Member, Observer
 from tests.simulation.member_state import MemberState
+from tests.simulation.ports import SimulatedPorts, host_of
+from tests.simulation.world import FOREVER_NS, Clock, Process
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
 
-TURN_NS = 30 * US  # what a turn with work takes
 DIRECTORY = "member"
-CLUSTER_DIRECTORY = f"{DIRECTORY}/cluster"
+WAKE_NS = 1_000
 
 
 class HashingEcho:
@@ -90,53 +85,41 @@ class HashingEcho:
         pass
 
 
-class SimulatedPorts:
-    """What a simulated process gives to a life of its member."""
+class ScriptedPorts(SimulatedPorts):
+    """The simulator's, but for links, connections of clients, and a service that may fail."""
 
-    def __init__(self, member: SimulatedMember, context: ConsensusModuleContext) -> None:
-        self._member = member
-        self._context = context
-        self.files = member.disk
-        self.random = Random(member.world.random.getrandbits(64))
-        self.mark_file = ClusterMarkFile.create(
-            CLUSTER_DIRECTORY,
-            files=self.files,
-            component_type=ClusterComponentType.CONSENSUS_MODULE,
-            now_ms=self.epoch_ms(),
-            cluster_id=context.cluster_id,
-            member_id=context.member_id,
-        )
+    def __init__(
+        self, process: MemberProcess, context: ConsensusModuleContext, scripted: SimulatedMember
+    ) -> None:
+        super().__init__(process, context, process.world.random(f"{process.name}, {process.incarnation}"))
+        self._process = process
+        self._scripted = scripted
 
-    def epoch_ms(self) -> int:
-        return (EPOCH_NS + self._member.world.now_ns) // MS
+    def _wake(self) -> None:
+        self._process.wake(self._process.world.now_ns + WAKE_NS)
 
-    def open_counters(self) -> CountersFile:
-        return CountersFile.in_memory()
-
-    def open_links(self) -> SimulatedLinks:
-        member = self._member
-        return SimulatedLinks(
-            member.cluster.network,
+    def open_links(self) -> SimulatedLinks:  # type: ignore[override]
+        member, network = self._scripted, self._scripted.cluster.network
+        links = SimulatedLinks(
+            network,
             member.world,
             member.member_id,
             self._context.member_ids,
-            member.incarnation,
-            member.wake,
+            self._process.incarnation,
+            self._wake,
         )
+        network.attach(links)
+        return links
 
-    def open_clients(self, incarnation: int) -> SimulatedClients:
-        member = self._member
-        return SimulatedClients(member.world, member.wake, member.cluster.network.delay_ns)
+    def open_clients(self, incarnation: int) -> SimulatedClients:  # type: ignore[override]
+        return SimulatedClients(self._scripted.cluster.network, self._scripted.world, self._wake)
 
-    def load_service(self, service_id: int) -> HashingEcho:
-        self._member.service = HashingEcho(self._member)
-        return self._member.service
+    def load_service(self, service_id: int) -> HashingEcho:  # type: ignore[override]
+        self._scripted.service = HashingEcho(self._scripted)
+        return self._scripted.service
 
     def needed_positions(self) -> list[NeededPosition]:
-        return [lambda: self._member.needed_position]
-
-    def on_event(self, text: str) -> None:
-        self._member.world.tell(self._member.name, text)
+        return [lambda: self._scripted.needed_position]
 
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         if isinstance(error.__cause__, AssertionError):
@@ -147,68 +130,155 @@ class SimulatedPorts:
         """``record`` has told it."""
 
 
+class MemberProcess(Member):
+    """One process of a scripted member."""
+
+    def __init__(self, scripted: SimulatedMember, **arguments: Any) -> None:
+        super().__init__(observer=_Turns(scripted), **arguments)
+        self.directory = DIRECTORY
+        self._scripted = scripted
+
+    def open_ports(self, context: ConsensusModuleContext) -> ScriptedPorts:
+        return ScriptedPorts(self, context, self._scripted)
+
+    def wake(self, time_ns: int) -> None:
+        time_ns = max(time_ns, self._busy_until_ns, self.world.now_ns)
+        super().wake(-(-time_ns // self._scripted.turns_apart_ns) * self._scripted.turns_apart_ns)
+
+    def on_killed(self) -> None:
+        self._hang_up()
+        super().on_killed()
+
+    def lose_power(self) -> None:
+        self._hang_up()
+        super().lose_power()
+
+    def _hang_up(self) -> None:
+        if self.life is not None:
+            self.life.links.close()
+            self.life.clients.shutdown()
+
+
+class _Turns(Observer):
+    """Counts the turns, and lets the cluster look at the member behind each."""
+
+    def __init__(self, scripted: SimulatedMember) -> None:
+        self._scripted = scripted
+
+    def on_turn(self, member: Member) -> None:
+        self._scripted.turns += 1
+        self._scripted.cluster.after_turn(self._scripted)
+
+
 class SimulatedMember(MemberState):
-    """A process that can be started and killed again and again over the same disk."""
+    """A member's machine: what is seen of it is that of its present process, if it has one that lives."""
 
     def __init__(self, cluster: SimulatedCluster, member_id: int) -> None:
         self.cluster = cluster
         self.member_id = member_id
-        self.world = cluster.world
-        self.disk = SimulatedDisk(Random(self.world.random.getrandbits(64)), 1000 * (member_id + 1))
-        self.incarnation = 0
-        self.life: MemberLife | None = None
+        self.world = world = cluster.world
+        self.name = f"member {member_id}"
+        self.disk = Disk(world, world.random(f"disk {member_id}"), f"disk {member_id}")
+        self.files = SimulatedFiles(self.disk, Process(world, host_of(member_id), "operator"), 1)
+        self.clock = Clock(world)
+        self.process: MemberProcess | None = None
         self.service: HashingEcho | None = None
-        self.death = ""  # why the process ended by itself
-        self.clock_offset_ns = 0
         self.needed_position: int | None = None  # by a reader, or by what exports the log
-        self.is_paused = False
-        self.turns = 0  # of this process
-        self._turn_at_ns: int | None = None
-        self._generation = 0
+        self.turns = 0
+        self.turns_apart_ns = 1  # a turn begins at a multiple of this
+
+    # -- its process --
+
+    def start(self) -> None:
+        """Start a process, which recovers from what is on the disk."""
+        assert not self.is_running
+        cluster, context = self.cluster, self.cluster.context_of(self.member_id)
+        cluster.machines.revive(host_of(self.member_id))
+        self.process = MemberProcess(
+            self,
+            world=self.world,
+            member_id=self.member_id,
+            settings=cluster.settings_of(context),
+            disk=self.disk,
+            network=cluster.machines,
+            clock=self.clock,
+            random=self.world.random(f"{self.name}, life {cluster.incarnation + 1}"),
+            next_incarnation=cluster.next_incarnation,
+            cluster_id=context.cluster_id,
+        )
+        self.process.tell("starts")
+        self.process.wake(self.world.now_ns)
+        self.world.run_until(self.world.now_ns)
 
     @property
     def is_running(self) -> bool:
-        return self.life is not None
+        return self.process is not None and self.process.is_alive
 
     @property
-    def name(self) -> str:
-        return f"member {self.member_id}"
+    def life(self) -> MemberLife | None:  # type: ignore[override]
+        return self.process.life if self.process is not None and self.process.is_alive else None
 
-    def start(self) -> None:
-        """Start the process; it recovers from what is on its disk."""
-        assert self.life is None
-        self.incarnation += 1
-        self.turns = 0
-        self._generation += 1
-        self.death = ""
-        context = self.cluster.context_of(self.member_id)
-        settings = LifeSettings(
-            context=context,
-            archive_directory=f"{DIRECTORY}/archive",
-            cluster_directory=CLUSTER_DIRECTORY,
-            driver_directory=f"{DIRECTORY}/driver",
-            file_sync_level=self.cluster.file_sync_level,
-            archive_segment_file_length=self.cluster.term_length,
-            archive_record_checksum=None,
-            services=["HashingEcho"],
-            service_responder=True,
-            service_error_policy="continue",
-            service_cycle_threshold_ns=context.cycle_threshold_ns,
-            log_fragment_limit=4096,
-        )
-        try:
-            self.life = MemberLife(settings, SimulatedPorts(self, context), DiskFailures())
-            self.world.tell(self.name, f"starts, incarnation {self.incarnation}")
-            self.life.start(self.world.now_ns, self.cluster_time)
-        except ClusterError as error:
-            self._die(error)
-            return
-        self.cluster.network.attach(self.life.links)
-        self.wake()
+    @property
+    def death(self) -> str:
+        """Why the last process ended by itself, "" for one that was asked to, or has not."""
+        error = None if self.process is None else self.process.end
+        return "" if error is None else f"{type(error).__name__}: {error}"
+
+    @property
+    def _alive(self) -> MemberProcess:
+        assert self.is_running
+        return self.process
+
+    def kill(self) -> None:
+        """SIGKILL: the process is gone at once, what it wrote stays."""
+        if self.is_running:
+            self._alive.kill()
+
+    def power_cut(self) -> None:
+        """Of what was not synced some is lost, and so is the process, if there is one."""
+        if self.is_running:
+            self._alive.lose_power()
+        else:
+            self.disk.power_cut()
+
+    def stop(self) -> None:
+        """In order, as a process that got SIGTERM."""
+        if self.is_running:
+            self._alive.stop()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._alive.pause()
+
+    def resume(self) -> None:
+        """SIGCONT: a turn after all that time."""
+        self._alive.resume()
+
+    def take_turn(self, after_ns: int = 0) -> int:
+        """Have its module take a turn now, as if it were so much later."""
+        assert self.life is not None
+        return self.life.consensus_module.do_work(self._alive.clock_ns() + after_ns, self.cluster_time)
+
+    @property
+    def cluster_time(self) -> int:
+        return self.clock.epoch_ms(self.world.now_ns)
+
+    # -- its service --
 
     @property
     def service_agent(self) -> ClusteredServiceAgent | None:
         return None if self.life is None else self.life.services[0].agent
+
+    def stall_service(self) -> None:
+        """Its service takes no turn from now on."""
+        self._alive.services_stalled_until_ns[0] = FOREVER_NS
+
+    def release_service(self) -> None:
+        """Its service takes turns again."""
+        self._alive.services_stalled_until_ns.clear()
+        self._alive.wake(self.world.now_ns)
+
+    # -- its ports --
 
     @property
     def links(self) -> SimulatedLinks | None:
@@ -218,107 +288,25 @@ class SimulatedMember(MemberState):
     def clients(self) -> SimulatedClients | None:
         return None if self.life is None else self.life.clients
 
-    @property
-    def cluster_time(self) -> int:
-        return (EPOCH_NS + self.world.now_ns + self.clock_offset_ns) // MS
+    # -- its disk --
 
-    # ---- turns
+    def wipe(self) -> None:
+        """An empty disk."""
+        assert not self.is_running
+        self.disk.wipe()
 
-    def take_turn(self, now_ns: int | None = None) -> int:
-        """Have its module take a turn now, beside those that come by themselves."""
-        now_ns = self.world.now_ns if now_ns is None else now_ns
-        return self.life.consensus_module.do_work(now_ns, self.cluster_time)
+    def backup(self) -> dict[str, bytes]:
+        """All files."""
+        return {path: bytes(self.disk.inode(path).cache) for path in self.disk.paths()}
 
-    def wake(self) -> None:
-        """Something came: take a turn soon."""
-        self._turn_at(self.world.now_ns + 1 * US)
-
-    def _turn_at(self, time_ns: int) -> None:
-        if self._turn_at_ns is not None and self._turn_at_ns <= time_ns:
-            return
-        self._turn_at_ns = time_ns
-        generation = self._generation
-        self.world.at(time_ns, lambda: self._turn(time_ns, generation))
-
-    def _turn(self, time_ns: int, generation: int) -> None:
-        if generation != self._generation or time_ns != self._turn_at_ns or self.life is None:
-            return
-        self._turn_at_ns = None
-        if self.is_paused:
-            return
-        life, agent = self.life, self.life.consensus_module
-        try:
-            work_count = life.do_work(self.world.now_ns, self.cluster_time)
-        except ClusterError as error:
-            self._die(error)
-            return
-        self.turns += 1
-        self.cluster.after_turn(self)
-        if agent.is_closed:
-            self.stop()
-        elif self.life is life:
-            deadline_ns = self.world.now_ns + TURN_NS if work_count else agent.turn.slow_tick_ns
-            self._turn_at(max(deadline_ns, self.world.now_ns + TURN_NS))
-
-    def _die(self, error: Exception) -> None:
-        if isinstance(error, MemberRestart):
-            self.world.tell(self.name, f"starts again: {error}")
-            self._end()
-            self.start()
-            return
-        self.death = f"{type(error).__name__}: {error}"
-        self.world.tell(self.name, f"ends: {self.death}")
-        self._end()
-
-    def stall_service(self) -> None:
-        """Its service takes no turn from now on."""
-        self.service_agent.do_work = lambda *_: 0
-
-    def release_service(self) -> None:
-        """Its service takes turns again."""
-        del self.service_agent.do_work
-
-    # ---- ends
-
-    def kill(self) -> None:
-        """SIGKILL: the process is gone at once, what it wrote stays."""
-        if self.is_running:
-            self.world.tell(self.name, "is killed")
-            self._end()
-            self.disk.kill()
-
-    def power_cut(self) -> None:
-        if self.is_running:
-            self.world.tell(self.name, "loses power")
-            self._end()
-        self.disk.power_cut()
-
-    def stop(self) -> None:
-        """In order, as a process that got SIGTERM."""
-        if self.is_running:
-            self.world.tell(self.name, "stops")
-            self.life.close(self.world.now_ns, self.cluster_time)
-            self._end()
-
-    def pause(self) -> None:
-        """SIGSTOP."""
-        self.is_paused = True
-
-    def resume(self) -> None:
-        """SIGCONT: a turn after all that time."""
-        self.is_paused = False
-        self._turn_at_ns = None
-        self.wake()
-
-    def _end(self) -> None:
-        self._generation += 1
-        self._turn_at_ns = None
-        if self.life is not None:
-            self.life.links.close()
-            self.life.clients.shutdown()
-        self.life = None
-        self.is_paused = False
-        self.disk.kill()
+    def restore(self, backup: dict[str, bytes]) -> None:
+        """A disk with the files of a backup, and no others."""
+        folders = set(self.disk.folders)
+        self.wipe()
+        for folder in sorted(folders):
+            self.files.make_directory(folder)
+        for path, content in backup.items():
+            self.files.open(path, create=True).pwrite(content, 0)
 
 
 def log_bytes(member: SimulatedMember, begin: int, end: int) -> bytes:
@@ -333,7 +321,3 @@ def log_bytes(member: SimulatedMember, begin: int, end: int) -> bytes:
         pieces.append(data.tobytes())
         begin += len(data)
     return b"".join(pieces)
-
-
-def service_messages(members: Sequence[SimulatedMember]) -> list[list[bytes]]:
-    return [[] if member.service is None else member.service.applied for member in members]

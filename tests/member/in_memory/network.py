@@ -14,7 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from tests.member.in_memory.world import MS, US, World
+from tests.simulation.world import MS, World
+
+US = 1_000
 
 DIAL_INTERVAL_NS = 50 * MS
 STABLE_AFTER_NS = 1_000 * MS
@@ -38,6 +40,7 @@ class Network:
 
     def __init__(self, world: World, delay_ns: tuple[int, int] = (20 * US, 200 * US)) -> None:
         self._world = world
+        self._random = world.random("links")
         self.delay_ns = delay_ns
         self._ends: dict[int, SimulatedLinks] = {}
         self._ways: dict[tuple[int, int], _Way] = {}
@@ -58,7 +61,7 @@ class Network:
         for other in self._ends.values():
             way = self._ways.get((member_id, other.member_id))
             if other.is_up(member_id) and way is not None:
-                at_ns = max(way.last_arrival_ns, self._world.now_ns) + self._delay()
+                at_ns = max(way.last_arrival_ns, self._world.now_ns) + self.delay()
                 self._world.at(at_ns, partial(self._on_end_of_stream, member_id, other.member_id, way))
 
     def _on_end_of_stream(self, member_id: int, other_id: int, way: _Way) -> None:
@@ -101,10 +104,8 @@ class Network:
         return (from_id, to_id) in self._blocked
 
     def _dial(self, from_id: int, to_id: int, refusals: int) -> None:
-        self._world.after(
-            self._delay() if refusals == 0 else DIAL_INTERVAL_NS,
-            lambda: self._on_dialled(from_id, to_id, refusals),
-        )
+        delay_ns = self.delay() if refusals == 0 else DIAL_INTERVAL_NS
+        self._world.at(self._world.now_ns + delay_ns, self._on_dialled, from_id, to_id, refusals)
 
     def _on_dialled(self, from_id: int, to_id: int, refusals: int) -> None:
         end = self._ends.get(from_id)
@@ -126,8 +127,9 @@ class Network:
         end.on_connected(to_id, other.incarnation)
         other.on_connected(from_id, end.incarnation)
 
-    def _delay(self) -> int:
-        return self._world.random.randint(*self.delay_ns)
+    def delay(self) -> int:
+        """How long one batch of bytes is on its way."""
+        return self._random.randint(*self.delay_ns)
 
     def send(self, from_id: int, to_id: int, frames: bytes) -> bool:
         way = self._ways.get((from_id, to_id))
@@ -136,7 +138,7 @@ class Network:
         end = self._ends.get(to_id)
         if end is None:
             return True  # taken by the kernel, and lost
-        arrival_ns = max(way.last_arrival_ns, self._world.now_ns + self._delay())
+        arrival_ns = max(way.last_arrival_ns, self._world.now_ns + self.delay())
         way.last_arrival_ns = arrival_ns
         way.frames.append((arrival_ns, frames))
         self._world.at(arrival_ns, end.wake)
@@ -263,10 +265,10 @@ class SimulatedLinks:
 class SimulatedClients:
     """``ClientPort`` of one process; clients are objects that frames are given to."""
 
-    def __init__(self, world: World, wake: Callable[[], None], delay_ns: tuple[int, int]) -> None:
+    def __init__(self, network: Network, world: World, wake: Callable[[], None]) -> None:
         self._world = world
         self._wake = wake
-        self._delay_ns = delay_ns
+        self.delay = network.delay
         self._connections: dict[int, ClientConnection] = {}
         self._next_id = 1
         self._news: list[tuple[str, int]] = []
@@ -292,9 +294,6 @@ class SimulatedClients:
             self._arrived.pop(connection_id, None)
             self._news.append(("disconnect", connection_id))
             self._wake()
-
-    def delay_ns(self) -> int:
-        return self._world.random.randint(*self._delay_ns)
 
     # ---- Clients
 
@@ -362,7 +361,7 @@ class ClientConnection:
         self._to_client_ns = 0
 
     def send(self, frames: bytes) -> None:
-        self._to_member_ns = max(self._to_member_ns, self._world.now_ns + self._port.delay_ns())
+        self._to_member_ns = max(self._to_member_ns, self._world.now_ns + self._port.delay())
         self._world.at(self._to_member_ns, lambda: self._port.deliver(self.id, frames))
 
     def close(self) -> None:
@@ -370,7 +369,7 @@ class ClientConnection:
         self._world.at(max(self._to_member_ns, self._world.now_ns), lambda: self._port.hang_up(self.id))
 
     def receive_later(self, frames: bytes) -> None:
-        self._to_client_ns = max(self._to_client_ns, self._world.now_ns + self._port.delay_ns())
+        self._to_client_ns = max(self._to_client_ns, self._world.now_ns + self._port.delay())
         self._world.at(self._to_client_ns, lambda: None if self._is_closed else self._on_frames(frames))
 
     def closed_later(self) -> None:
@@ -379,4 +378,4 @@ class ClientConnection:
                 self._is_closed = True
                 self._on_closed()
 
-        self._world.at(max(self._to_client_ns, self._world.now_ns + self._port.delay_ns()), told)
+        self._world.at(max(self._to_client_ns, self._world.now_ns + self._port.delay()), told)
