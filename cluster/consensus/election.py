@@ -86,7 +86,7 @@ from cluster.protocol.consensus import (
     StopCatchup,
     Vote,
 )
-from cluster.protocol.enums import AppendPositionFlags, ConsensusModuleState, ElectionState, Role
+from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
 from cluster.protocol.link import CatchupProgress
 from cluster.protocol.sbe import Message
 from cluster.protocol.versions import CONSENSUS_PROTOCOL_VERSION
@@ -324,11 +324,6 @@ class Election:
         if isinstance(term, _Followed) and term.notified_commit_position >= term.term_base:
             return term.notified_commit_position
         return 0
-
-    @property
-    def _is_in_snapshot(self) -> bool:
-        """Whether services take snapshots: nothing is processed until they have."""
-        return self._module.state is ConsensusModuleState.SNAPSHOT
 
     # ---- what the owner calls besides the messages ------------------------------------------------------
 
@@ -666,7 +661,7 @@ class Election:
         led = self._led
         if led.replay_stop_position == NULL_POSITION and self.log_position < self.append_position:
             self._start_replay(led, self.append_position)
-        elif self.log_position == self.append_position and not self._is_in_snapshot:
+        elif self.log_position == self.append_position and not self._module.is_in_snapshot:
             self._stop_replay(led)
             self._change_state(ElectionState.LEADER_INIT, now_ns, f"log processed to {self.log_position}")
 
@@ -758,7 +753,7 @@ class Election:
         # From here on this member holds (term, base) and says so: a leader that is not there yet, and a
         # commit that waits for this member, both depend on it.
         self._send_append_position(now_ns, AppendPositionFlags.NONE)
-        if self._is_in_snapshot:
+        if self._module.is_in_snapshot:
             return  # what it has read is not done with (C-113)
         followed = self._followed
         if followed.replay_stop_position != NULL_POSITION:
@@ -835,9 +830,9 @@ class Election:
         reached = self.log_position
         if not self._promises.has_say and reached >= self.effective_commit_position:
             reached = self.append_position  # the rest may wait for it to be committed
-        if followed.is_catchup_stopped and reached >= target and not self._is_in_snapshot:
+        if followed.is_catchup_stopped and reached >= target and not self._module.is_in_snapshot:
             self._change_state(ElectionState.FOLLOWER_LOG_INIT, now_ns, f"level with the leader at {reached}")
-        elif self._is_silence(followed.growth_ns, now_ns) and not self._is_in_snapshot:
+        elif self._is_silence(followed.growth_ns, now_ns) and not self._module.is_in_snapshot:
             self._restart(now_ns, "the catch-up does not progress")
 
     # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------

@@ -75,6 +75,11 @@ class ModuleState:
         return self.state is ConsensusModuleState.ACTIVE
 
     @property
+    def is_in_snapshot(self) -> bool:
+        """Whether services take snapshots: nothing is processed until they have."""
+        return self.state is ConsensusModuleState.SNAPSHOT
+
+    @property
     def reads_log(self) -> bool:
         """Whether a follower, a replay or a catch-up takes log and ingress."""
         return self.state in (ConsensusModuleState.ACTIVE, ConsensusModuleState.SUSPENDED)

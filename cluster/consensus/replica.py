@@ -51,6 +51,9 @@ class ReplicatedState:
     ) -> None:
         self.cluster_time = 0
         self.leadership_term_id = NULL_VALUE
+        self._term_id_of_log = (
+            NULL_VALUE  # that wrote what is processed; a join comes before its term is read
+        )
         self.module = ModuleState()
         self.sessions = SessionManager(context, port, authenticator)
         self.timers = PriorityHeapTimerService()
@@ -95,6 +98,7 @@ class ReplicatedState:
                 self._check_log(entry, log_position)
                 self.advance_time(entry.timestamp)
                 self.enter_term(entry.leadership_term_id)
+                self._term_id_of_log = entry.leadership_term_id
             case ClusterActionRequest():
                 self.advance_time(entry.timestamp)
                 return self._apply_action(entry)
@@ -115,9 +119,13 @@ class ReplicatedState:
             )
 
     def _apply_action(self, request: ClusterActionRequest) -> ClusterAction | None:
-        """An action of another term is none, and a snapshot with flags is for standbys."""
+        """An action of another term than wrote the log here is none, a snapshot with flags is for standbys.
+
+        The term that is joined may be a later one: what is left of the log before it is read after the join,
+        and services act on it, too.
+        """
         is_for_standbys = request.action is ClusterAction.SNAPSHOT and bool(request.flags)
-        if request.leadership_term_id != self.leadership_term_id or is_for_standbys:
+        if request.leadership_term_id != self._term_id_of_log or is_for_standbys:
             return None
         self.module.change(_STATE_OF_ACTION[request.action])
         return request.action
@@ -133,7 +141,8 @@ class ReplicatedState:
     # ---- what a leader wrote
 
     def sweep(self, commit_position: int) -> None:
-        """Forget how to undo what is committed."""
+        """Forget how to undo what is committed; the first of it began this leader's term."""
+        self._term_id_of_log = self.leadership_term_id
         self.timers.sweep(commit_position)
         self.sessions.sweep(commit_position)
         self.module.sweep(commit_position)
@@ -167,4 +176,5 @@ class ReplicatedState:
         assert self.leadership_term_id == NULL_VALUE, "something of the log is in it already"
         self.advance_time(timestamp)
         self.enter_term(leadership_term_id)
+        self._term_id_of_log = leadership_term_id
         snapshot.load(self.sessions, self.timers, self.trackers, self.cluster_time, log_position)

@@ -39,7 +39,7 @@ class ALog:
         self.entries = []
         self.end = 0
         self.replica = ReplicatedState(CONTEXT, self)
-        self.replica.enter_term(TERM)
+        self.replica.apply(a_term(timestamp=0), 0)
         self.replica.module.change(ConsensusModuleState.ACTIVE)
 
     def append(self, entry):
@@ -160,6 +160,23 @@ def test_an_action_that_is_not_ours_changes_nothing(request_):
     replica = a_replica()
     assert replica.apply(request_, 96) is None
     assert replica.module.is_active
+
+
+@pytest.mark.conformance("C-254")
+@pytest.mark.parametrize("is_led", [False, True])
+def test_an_action_of_the_term_before_the_one_that_is_joined_is_carried_out(is_led):
+    """Its leader died before it was committed; the next one has it, and services act on it, too."""
+    replica = a_replica()
+    if is_led:
+        replica.enter_term(TERM + 1)
+        replica.sweep(96)
+    term_id = replica.leadership_term_id
+    replica.enter_term(term_id + 1)
+    assert replica.apply(an_action(ClusterAction.SNAPSHOT, term_id), 192) is ClusterAction.SNAPSHOT
+    replica.module.change(ConsensusModuleState.ACTIVE)
+    replica.apply(a_term(term_id + 1), 288)
+    assert replica.apply(an_action(ClusterAction.SUSPEND, term_id), 384) is None
+    assert replica.apply(an_action(ClusterAction.SUSPEND, term_id + 1), 480) is ClusterAction.SUSPEND
 
 
 @pytest.mark.conformance("C-259")

@@ -15,7 +15,7 @@ from cluster.member.reporter import Reporter
 from cluster.member.standing import MemberStanding
 from cluster.protocol.enums import ClusterAction, ConsensusModuleState
 from cluster.protocol.link import LogGeometry
-from cluster.protocol.log import ClusterActionRequest
+from cluster.protocol.log import ClusterActionRequest, NewLeadershipTermEvent
 from tests.archive.logs import LogWriter
 
 TIME = 1_000
@@ -116,7 +116,7 @@ def test_nothing_beyond_the_recording_is_processed_whatever_the_limit(log, proce
 
 def test_an_action_ends_the_poll_and_the_next_one_goes_on(log, processing, replica, snapshots):
     log.create(7, None)
-    replica.enter_term(0)
+    replica.apply(NewLeadershipTermEvent(0, 0, 0, 0, 0, 7, CONTEXT.time_unit, CONTEXT.app_version), 0)
     first = write(log, 2)[-1]
     action = write_action(log, ClusterAction.SNAPSHOT)
     end = write(log, 2)[-1]
