@@ -1,0 +1,268 @@
+"""Parts of a member, each built from the few things that it reaches: no agent, no cluster, no turn."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import NULL_POSITION, SECOND, ConsensusModuleContext
+from cluster.counters import CountersFile
+from cluster.errors import ClusterError
+from cluster.log.frames import LogParams
+from cluster.member.admission import Admission
+from cluster.member.control import NodeControl, Toggles
+from cluster.member.counters import MemberCounters
+from cluster.member.lease import Lease
+from cluster.member.log.requests import LogRequests
+from cluster.member.log.subscription import LogSubscription
+from cluster.member.phase import Elect, Phase, PhaseName
+from cluster.member.ports import Peers
+from cluster.member.reporter import Reporter
+from cluster.member.services.termination import Termination
+from cluster.protocol.consensus import CommitPosition, TerminationAck, Vote
+from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, NodeControlToggle
+from cluster.protocol.link import LogImage
+
+CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
+TERM, LEADER_ID = 5, 1
+
+
+class Links:
+    """Up to every member that is not in ``down``; what is sent is kept."""
+
+    def __init__(self):
+        self.sent = []
+        self.down = set()
+
+    def is_up(self, member_id):
+        return member_id not in self.down
+
+    def send(self, member_id, *buffers):
+        self.sent.append((member_id, b"".join(buffers)))
+        return 1
+
+
+@pytest.fixture
+def links():
+    return Links()
+
+
+@pytest.fixture
+def counters():
+    return MemberCounters(CountersFile.in_memory(), CONTEXT)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def reporter(counters, told):
+    return Reporter(counters.errors, told.append, told.append)
+
+
+def standing(leader_member_id, module=ConsensusModuleState.ACTIVE):
+    return SimpleNamespace(
+        member_id=0,
+        leader_member_id=leader_member_id,
+        is_leading=leader_member_id == 0,
+        is_following=leader_member_id > 0,
+        module=module,
+        set_module=lambda state: None,
+    )
+
+
+# ---- the lease
+
+
+class APhase(Phase):
+    def __init__(self, name, is_done=False, step=None):
+        self.name = name
+        self.is_done = is_done
+        self.step = step
+
+    def look_around(self, heard, since_ns):
+        return self.is_done
+
+    def check_quorum(self):
+        return self.step
+
+
+def test_a_lease_is_in_question_after_a_pause_as_long_as_itself(reporter, told):
+    lease = Lease(2 * SECOND, standing(0), reporter)
+    assert lease.on_turn(2 * SECOND - 1, 10, APhase(PhaseName.LEADING)) is None
+    assert not lease.is_looking_around
+    lease.on_turn(2 * SECOND, 10, APhase(PhaseName.LEADING))
+    assert lease.is_looking_around
+    assert told == ["woke up after 2.0 s"]
+    lease.on_polled(3, APhase(PhaseName.LEADING))
+    assert lease.is_looking_around, "its followers were not all read"
+    lease.on_polled(0, APhase(PhaseName.LEADING, is_done=True))
+    assert not lease.is_looking_around
+
+
+def test_a_leader_that_nobody_follows_any_more_stands_down_when_it_wakes(reporter):
+    lease = Lease(SECOND, standing(0), reporter)
+    step = Elect("inactive follower quorum")
+    assert lease.on_turn(SECOND, 10, APhase(PhaseName.LEADING, step=step)) is step
+
+
+@pytest.mark.parametrize("name", [PhaseName.ELECTING, PhaseName.FETCHING, PhaseName.REPAIRING])
+def test_who_neither_leads_nor_follows_has_no_lease(reporter, name):
+    lease = Lease(SECOND, standing(-1), reporter)
+    lease.on_turn(60 * SECOND, 10, APhase(name))
+    assert not lease.is_looking_around
+
+
+# ---- toggles
+
+
+def test_one_action_is_asked_for_at_a_time_and_only_of_a_leader(counters):
+    toggles = Toggles(counters)
+    assert not toggles.request(ClusterControlToggle.SNAPSHOT), "it does not lead"
+    toggles.on_leading()
+    assert toggles.requested is None
+    assert toggles.request(ClusterControlToggle.SNAPSHOT)
+    assert not toggles.request(ClusterControlToggle.ABORT)
+    assert toggles.requested == ClusterControlToggle.SNAPSHOT
+    toggles.done()
+    assert toggles.requested is None
+    toggles.on_election()
+    assert counters.control_toggle.get() == ClusterControlToggle.INACTIVE
+
+
+def test_the_node_toggle_is_done_after_what_it_asks_for(counters, reporter):
+    toggles = Toggles(counters)
+    seen = []
+
+    class RecordingLog:
+        @property
+        def entries(self):
+            seen.append(counters.node_control_toggle.get())
+            return []
+
+    control = NodeControl(toggles, RecordingLog(), None, reporter)
+    toggles.on_established()
+    assert control.do_work() == 0
+    counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
+    assert control.do_work() == 1
+    assert seen == [NodeControlToggle.VALIDATE_RECORDING_LOG]
+    assert counters.node_control_toggle.get() == NodeControlToggle.NEUTRAL
+
+
+# ---- requests for the log
+
+
+def a_subscription():
+    recording = SimpleNamespace(append_position=4096)
+    params = LogParams(64 * 1024, 1408, 0, 7)
+    return LogSubscription(
+        recording, params, leader_member_id=LEADER_ID, leadership_term_id=TERM, correlation_id=9
+    )
+
+
+@pytest.fixture
+def log():
+    return SimpleNamespace(subscription=a_subscription(), append_position=4096, commit_position=4096)
+
+
+def test_the_log_is_asked_for_once_on_each_connection(log, links):
+    requests = LogRequests(log, links)
+    links.down.add(LEADER_ID)
+    requests.request()
+    assert not links.sent
+    links.down.clear()
+    requests.on_link_up(LEADER_ID)
+    requests.request()
+    assert len(links.sent) == 1
+    requests.on_link_down(LEADER_ID)
+    requests.on_link_up(LEADER_ID)
+    assert len(links.sent) == 2
+
+
+def test_an_image_that_does_not_join_on_ends_the_subscription(log, links):
+    requests = LogRequests(log, links)
+    assert requests.subscription_of(LEADER_ID, correlation_id=8) is None
+    assert requests.subscription_of(2, correlation_id=9) is None
+    subscription = requests.subscription_of(LEADER_ID, correlation_id=9)
+    with pytest.raises(ClusterError, match="joins at 4128, expected 4096"):
+        requests.join(subscription, LogImage(9, TERM, 4128, 7))
+    assert log.subscription is None
+
+
+# ---- what is taken of other members
+
+
+def an_admission(log, leader_member_id):
+    termination = SimpleNamespace(position=NULL_POSITION)
+    promises = SimpleNamespace(term_limit=lambda member_id: TERM + 100)
+    replica = SimpleNamespace(leadership_term_id=TERM)
+    state = standing(leader_member_id)
+    return Admission(1 << 16, log, replica, state, promises, termination, lambda: (TERM, leader_member_id))
+
+
+def test_what_a_member_cannot_mean_is_named(log):
+    admission = an_admission(log, LEADER_ID)
+    assert admission.fault_of(1, CommitPosition(TERM, 96, 1)) is None
+    assert admission.fault_of(2, CommitPosition(TERM, 96, 1)) == "speaks as member 1"
+    assert admission.fault_of(2, CommitPosition(TERM, 96, 2)) == "member 1 leads term 5"
+    assert admission.fault_of(1, CommitPosition(TERM, 97, 1)) == "no position of a log"
+    far = TERM + 101
+    assert admission.fault_of(2, Vote(far, TERM, 96, 0, 2, True)).startswith(f"term {far}, ")
+
+
+# ---- the end
+
+
+def a_termination(log, reporter, links, leader_member_id, *, services):
+    members = {member_id: ClusterMember(member_id) for member_id in CONTEXT.member_ids}
+    replica = SimpleNamespace(leadership_term_id=TERM)
+    peers = Peers([1, 2], set(), links)
+    return Termination(CONTEXT, members, peers, log, replica, standing(leader_member_id), services, reporter)
+
+
+class Services:
+    """They end as soon as they are asked to."""
+
+    def __init__(self):
+        self.ends = []
+
+    def terminate(self, log_position, on_acked):
+        self.ends.append(log_position)
+        on_acked([])
+
+
+def test_a_leader_is_done_when_its_services_and_followers_are_or_their_time_is_up(log, reporter, links):
+    services = Services()
+    termination = a_termination(log, reporter, links, 0, services=services)
+    termination.begin_at(8192, now_ns=0)
+    assert [member_id for member_id, _ in links.sent] == [1, 2]
+    termination.on_snapshot_done(8192, now_ns=0)
+    assert services.ends == [8192]
+    assert not termination.is_leader_done(now_ns=1)
+    termination.on_termination_ack(TerminationAck(TERM, 8192, 1))
+    termination.on_termination_ack(TerminationAck(TERM, 8191, 2))
+    assert not termination.is_leader_done(now_ns=1), "member 2 is not there yet"
+    assert termination.is_leader_done(CONTEXT.termination_timeout_ns)
+    termination.on_termination_ack(TerminationAck(TERM, 8192, 2))
+    assert termination.is_leader_done(now_ns=1)
+    assert not termination.is_over, "a leader ends by its slow tick"
+
+
+def test_a_follower_is_over_when_its_services_are(log, reporter, links):
+    termination = a_termination(log, reporter, links, LEADER_ID, services=Services())
+    termination.position = 8192
+    assert not termination.is_reached()
+    log.commit_position = 8192
+    assert termination.is_reached()
+    termination.terminate_services()
+    assert termination.is_over
+
+
+def test_an_end_that_a_longer_log_passes_was_none(log, reporter, links, told):
+    termination = a_termination(log, reporter, links, LEADER_ID, services=Services())
+    termination.position, log.commit_position = 8192, 8224
+    assert not termination.is_reached()
+    assert termination.position == NULL_POSITION
+    assert "was to end at 8192, and goes on to 8224" in str(told[0])
