@@ -12,6 +12,7 @@ from cluster.protocol.enums import ElectionState
 from tests.member.cluster_steps import a_busy_cluster, take_snapshot
 from tests.member.in_memory import liar
 from tests.member.in_memory.cluster import MS, SECOND
+from tests.simulation.byzantine import KINDS, as_it_should_be
 from tests.simulation.member_state import framed
 
 ARCHITECTURE_MD = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
@@ -95,7 +96,7 @@ class Liars:
     def lie_about_everything(self, is_phase, go_through):
         """Go through the phase until there each kind of message has been said in every wrong way."""
         self.is_phase = is_phase
-        self.kinds = list(liar.KINDS)
+        self.kinds = list(KINDS)
         while self.kinds:
             before = len(self.kinds)
             go_through()
@@ -109,7 +110,7 @@ ROLES = ["leader", "follower, by its leader", "follower, by another"]
 @pytest.mark.parametrize("role", ROLES)
 def test_nothing_that_a_peer_says_ends_an_established_member(role):
     liars = Liars()
-    for kind in liar.KINDS:
+    for kind in KINDS:
         liars.lie(kind, *liars.victim_and_peer(role))
         liars.goes_on()
 
@@ -178,10 +179,10 @@ def test_what_members_take_from_each_other_is_in_the_documentation():
     liars = Liars()
     for role in ROLES:
         victim, peer = liars.victim_and_peer(role)
-        for kind in liar.KINDS:
-            fault = victim.fault_of(peer.member_id, liar.as_it_should_be(kind, victim, peer))
+        for kind in KINDS:
+            fault = victim.fault_of(peer.member_id, as_it_should_be(kind, victim, peer))
             assert (fault != "no message between members") == (kind.__name__ in told), kind
-    assert told <= {kind.__name__ for kind in liar.KINDS}
+    assert told <= {kind.__name__ for kind in KINDS}
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.protocol.sbe import Message
-from tests.member.in_memory.liar import KINDS, SENDER_FIELDS, UNKNOWN_MEMBER_ID, as_it_should_be
-from tests.simulation.member_state import framed
+from cluster.consensus.context import NULL_POSITION
+from cluster.protocol import consensus, link
+from cluster.protocol.sbe import CLUSTER, Message
+from tests.simulation.member_state import MemberState, framed
 from tests.simulation.world import ProcessDied
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
 
+UNKNOWN_MEMBER_ID = 99
+SENDER_FIELDS = ("follower_member_id", "candidate_member_id", "leader_member_id", "member_id")
+KINDS: tuple[type[Message], ...] = (*CLUSTER.templates.values(), *link.LINK_SCHEMA.templates.values())
 POSITIONS = (-(2**63), -32, 31, 2**62, 2**63 - 1)
 TERM_IDS = (-(2**63), -2, 2**33, 2**62, 2**63 - 1)
 
@@ -59,3 +63,40 @@ class Byzantine:
             return None
         name = self.random.choice(sorted(values))
         return message.replace(**{name: self.random.choice(values[name])})
+
+
+def as_it_should_be(kind: type[Message], victim: MemberState, peer: MemberState) -> Message:
+    """What the peer could say to the victim now, as far as the victim can tell."""
+    election = victim.election
+    term_id = victim.leadership_term_id if election is None else election.leadership_term_id
+    position = victim.append_position
+    values: dict[str, object] = {}
+    for field in kind.layout().fields:
+        name = field.name
+        if name.endswith("term_id"):
+            values[name] = term_id
+        elif name in SENDER_FIELDS:
+            values[name] = peer.member_id
+        elif "position" in name:
+            values[name] = position
+        elif name == "correlation_id" and victim.log_correlation_id is not None:
+            values[name] = victim.log_correlation_id
+        elif name == "log_session_id" and election is not None:
+            values[name] = election.log_session_id
+        elif name == "code":
+            values[name] = link.LinkErrorCode.NOT_AVAILABLE
+        else:
+            values[name] = 0
+    for part in kind.layout().tail:
+        values[part.name] = () if part.element is not None else "" if part.text else b""
+    message = kind(**values)
+    match message:
+        case consensus.Vote():
+            return message.replace(candidate_member_id=victim.member_id)
+        case consensus.StopCatchup():
+            return message.replace(follower_member_id=victim.member_id)
+        case consensus.NewLeadershipTerm():
+            return message.replace(
+                next_leadership_term_id=term_id + 1, next_log_position=NULL_POSITION, term_base_log_position=0
+            )
+    return message

@@ -5,55 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from cluster.consensus.context import NULL_POSITION
 from cluster.errors import LocalProtocolError
-from cluster.protocol import consensus, link, streams
+from cluster.protocol import streams
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MIN, frame
-from cluster.protocol.sbe import CLUSTER, Message
+from cluster.protocol.sbe import Message
 from tests.member.in_memory.member import SimulatedMember
-from tests.simulation.member_state import MemberState
+from tests.simulation.byzantine import UNKNOWN_MEMBER_ID, as_it_should_be
 
 VALUES = (0, -1, 1, 31, 32, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
-UNKNOWN_MEMBER_ID = 99
-SENDER_FIELDS = ("follower_member_id", "candidate_member_id", "leader_member_id", "member_id")
-KINDS: tuple[type[Message], ...] = (*CLUSTER.templates.values(), *link.LINK_SCHEMA.templates.values())
-
-
-def as_it_should_be(kind: type[Message], victim: MemberState, peer: MemberState) -> Message:
-    """What the peer could say to the victim now, as far as the victim can tell."""
-    election = victim.election
-    term_id = victim.leadership_term_id if election is None else election.leadership_term_id
-    position = victim.append_position
-    values: dict[str, object] = {}
-    for field in kind.layout().fields:
-        name = field.name
-        if name.endswith("term_id"):
-            values[name] = term_id
-        elif name in SENDER_FIELDS:
-            values[name] = peer.member_id
-        elif "position" in name:
-            values[name] = position
-        elif name == "correlation_id" and victim.log_correlation_id is not None:
-            values[name] = victim.log_correlation_id
-        elif name == "log_session_id" and election is not None:
-            values[name] = election.log_session_id
-        elif name == "code":
-            values[name] = link.LinkErrorCode.NOT_AVAILABLE
-        else:
-            values[name] = 0
-    for part in kind.layout().tail:
-        values[part.name] = () if part.element is not None else "" if part.text else b""
-    message = kind(**values)
-    match message:
-        case consensus.Vote():
-            return message.replace(candidate_member_id=victim.member_id)
-        case consensus.StopCatchup():
-            return message.replace(follower_member_id=victim.member_id)
-        case consensus.NewLeadershipTerm():
-            return message.replace(
-                next_leadership_term_id=term_id + 1, next_log_position=NULL_POSITION, term_base_log_position=0
-            )
-    return message
 
 
 def with_each_field_changed(message: Message, own_id: int) -> Iterator[Message]:
