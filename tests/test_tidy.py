@@ -47,7 +47,7 @@ FLOORS = (
     ("admission",),
     ("phase", "clients", "services", "disk"),
     ("log",),
-    ("control", "standing"),
+    ("control", "status"),
     ("liveness", "counters", "frames", "ports", "reporter", "turn"),
 )
 

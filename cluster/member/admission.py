@@ -15,7 +15,7 @@ from cluster.consensus.replica import ReplicatedState
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.log.member_log import MemberLog
 from cluster.member.services.termination import Termination
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -89,7 +89,7 @@ class Admission:
         app_version: int,
         log: MemberLog,
         replica: ReplicatedState,
-        state: MemberStanding,
+        status: MemberStatus,
         promises: PromiseKeeper,
         termination: Termination,
         present_leader: Callable[[], tuple[int, int]],
@@ -98,7 +98,7 @@ class Admission:
         self._app_version = app_version
         self._log = log
         self._replica = replica
-        self._state = state
+        self._status = status
         self._promises = promises
         self._termination = termination
         self._present_leader = present_leader
@@ -129,7 +129,7 @@ class Admission:
                 return self._fault_of_leader(member_id, term_id) or self._fault_of_end(message)
             case AppendPosition():
                 return self.fault_of_report(message.leadership_term_id, message.log_position)
-            case TerminationAck() if self._state.is_leading and self._termination.position == NULL_POSITION:
+            case TerminationAck() if self._status.is_leading and self._termination.position == NULL_POSITION:
                 return "nobody asked for an end"
             case LogGeometry() if not (is_term_length(message.term_length) and is_mtu(message.mtu)):
                 return "no shape of a log"
@@ -140,7 +140,7 @@ class Admission:
         if not _is_position(log_position):
             return "no position of a log"
         term_id, leader_id = self._present_leader()
-        if leader_id == self._state.member_id and leadership_term_id == term_id:
+        if leader_id == self._status.member_id and leadership_term_id == term_id:
             recording = self._log.recording
             if recording is None or log_position > recording.append_position:
                 return f"beyond the log of term {term_id}"
@@ -171,7 +171,7 @@ class Admission:
     def _fault_of_end(self, message: TerminationPosition) -> str | None:
         """A leader that ends writes nothing more: nobody is beyond its end."""
         if (
-            self._state.is_following
+            self._status.is_following
             and message.leadership_term_id == self._replica.leadership_term_id
             and message.log_position < self._log.commit_position
         ):

@@ -125,8 +125,8 @@ class ConsensusModuleAgent:
         )
         self.log = self.parts.log
         self.replica = self.parts.replica
-        self.state = self.parts.state
-        self.lease = Lease(context.lease_ns, self.state, self.reporter)
+        self.status = self.parts.status
+        self.lease = Lease(context.lease_ns, self.status, self.reporter)
         self._consensus_adapter = ConsensusAdapter(self, self.parts.log_requests, self.reporter)
         self._upkeep = Upkeep(self.parts, self.turn, self.reporter, mark_file)
         self._on_terminated = on_terminated
@@ -190,7 +190,7 @@ class ConsensusModuleAgent:
             raise AgentTermination("a service failed to start")
         self._change_phase(self._electing(Elect("start")))
         self._is_node_startup = False
-        self.state.set_module(ConsensusModuleState.ACTIVE)
+        self.status.set_module(ConsensusModuleState.ACTIVE)
 
     # ---- the turn
 
@@ -210,7 +210,7 @@ class ConsensusModuleAgent:
         if self.phase.name is not PhaseName.REPAIRING:
             turn.work_count += self.publish_egress() + self.parts.snapshot_server.do_work()
             self.enter(self.lease.on_polled(heard, self.phase))
-        if not (self.lease.is_looking_around and self.state.is_leading):
+        if not (self.lease.is_looking_around and self.status.is_leading):
             self.enter(self.phase.do_work())
         turn.work_count += self.parts.services.poll(self.log.commit_position)
         if self.parts.termination.is_over and not self.is_closed:
@@ -244,7 +244,7 @@ class ConsensusModuleAgent:
         """By a tool, as a rule. In an election it is stopped and begun as that goes on."""
         recording = self.log.recording
         return (
-            self.state.leader_member_id != NULL_VALUE
+            self.status.leader_member_id != NULL_VALUE
             and self.replica.module.reads_log
             and recording is not None
             and not recording.is_active
@@ -286,7 +286,7 @@ class ConsensusModuleAgent:
         time_of_last_leader_message_ns = self.turn.now_ns
         if isinstance(self.phase, Following):
             time_of_last_leader_message_ns = self.phase.follower.time_of_last_leader_message_ns
-        self.state.leader_member_id = NULL_VALUE
+        self.status.leader_member_id = NULL_VALUE
         self.counters.election_count.get_and_add(1)
         self.counters.election_state.set(ElectionState.INIT)
         log = self.log
@@ -345,7 +345,7 @@ class ConsensusModuleAgent:
         else:
             candidate_term_id = self.files.node_state.candidate_term_id
             self._change_phase(Following(result, candidate_term_id, self.parts.follower_ports))
-        self.state.leader_member_id = leader_id
+        self.status.leader_member_id = leader_id
         self.parts.toggles.on_established()
         self.counters.election_state.set(ElectionState.CLOSED)
 
@@ -358,7 +358,7 @@ class ConsensusModuleAgent:
 
     def _close(self) -> None:
         """The cluster ends, and its log with it."""
-        if self.state.module is not ConsensusModuleState.CLOSED:
+        if self.status.module is not ConsensusModuleState.CLOSED:
             self.parts.termination.end()
         self._leave_for_good()
         self._on_terminated()
@@ -368,12 +368,12 @@ class ConsensusModuleAgent:
         if not self.is_closed:
             self.phase.close()
             self.parts.services.terminate(self.log.commit_position, None)
-            self.state.set_module(ConsensusModuleState.CLOSED)
+            self.status.set_module(ConsensusModuleState.CLOSED)
             self._leave_for_good()
         self.log.stop(self.replica.now_ms)
 
     def _leave_for_good(self) -> None:
-        self.state.leader_member_id = NULL_VALUE
+        self.status.leader_member_id = NULL_VALUE
         self._change_phase(Closed())
 
     # ---- other members

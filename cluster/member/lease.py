@@ -13,7 +13,7 @@ Else the first act of a leader that was replaced meanwhile would be to answer wh
 from cluster.consensus.context import SECOND
 from cluster.member.phase import Next, Phase, PhaseName
 from cluster.member.reporter import Reporter
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.protocol.enums import ConsensusModuleState
 
 _WITHOUT_LEASE = (PhaseName.REPAIRING, PhaseName.ELECTING, PhaseName.FETCHING, PhaseName.CLOSED)
@@ -22,10 +22,10 @@ _WITHOUT_LEASE = (PhaseName.REPAIRING, PhaseName.ELECTING, PhaseName.FETCHING, P
 class Lease:
     """``is_looking_around`` from the gap on, until the member may act again."""
 
-    def __init__(self, lease_ns: int, state: MemberStanding, reporter: Reporter) -> None:
+    def __init__(self, lease_ns: int, status: MemberStatus, reporter: Reporter) -> None:
         self.is_looking_around = False
         self._lease_ns = lease_ns
-        self._state = state
+        self._status = status
         self._reporter = reporter
         self._woken_ns = 0
 
@@ -33,7 +33,7 @@ class Lease:
         """A turn begins so long after the one before."""
         if gap_ns < self._lease_ns or phase.name in _WITHOUT_LEASE:
             return None
-        if self._state.module is ConsensusModuleState.TERMINATING:
+        if self._status.module is ConsensusModuleState.TERMINATING:
             return None
         self._reporter.event(f"woke up after {gap_ns / SECOND:.1f} s")
         self._woken_ns = now_ns

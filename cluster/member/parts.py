@@ -46,7 +46,7 @@ from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.member.services.snapshot_digests import SnapshotDigests
 from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol.enums import ConsensusModuleState
 from cluster.protocol.session import ChallengeResponse
@@ -94,7 +94,7 @@ class Parts:
             context.app_version,
             self.log,
             self.replica,
-            self.state,
+            self.status,
             self.promise_keeper,
             self.termination,
             self.present_leader,
@@ -112,7 +112,7 @@ class Parts:
             self.clients, self.log, lambda: (self.replica.leadership_term_id, self.replica.cluster_time)
         )
         self.replica = ReplicatedState(context, self._outlet, authenticator)
-        self.state = MemberStanding(context.member_id, self.replica, self.counters, reporter)
+        self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
         self.log_requests = LogRequests(self.log, links)
         self.retention = Retention(
@@ -143,12 +143,12 @@ class Parts:
         context, files, replica = self.context, self.files, self.replica
         self.toggles = Toggles(self.counters)
         self.node_control = NodeControl(self.toggles, files.recording_log, files.archive, self._reporter)
-        self.egress = EgressPublisher(self.clients, replica, self.state, channels)
+        self.egress = EgressPublisher(self.clients, replica, self.status, channels)
         self.requests = ClientRequests(
             context,
             self._outlet,
             replica,
-            self.state,
+            self.status,
             self.egress,
             self.toggles,
             authorisation,
@@ -159,8 +159,8 @@ class Parts:
         )
 
     def _forward_challenge_response(self, response: ChallengeResponse) -> None:
-        if self.state.is_following:
-            self.links.send(self.state.leader_member_id, consensus_frame(response))
+        if self.status.is_following:
+            self.links.send(self.status.leader_member_id, consensus_frame(response))
 
     def _build_services(self, channels: tuple[ServiceChannel, ...]) -> None:
         context, reporter = self.context, self._reporter
@@ -174,7 +174,7 @@ class Parts:
             self.peers,
             self.log,
             self.replica,
-            self.state,
+            self.status,
             self.services,
             reporter,
         )
@@ -195,7 +195,7 @@ class Parts:
         self.processing = LogProcessing(
             self.log,
             self.replica,
-            self.state,
+            self.status,
             self.counters.leadership_term_id,
             self.snapshots.on_read,
         )
@@ -214,7 +214,7 @@ class Parts:
             processing=self.processing,
             replica=self.replica,
             services=self.services,
-            state=self.state,
+            status=self.status,
             election_state=self.counters.election_state,
             turn=self._turn,
             reporter=self._reporter,
@@ -227,7 +227,7 @@ class Parts:
             self.toggles,
             self.log,
             self.replica,
-            self.state,
+            self.status,
             self.snapshots,
             self.termination,
             self._reporter,
@@ -278,7 +278,7 @@ class Parts:
         election = self._find_election()
         if election is not None:
             return election.leadership_term_id, election.leader_member_id
-        return self.replica.leadership_term_id, self.state.leader_member_id
+        return self.replica.leadership_term_id, self.status.leader_member_id
 
     def _leave(self, log_position: int) -> None:
         """Undo what an earlier leadership left: the log stops, and what is not committed was never done."""
@@ -290,14 +290,14 @@ class Parts:
         self.log.leave(self.replica.now_ms)
         self.replica.restore_uncommitted(log_position, self._turn.now_ns)
         self.snapshots.restore_uncommitted()
-        self.state.show_module()
+        self.status.show_module()
 
     def _on_snapshot_done(self, log_position: int, module_digest: int | None) -> None:
         """The log goes on, with a snapshot or without."""
         if module_digest is not None:
-            self.digests.on_taken(log_position, module_digest, self.state.leader_member_id)
+            self.digests.on_taken(log_position, module_digest, self.status.leader_member_id)
         # Nobody could keep alive meanwhile (C-296).
         self.replica.sessions.table.touch_all(self.replica.cluster_time)
-        self.state.set_module(ConsensusModuleState.ACTIVE)
+        self.status.set_module(ConsensusModuleState.ACTIVE)
         self.leader_ports.control.on_snapshot_done()
         self.termination.on_snapshot_done(log_position, self._turn.now_ns)

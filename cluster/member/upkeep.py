@@ -36,7 +36,7 @@ class Upkeep:
         parts, turn = self._parts, self._turn
         sessions = parts.replica.sessions
         if sessions.has_pending_work:
-            ids = (parts.replica.leadership_term_id, parts.state.leader_member_id)
+            ids = (parts.replica.leadership_term_id, parts.status.leader_member_id)
             turn.work_count += sessions.send_redirects(*ids, turn.now_ns)
             turn.work_count += sessions.send_rejections(*ids, turn.now_ns)
         if sessions.clients_kept_until_ns is not None:

@@ -12,7 +12,7 @@ from cluster.member.counters import MemberCounters
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.reporter import Reporter
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.protocol.enums import ClusterAction, ConsensusModuleState
 from cluster.protocol.link import LogGeometry
 from cluster.protocol.log import ClusterActionRequest, NewLeadershipTermEvent
@@ -59,7 +59,7 @@ def snapshots():
 
 @pytest.fixture
 def processing(log, counters, replica, snapshots):
-    state = MemberStanding(0, replica, counters, Reporter(counters.errors, print, print))
+    state = MemberStatus(0, replica, counters, Reporter(counters.errors, print, print))
     return LogProcessing(
         log, replica, state, counters.leadership_term_id, lambda *read: snapshots.append(read)
     )

@@ -62,7 +62,7 @@ def reporter(counters, told):
     return Reporter(counters.errors, told.append, told.append)
 
 
-def standing(leader_member_id, module=ConsensusModuleState.ACTIVE):
+def status(leader_member_id, module=ConsensusModuleState.ACTIVE):
     return SimpleNamespace(
         member_id=0,
         leader_member_id=leader_member_id,
@@ -90,7 +90,7 @@ class APhase(Phase):
 
 
 def test_a_lease_is_in_question_after_a_pause_as_long_as_itself(reporter, told):
-    lease = Lease(2 * SECOND, standing(0), reporter)
+    lease = Lease(2 * SECOND, status(0), reporter)
     assert lease.on_turn(2 * SECOND - 1, 10, APhase(PhaseName.LEADING)) is None
     assert not lease.is_looking_around
     lease.on_turn(2 * SECOND, 10, APhase(PhaseName.LEADING))
@@ -103,14 +103,14 @@ def test_a_lease_is_in_question_after_a_pause_as_long_as_itself(reporter, told):
 
 
 def test_a_leader_that_nobody_follows_any_more_stands_down_when_it_wakes(reporter):
-    lease = Lease(SECOND, standing(0), reporter)
+    lease = Lease(SECOND, status(0), reporter)
     step = Elect("inactive follower quorum")
     assert lease.on_turn(SECOND, 10, APhase(PhaseName.LEADING, step=step)) is step
 
 
 @pytest.mark.parametrize("name", [PhaseName.ELECTING, PhaseName.FETCHING, PhaseName.REPAIRING])
 def test_who_neither_leads_nor_follows_has_no_lease(reporter, name):
-    lease = Lease(SECOND, standing(-1), reporter)
+    lease = Lease(SECOND, status(-1), reporter)
     lease.on_turn(60 * SECOND, 10, APhase(name))
     assert not lease.is_looking_around
 
@@ -198,7 +198,7 @@ def an_admission(log, leader_member_id):
     termination = SimpleNamespace(position=NULL_POSITION)
     promises = SimpleNamespace(term_limit=lambda member_id: TERM + 100)
     replica = SimpleNamespace(leadership_term_id=TERM)
-    state = standing(leader_member_id)
+    state = status(leader_member_id)
     return Admission(1 << 16, log, replica, state, promises, termination, lambda: (TERM, leader_member_id))
 
 
@@ -219,7 +219,7 @@ def a_termination(log, reporter, links, leader_member_id, *, services):
     members = {member_id: ClusterMember(member_id) for member_id in CONTEXT.member_ids}
     replica = SimpleNamespace(leadership_term_id=TERM)
     peers = Peers([1, 2], set(), links)
-    return Termination(CONTEXT, members, peers, log, replica, standing(leader_member_id), services, reporter)
+    return Termination(CONTEXT, members, peers, log, replica, status(leader_member_id), services, reporter)
 
 
 class Services:

@@ -102,7 +102,7 @@ class MemberState:
 
     @property
     def leader_member_id(self) -> int:
-        return self._module.state.leader_member_id
+        return self._module.status.leader_member_id
 
     @property
     def notified_commit_position(self) -> int:

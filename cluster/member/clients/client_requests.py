@@ -7,7 +7,7 @@ from cluster.member.clients.egress_publisher import EgressPublisher
 from cluster.member.clients.session_outlet import SessionOutlet
 from cluster.member.control import Toggles
 from cluster.member.log.publication import LogPublication
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
@@ -32,7 +32,7 @@ class ClientRequests:
         context: ConsensusModuleContext,
         outlet: SessionOutlet,
         replica: ReplicatedState,
-        state: MemberStanding,
+        status: MemberStatus,
         egress: EgressPublisher,
         toggles: Toggles,
         authorisation: AuthorisationService,
@@ -42,7 +42,7 @@ class ClientRequests:
         self._outlet = outlet
         self._replica = replica
         self._sessions = replica.sessions
-        self._state = state
+        self._status = status
         self._egress = egress
         self._toggles = toggles
         self.authorisation = authorisation
@@ -52,7 +52,7 @@ class ClientRequests:
     def publication(self) -> LogPublication | None:
         """Where ingress goes; None while this member does not lead, or takes none."""
         publication = self._outlet.publication
-        if publication is None or publication.is_full or not self._state.takes_input:
+        if publication is None or publication.is_full or not self._status.takes_input:
             return None
         return publication
 
@@ -60,7 +60,7 @@ class ClientRequests:
         self._sessions.on_connect_request(
             connection_id,
             request,
-            is_leader=self._state.is_leading,
+            is_leader=self._status.is_leading,
             now_ns=self._turn.now_ns,
             now_ms=self._replica.now_ms,
         )
@@ -117,7 +117,7 @@ class ClientRequests:
             cluster_session_id=getattr(request, "cluster_session_id", NULL_VALUE),
             correlation_id=getattr(request, "correlation_id", NULL_VALUE),
             leadership_term_id=self._replica.leadership_term_id,
-            leader_member_id=self._state.leader_member_id,
+            leader_member_id=self._status.leader_member_id,
             code=code,
             version=CLIENT_PROTOCOL_VERSION,
             leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
@@ -141,7 +141,7 @@ class ClientRequests:
 
         Where to read more, and not what: that may be nothing for a client.
         """
-        if self._state.is_leading:
+        if self._status.is_leading:
             member_id = self._context.member_id
             detail += f"; see node.log of member {member_id}"
             self._sessions.tell_error(session_id, detail, self._replica.leadership_term_id, member_id)

@@ -18,7 +18,7 @@ from cluster.log.session_table import (
 )
 from cluster.member.frames import CommitAckFrame
 from cluster.member.ports import Clients
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.service.channel import ServiceChannel, ServiceEgress
 
 BUFFER_BYTES = 1024 * 1024
@@ -31,13 +31,13 @@ class EgressPublisher:
         self,
         clients: Clients,
         replica: ReplicatedState,
-        state: MemberStanding,
+        status: MemberStatus,
         channels: tuple[ServiceChannel, ...],
     ) -> None:
         self._clients = clients
         self._replica = replica
         self._table = replica.sessions.table
-        self._state = state
+        self._status = status
         self._channels = channels
         self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
         self._view = self._buffer.data
@@ -45,7 +45,7 @@ class EgressPublisher:
 
     def poll(self) -> int:
         """Take what services answered since the last turn, and send it with the acks that are due."""
-        is_leader = self._state.is_leading
+        is_leader = self._status.is_leading
         acks: dict[int, bytearray] = {}
         if is_leader and self._table.words[TOUCHED_COUNT]:
             acks = self._take_acks(self._replica.leadership_term_id)

@@ -13,7 +13,7 @@ from cluster.counters import Counter
 from cluster.errors import AgentTermination, RemoteProtocolError
 from cluster.member.log.adapter import LogAdapter
 from cluster.member.log.member_log import MemberLog
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.protocol import decode
 from cluster.protocol.enums import ClusterAction
 from cluster.protocol.log import ClusterActionRequest, NewLeadershipTermEvent
@@ -26,14 +26,14 @@ class LogProcessing:
         self,
         log: MemberLog,
         replica: ReplicatedState,
-        state: MemberStanding,
+        status: MemberStatus,
         leadership_term_id: Counter,
         on_snapshot: Callable[[int, int], None],
     ) -> None:
         """``on_snapshot`` gets position and timestamp of a snapshot's action that was read."""
         self._log = log
         self._replica = replica
-        self._state = state
+        self._status = status
         self._leadership_term_id = leadership_term_id
         self._on_snapshot = on_snapshot
         self._adapter = LogAdapter(self, replica.sessions.table)
@@ -80,14 +80,14 @@ class LogProcessing:
             entry = decode(message)
         except RemoteProtocolError as error:
             raise AgentTermination(f"the log entry that ends at {log_position}: {error}") from error
-        before = self._state.module
+        before = self._status.module
         action = self._replica.apply(entry, log_position)
         if isinstance(entry, NewLeadershipTermEvent):
             self._leadership_term_id.set(entry.leadership_term_id)
         if not isinstance(entry, ClusterActionRequest):
             return False
         if action is not None:
-            self._state.on_module_changed(before)
+            self._status.on_module_changed(before)
         if action is ClusterAction.SNAPSHOT:
             self._on_snapshot(log_position, entry.timestamp)
         return True

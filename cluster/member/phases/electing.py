@@ -52,7 +52,7 @@ class Electing(Phase):
     def _led(self) -> LedLog | None:
         """The log that this member is to lead."""
         election = self._election
-        if self._ports.state.role is not Role.LEADER or election.log_session_id == NULL_VALUE:
+        if self._ports.status.role is not Role.LEADER or election.log_session_id == NULL_VALUE:
             return None
         return LedLog(election.leadership_term_id, election.log_session_id)
 

@@ -25,7 +25,7 @@ from cluster.member.phases.log_replay import LogReplay
 from cluster.member.ports import Links
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import MAX_LOG_POSITION, ServiceAdapter
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol import streams
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
@@ -49,7 +49,7 @@ class ElectionPorts:
     processing: LogProcessing
     replica: ReplicatedState
     services: ServiceAdapter
-    state: MemberStanding
+    status: MemberStatus
     election_state: Counter
     turn: Turn
     reporter: Reporter
@@ -154,7 +154,7 @@ class ElectionActions:
         self.carry_out(self._election.on_prepared(ports.log.append_position, ports.turn.now_ns))
 
     def _set_role(self, action: actions.SetRole) -> None:
-        self._ports.state.set_role(action.role)
+        self._ports.status.set_role(action.role)
 
     def _change_state(self, action: actions.ChangeState) -> None:
         self._ports.election_state.set(action.new)

@@ -77,7 +77,9 @@ class Fetching(Phase):
             return self._stay(self.electing.on_link_down(member_id))
         broken = f"the link to member {member_id} broke, its snapshot is not complete"
         step = self._give_up(ClusterError(broken))
-        return self.electing.on_link_down(member_id) or step
+        further = self.electing.on_link_down(member_id)
+        assert further is None, "an election that begins again waits for its next cycle"
+        return step
 
     def on_member_gone(self, member_id: int) -> Next | None:
         return self._stay(self.electing.on_member_gone(member_id))

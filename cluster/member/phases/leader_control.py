@@ -6,7 +6,7 @@ from cluster.member.log.member_log import MemberLog
 from cluster.member.reporter import Reporter
 from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.protocol.enums import (
     ClusterAction,
     ClusterActionFlags,
@@ -24,7 +24,7 @@ class LeaderControl:
         toggles: Toggles,
         log: MemberLog,
         replica: ReplicatedState,
-        state: MemberStanding,
+        status: MemberStatus,
         snapshots: SnapshotTaker,
         termination: Termination,
         reporter: Reporter,
@@ -32,7 +32,7 @@ class LeaderControl:
         self._toggles = toggles
         self._log = log
         self._replica = replica
-        self._state = state
+        self._status = status
         self._snapshots = snapshots
         self._termination = termination
         self._reporter = reporter
@@ -42,7 +42,7 @@ class LeaderControl:
         value = self._toggles.requested
         if value is None:
             return 0
-        state = self._state.module
+        state = self._status.module
         if state is ConsensusModuleState.ACTIVE:
             self._while_active(value, now_ns)
             return 1
@@ -73,7 +73,7 @@ class LeaderControl:
 
     def on_snapshot_done(self) -> None:
         """The snapshot is taken, or could not be."""
-        if self._state.is_leading and self._toggles.requested == ClusterControlToggle.SNAPSHOT:
+        if self._status.is_leading and self._toggles.requested == ClusterControlToggle.SNAPSHOT:
             self._toggles.done()
 
     def _append_snapshot(self) -> int:
@@ -90,6 +90,6 @@ class LeaderControl:
         position = publication.append(request.replace(log_position=end).encode())
         if state is not None:
             replica.module.change_by_log(state, position)
-            self._state.show_module()
+            self._status.show_module()
         self._reporter.event(f"{action.name} at {position}")
         return position

@@ -17,7 +17,7 @@ from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
-from cluster.member.standing import MemberStanding
+from cluster.member.status import MemberStatus
 from cluster.protocol.consensus import TerminationAck, TerminationPosition
 from cluster.protocol.enums import ConsensusModuleState
 
@@ -35,7 +35,7 @@ class Termination:
         peers: Peers,
         log: MemberLog,
         replica: ReplicatedState,
-        state: MemberStanding,
+        status: MemberStatus,
         services: ServiceAdapter,
         reporter: Reporter,
     ) -> None:
@@ -44,7 +44,7 @@ class Termination:
         self._peers = peers
         self._log = log
         self._replica = replica
-        self._state = state
+        self._status = status
         self._services = services
         self._reporter = reporter
         self.position = NULL_POSITION
@@ -55,7 +55,7 @@ class Termination:
 
     def reset(self) -> None:
         """An election came in between: who has told its services to end ends, all others go on."""
-        if self._state.module is ConsensusModuleState.TERMINATING:
+        if self._status.module is ConsensusModuleState.TERMINATING:
             self.end()
         else:
             self.position = NULL_POSITION
@@ -65,7 +65,7 @@ class Termination:
     def begin(self, now_ns: int) -> None:
         """End the whole cluster at the log's present end (ABORT)."""
         publication = self._log.publication
-        assert self._state.is_leading and publication is not None
+        assert self._status.is_leading and publication is not None
         publication.flush()
         self.begin_at(publication.position, now_ns)
         self.terminate_services()
@@ -82,7 +82,7 @@ class Termination:
 
     def on_snapshot_done(self, log_position: int, now_ns: int) -> None:
         """The leader has taken the snapshot that comes before its end; followers see for themselves."""
-        if self.position == log_position and self._state.is_leading:
+        if self.position == log_position and self._status.is_leading:
             self._deadline_ns = now_ns + self._timeout_ns
             self.terminate_services()
 
@@ -141,16 +141,16 @@ class Termination:
     def terminate_services(self) -> None:
         """The services end when they reach the position."""
         self._are_services_done = False
-        self._state.set_module(ConsensusModuleState.TERMINATING)
+        self._status.set_module(ConsensusModuleState.TERMINATING)
         self._services.terminate(self.position, lambda _: self._on_services_terminated())
 
     def _on_services_terminated(self) -> None:
         self._are_services_done = True
-        state = self._state
-        if state.is_following and self._replica.leadership_term_id == self._leadership_term_id:
-            ack = TerminationAck(self._leadership_term_id, self.position, state.member_id)
-            self._peers.links.send(state.leader_member_id, consensus_frame(ack))
-        self.is_over = not state.is_leading
+        status = self._status
+        if status.is_following and self._replica.leadership_term_id == self._leadership_term_id:
+            ack = TerminationAck(self._leadership_term_id, self.position, status.member_id)
+            self._peers.links.send(status.leader_member_id, consensus_frame(ack))
+        self.is_over = not status.is_leading
 
     def end(self) -> None:
         """The member ends here: its last term does, if all of the log is recorded. Raises StorageError."""
@@ -158,4 +158,4 @@ class Termination:
         self._log.stop(self._replica.now_ms)
         if self.position != NULL_POSITION:
             self._log.close_term(self._leadership_term_id, self.position)
-        self._state.set_module(ConsensusModuleState.CLOSED)
+        self._status.set_module(ConsensusModuleState.CLOSED)

@@ -7,7 +7,7 @@ from cluster.member.reporter import Reporter
 from cluster.protocol.enums import ConsensusModuleState, Role
 
 
-class MemberStanding:
+class MemberStatus:
     """``leader_member_id`` is the leader that is led or followed, NULL_VALUE while none is established."""
 
     def __init__(
