@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,10 @@ os.environ.setdefault(
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # What uses Spark, and waits for its processes: one worker has it all while another does the rest.
 SPARK_TESTS = ("tests/spark/", "tests/jobs/", "tests/docs/test_spark_docs.py")
+
+# How long an example takes on a machine that others use, too, says nothing.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 _LINE = re.compile(
     r"^(?:## (?P<group>[A-Z]\. .+)|- \*\*(?P<number>[CS]-\d+)\*\* (?P<statement>.+))$", re.MULTILINE

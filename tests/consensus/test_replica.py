@@ -371,7 +371,7 @@ def led(steps):
     return leader
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, max_size=30))
 def test_a_leader_that_is_none_any_more_has_the_state_of_those_that_read_its_log(steps):
     leader = led(steps)
@@ -396,7 +396,7 @@ def loaded(records, log_position=10_000, timestamp=77):
 
 
 @pytest.mark.conformance("C-271", "C-282", "C-320")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=30))
 def test_what_is_loaded_from_a_snapshot_makes_the_same_snapshot(steps):
     leader = led([*steps, ("commits", 0)])

@@ -118,7 +118,7 @@ def test_frames_are_those_of_the_slow_twin(seed):
         assert read_message(array(run), begin, len(run)) == (message, len(run))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     slots_to_term_end=st.integers(1, 300),
     length=st.integers(1, 8192),

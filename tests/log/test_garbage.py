@@ -163,7 +163,7 @@ HEADERS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(frames=st.lists(HEADERS, max_size=8), cut=st.integers(0, 64))
 def test_no_sequence_of_headers_leads_a_kernel_astray(frames, cut):
     data = b""

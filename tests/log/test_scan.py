@@ -59,7 +59,7 @@ def test_cuts_move_to_where_no_message_is_split():
     assert split(run, 0, run.size, []).tolist() == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), wanted=st.lists(st.integers(0, 40_000), max_size=6))
 def test_ranges_between_cuts_hold_every_message_once(seed, wanted):
     rng = random.Random(seed)

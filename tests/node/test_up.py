@@ -287,12 +287,13 @@ def test_a_cluster_that_is_refused_its_directory_changes_nothing_in_it(tmp_path)
 
 def test_a_directory_that_cannot_be_made_or_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    made = run("up", "--members", "1", "--dir", str(tmp_path / "file"))
+    ports = "--base-port", str(free_base_port())
+    made = run("up", "--members", "1", "--dir", str(tmp_path / "file"), *ports)
     assert (made.returncode, made.stdout) == (1, "")
     assert f"{tmp_path}/file/member-0: the directory cannot be made" in one_line(made.stderr)
 
     (tmp_path / "c" / "member-0" / "output.log").mkdir(parents=True)
-    written = run("up", "--members", "1", "--dir", str(tmp_path / "c"))
+    written = run("up", "--members", "1", "--dir", str(tmp_path / "c"), *ports)
     assert (written.returncode, written.stdout) == (1, "")
     assert f"{tmp_path}/c/member-0/output.log: cannot be opened: Is a directory" in one_line(written.stderr)
 

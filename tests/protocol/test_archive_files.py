@@ -36,7 +36,7 @@ def a_descriptor(recording_id=0, channel="aeron:ipc"):
 # -- catalog --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(DESCRIPTORS, max_size=4), st.sampled_from([64, 0]), st.sampled_from(RecordingState))
 def test_a_catalog_reads_back_as_it_was_written(descriptors, alignment, state):
     header = catalog.new_catalog_header(len(descriptors)).replace(alignment=alignment)
@@ -130,7 +130,7 @@ CLUSTER_MARK = ClusterMarkFileHeader(
 ARCHIVE_MARK = ArchiveMarkFileHeader(196_864, 5, 4, 42, 10, 10, 30, 8192, 1_048_576, 77, "c", "l", "", "/d")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(composites(ClusterMarkFileHeader), composites(ArchiveMarkFileHeader))
 def test_mark_files_read_back_as_they_were_written(cluster_mark, archive_mark):
     cluster_mark, archive_mark = cluster_mark.replace(version=768), archive_mark.replace(version=196_864)

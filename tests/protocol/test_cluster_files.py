@@ -38,7 +38,7 @@ def entries(draw):
     return RecordingLogEntry(*numbers, draw(st.integers(-1, 9)), entry_type, endpoint, draw(st.booleans()))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(entries(), max_size=6))
 def test_a_recording_log_reads_back_as_it_was_written(written):
     file = b"".join(map(encode_recording_log_entry, written))
@@ -139,7 +139,7 @@ def test_a_standby_snapshot_needs_its_endpoint():
 # -- node-state.dat -------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(i64s, i64s, i64s)
 def test_a_node_state_reads_back_as_it_was_written(candidate_term_id, timestamp, log_position):
     state = CandidateTerm(candidate_term_id, timestamp, log_position)
@@ -219,7 +219,7 @@ def test_a_full_error_log_stays_as_it_is():
     assert record_error(buffer, "c" * 20, 2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.text(max_size=30), max_size=8), st.integers(0, 400))
 def test_whatever_errors_come_they_read_back_in_order(texts, size):
     buffer = bytearray(size)

@@ -123,7 +123,7 @@ def test_counters_read_back_up_to_the_first_never_used():
     assert (second.label, second.free_for_reuse_deadline, second.key) == ("gone", 9, bytes(112))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(max_size=112), st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=400))
 def test_any_key_and_label_that_fit_read_back(key, label):
     (counter,) = counters_of(a_file((encode_counter_metadata(5, key, label), bytes(128))))
@@ -214,7 +214,7 @@ def test_keys():
     assert len(counter_types.ClientSessionKey(1, 5).encode_body()) == 12
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text("abc:.0123456789", max_size=100), st.integers(-(2**63), 2**63 - 1))
 def test_a_recording_position_key_reads_back(source_identity, archive_id):
     key = counter_types.recording_position_key(7, -9, source_identity, archive_id)

@@ -130,7 +130,7 @@ def test_known_histories():
     assert decode(written_by(2, BackupQuery(1, 2, 768, 9, "c"), 16)) == BackupQuery(1, 2, 768, None, "c")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=120), st.sampled_from(sorted(CLUSTER.templates)), st.integers(0, 20))
 def test_random_bytes_behind_a_good_header_are_read_or_refused(noise, template_id, version):
     block_length = CLUSTER.templates[template_id].BLOCK_LENGTH

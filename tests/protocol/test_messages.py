@@ -59,7 +59,7 @@ def test_every_template_lies_as_in_the_table_of_aeron_1_53():
 
 
 @by_name
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_every_message_reads_back_as_it_was_written(message, data):
     value = data.draw(composites(message))

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 FILE = Path(__file__).with_name("effects.txt")
-FIRST, COUNT = 1, 200
+FIRST, COUNT = 1, 1000
 
 
 class Effect(IntEnum):
