@@ -40,8 +40,8 @@ def test_two_of_three_go_on_after_10_s_where_the_third_one_does_not_run(absent):
 def test_but_they_wait_a_minute_for_one_whose_host_is_silent():
     cluster = stopped()
     for other in (0, 1):
-        cluster.network.block(other, 2)
-        cluster.network.block(2, other)
+        cluster.links.block(other, 2)
+        cluster.links.block(2, other)
         cluster.members[other].start()
 
     assert 60 <= time_to_lead(cluster) < 62

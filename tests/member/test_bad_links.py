@@ -33,11 +33,11 @@ class Cluster(SimulatedCluster):
 
     def deafen(self, member):
         for other_id in self.others(member):
-            self.network.block(other_id, member.member_id)
+            self.links.block(other_id, member.member_id)
 
     def silence(self, member):
         for other_id in self.others(member):
-            self.network.block(member.member_id, other_id)
+            self.links.block(member.member_id, other_id)
 
     def goes_on_undisturbed(self, duration_ns):
         """The same leader commits all the time, and whoever is healthy has seen no election."""
@@ -50,7 +50,7 @@ class Cluster(SimulatedCluster):
         assert self.elections_of_the_healthy() == self.elections
 
     def all_is_well_again(self):
-        self.network.heal()
+        self.links.heal()
         self.run_until(lambda: all(not member.is_electing for member in self.members))
         self.run(SECOND)
         assert len(self.followers) == len(self.members) - 1
@@ -73,7 +73,7 @@ def test_a_link_to_the_leader_that_carries_one_way_disturbs_nobody_else(is_deaf)
     """It hears the other follower, which hears the leader and does not vote."""
     cluster = Cluster()
     ids = cluster.led.member_id, cluster.odd.member_id
-    cluster.network.block(*(ids if is_deaf else reversed(ids)))
+    cluster.links.block(*(ids if is_deaf else reversed(ids)))
     cluster.goes_on_undisturbed(60 * SECOND)
     cluster.all_is_well_again()
     assert cluster.leader is cluster.led
@@ -85,7 +85,7 @@ def test_a_member_whose_links_come_and_go_disturbs_nobody(every_ms):
 
     def flap():
         for other_id in cluster.others(cluster.odd):
-            cluster.network.reset(cluster.odd.member_id, other_id)
+            cluster.links.reset(cluster.odd.member_id, other_id)
         cluster.after(every_ms * MS, flap)
 
     flap()

@@ -76,7 +76,7 @@ class Wire:
 @pytest.mark.conformance("C-149", "C-151", "C-152", "C-158")
 def test_one_catch_up_is_served_at_a_time_and_stopped_when_level_or_when_its_follower_canvasses():
     # A history in which both are asked for by CatchupPosition: some would replicate the rest of the term.
-    cluster, victim = a_busy_cluster(every_us=1000, size=500, seed=2)
+    cluster, victim = a_busy_cluster(every_us=1000, size=500, seed=1)
     leader = cluster.leader
     victim.start()
     wire, answers = Wire(victim, leader), Wire(leader, victim)
@@ -164,7 +164,7 @@ def test_a_follower_that_hears_its_leader_and_gets_no_log_asks_for_it_anew(is_ne
         return send(member_id, *buffers)
 
     leader.links.send = refuse_the_announcement
-    cluster.network.reset(leader.member_id, follower.member_id)
+    cluster.links.reset(leader.member_id, follower.member_id)
     cluster.run_until(lambda: refused)
     for _ in range(20):
         client.send(b"0:%d:" % len(client.sent))

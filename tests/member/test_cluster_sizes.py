@@ -108,11 +108,14 @@ def test_an_appointed_leader_that_lost_what_one_other_has_leads_by_the_vote_of_t
     while not leader.is_leading:
         cluster.step()
     safe = leader.synced_position  # the first entry of its term is on its way, and not synced
-    cluster.network.block(leader.member_id, other.member_id)
+    cluster.links.block(leader.member_id, other.member_id)
+    leader.pause()
+    cluster.run_until(lambda: one.append_position > safe)
+    assert leader.synced_position == safe
     leader.power_cut()
     cluster.run(SECOND)
     assert one.append_position > safe == other.append_position
-    cluster.network.heal()
+    cluster.links.heal()
     leader.start()
 
     assert cluster.await_leader(timeout_ns=90 * SECOND) is leader

@@ -183,7 +183,7 @@ def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_
     term, end = member.leadership_term_id, member.append_position
     for other in cluster.members:
         if other is not member:
-            cluster.network.block(other.member_id, member.member_id)
+            cluster.links.block(other.member_id, member.member_id)
     member.stop()
     for segment in (2, 1):
         lose_segment(member, segment)
@@ -195,7 +195,7 @@ def test_the_note_says_what_was_held_through_restarts_and_more_damage_until_the_
     text, _ = note_of(member).read()
     assert text.count("the segment file is missing") == 2
     member.start()
-    cluster.network.heal()
+    cluster.links.heal()
     check_equal(cluster)
     assert member.acknowledged_end is None
 

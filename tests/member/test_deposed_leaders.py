@@ -29,8 +29,8 @@ def replace(cluster, leader):
 def isolate(cluster, leader):
     for member in cluster.members:
         if member is not leader:
-            cluster.network.block(leader.member_id, member.member_id)
-            cluster.network.block(member.member_id, leader.member_id)
+            cluster.links.block(leader.member_id, member.member_id)
+            cluster.links.block(member.member_id, leader.member_id)
 
 
 @pytest.mark.parametrize("seed", range(5))

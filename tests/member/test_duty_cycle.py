@@ -99,7 +99,7 @@ def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
     member = cluster.followers[0]
     agent = member.agent
     answers = []
-    connection = member.clients.connect(answers.append, lambda: None)
+    connection = member.dial(answers.append)
     connection.send(connect_request(9, version=CLIENT_PROTOCOL_VERSION))
     while not member.replica.sessions.has_pending_work:
         cluster.step()
@@ -391,12 +391,11 @@ def test_what_clients_send_to_a_follower_has_no_effect():
     cluster.await_settled()
     cluster.await_level()
     before = [m.append_position for m in cluster.members]
-    connection = follower.clients.connect(lambda frames: None, lambda: None)
     leader = cluster.leader
     leader.authorise(AllowAll())
     follower.authorise(AllowAll())
     answers = []
-    connection._on_frames = answers.append
+    connection = follower.dial(answers.append)
     term_id = cluster.leader.leadership_term_id
     for message in (
         SessionMessageHeader(term_id, client.session_id, 0).encode() + b"x",

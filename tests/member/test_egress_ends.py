@@ -18,7 +18,9 @@ from tests.member.in_memory.stranger import TOKEN, Stranger
 
 @pytest.fixture
 def cluster():
-    cluster = SimulatedCluster(3, 1)
+    cluster = SimulatedCluster(
+        3, 1, term_length=256 * 1024
+    )  # in which a request above its bound is a message
     cluster.await_leader()
     return cluster
 

@@ -100,12 +100,15 @@ def test_a_termination_ack_that_nobody_asked_for_is_ignored():
 
 @pytest.mark.conformance("C-62", "C-163")
 def test_a_leader_that_stops_in_order_is_followed_by_another_at_once():
+    """Its links may end before the end of its log is read: such a member is refused when it dials again."""
     cluster = a_busy_cluster(members=5)
     leader = cluster.leader
+    others = [member for member in cluster.members if member is not leader]
     leader.stop()
     stopped_ns = cluster.world.now_ns
     cluster.run(5 * MS)
-    assert sum("closed its log" in line for line in cluster.events) == 4
+    assert sum("closed its log" in line for line in cluster.events) > len(others) / 2
+    cluster.run_until(lambda: all(member.is_electing for member in others), 200 * MS)
 
     cluster.await_leader()
     assert cluster.world.now_ns - stopped_ns < 700 * MS

@@ -35,14 +35,14 @@ def payloads(member):
 def test_a_2147_a_tail_of_an_older_term_never_stands_for_an_entry(steps, is_answer_slow):
     """The seven steps of the report: m3's longer log of the old term must not commit what m2 wrote alone."""
     cluster, client = a_cluster(seed=2147)
-    network = cluster.network
+    links = cluster.links
     m3 = cluster.leader
     m1, m2 = cluster.followers
     # 1: m3 writes what reaches nobody, of a client that goes away, too. 2: it goes down.
     gone = cluster.add_client()
     cluster.await_settled()
     for other in (m1, m2):
-        network.block(m3.member_id, other.member_id)
+        links.block(m3.member_id, other.member_id)
     for number in range(30):
         gone.send(b"1:lost %d " % number + bytes(300))
     cluster.run(20 * MS)
@@ -50,13 +50,13 @@ def test_a_2147_a_tail_of_an_older_term_never_stands_for_an_entry(steps, is_answ
     assert tail > m1.append_position + 9_000
     gone.is_lost = True
     m3.kill()
-    network.heal()
     # 3: one of the others is elected. 4: it writes what does not reach its follower.
     leader = cluster.await_leader()
+    links.heal()
     [follower] = cluster.followers
     cluster.run_until(lambda: client.is_open)
     cluster.await_level()
-    network.block(leader.member_id, follower.member_id)
+    links.block(leader.member_id, follower.member_id)
     client.send(b"0:two")
     cluster.run(5 * MS)
     assert client.acknowledged < len(client.sent)
@@ -64,13 +64,13 @@ def test_a_2147_a_tail_of_an_older_term_never_stands_for_an_entry(steps, is_answ
     m3.start()
     cluster.run_until(lambda: m3.links.is_up(leader.member_id))
     if is_answer_slow:
-        network.block(leader.member_id, m3.member_id)
+        links.block(leader.member_id, m3.member_id)
     for _ in range(steps):
         cluster.step()
     # 6: the leader goes down. 7: the other two elect one of them.
     leader.kill()
-    network.heal()
     cluster.await_leader(60 * SECOND)
+    links.heal()
     leader.start()
     all_is_kept(cluster)
 
@@ -169,15 +169,15 @@ def test_a_divergent_tail_is_cut_off_and_the_services_go_on_behind_it(cut):
     cluster, client = a_cluster(seed=cut)
     old = cluster.leader
     for other in cluster.followers:
-        cluster.network.block(old.member_id, other.member_id)
+        cluster.links.block(old.member_id, other.member_id)
     for number in range(cut):
         client.send(b"0:%d " % number + bytes(100))
     cluster.run(50 * MS)
     begin = old.commit_position
     assert old.append_position > begin
     old.kill()
-    cluster.network.heal()
     cluster.await_leader()
+    cluster.links.heal()
     cluster.await_settled()
     old.start()
     cluster.run_until(lambda: any(f"log cut to {begin}" in line for line in cluster.events))

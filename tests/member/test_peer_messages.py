@@ -91,7 +91,7 @@ class Liars:
                     said = liar.lies(kind, member, peer, self.random)
                     liar.tell(member, peer, b"".join(framed(message) for message in said))
                     if kind in MOVES_ITS_OWN_LOG:
-                        self.cluster.after(MS, self.cluster.network.reset, member.member_id, peer.member_id)
+                        self.cluster.after(MS, self.cluster.links.reset, member.member_id, peer.member_id)
 
     def lie_about_everything(self, is_phase, go_through):
         """Go through the phase until there each kind of message has been said in every wrong way."""

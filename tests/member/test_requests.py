@@ -148,12 +148,12 @@ def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
         answers.append(decode(data, HEADER_LENGTH, int.from_bytes(data[:4], "little") - HEADER_LENGTH))
 
     request = SessionConnectRequest(7, 102, CLIENT_PROTOCOL_VERSION, "test").encode()
-    to_leader = leader.clients.connect(take, lambda: None)
+    to_leader = leader.dial(take)
     to_leader.send(frame(request, session_id=0, stream_id=streams.INGRESS))
     cluster.run_until(lambda: any(isinstance(answer, Challenge) for answer in answers))
     [challenge] = answers
     response = ChallengeResponse(8, challenge.cluster_session_id, b"sesame").encode()
-    to_follower = follower.clients.connect(take, lambda: None)
+    to_follower = follower.dial(take)
     to_follower.send(frame(response, session_id=0, stream_id=streams.INGRESS))
     cluster.run_until(lambda: len(answers) == 2)
 
@@ -265,7 +265,11 @@ def test_a_message_above_the_maximum_closes_its_session_and_nobody_elses():
     other = cluster.add_client()
     cluster.await_settled()
     messages = heard(cluster, client)
-    client.send(bytes(cluster.term_length // 8))
+    leader = cluster.leader
+    header = SessionMessageHeader(leader.leadership_term_id, client.session_id, 0).encode()
+    too_long = frame(header + bytes(cluster.term_length // 8), session_id=0, stream_id=streams.INGRESS)
+    connection_id = leader.sessions[client.session_id].connection_id
+    leader.receive_ingress(connection_id, np.frombuffer(too_long, np.uint8))
     other.send(b"1:0:")
     cluster.run(100 * MS)
 
@@ -464,12 +468,12 @@ def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once()
     cluster.await_level()
     leader = cluster.leader
     for follower in cluster.followers:
-        cluster.network.block(leader.member_id, follower.member_id)
+        cluster.links.block(leader.member_id, follower.member_id)
     cluster.run(200 * MS)
     assert leader.timers.uncommitted_count == 1
     leader.kill()
-    cluster.network.heal()
     cluster.await_leader()
+    cluster.links.heal()
     cluster.run(1 * SECOND)
     leader.start()
     cluster.await_level()

@@ -160,16 +160,16 @@ def test_a_follower_whose_link_was_down_for_seconds_only_comes_back_to_a_log_tha
     send(cluster, 10)
     leader, away = cluster.leader, cluster.followers[0]
     client = cluster.clients[0]
-    cluster.network.block(leader.member_id, away.member_id)
-    cluster.network.block(away.member_id, leader.member_id)
-    cluster.network.reset(leader.member_id, away.member_id)
+    cluster.links.block(leader.member_id, away.member_id)
+    cluster.links.block(away.member_id, leader.member_id)
+    cluster.links.reset(leader.member_id, away.member_id)
     for _ in range(700):
         client.send(b"0:%d:" % len(client.sent) + bytes(200))
     cluster.await_settled()
     toggle(cluster)
     cluster.run_until(lambda: start_of(leader) > away.append_position)
     assert away.is_following
-    cluster.network.heal()
+    cluster.links.heal()
 
     cluster.await_level()
 

@@ -197,10 +197,10 @@ def test_a_member_has_no_vote_while_it_fetches():
     wipe(member)
     for other in cluster.members:
         if other is not member:
-            cluster.network.block(other.member_id, member.member_id)
+            cluster.links.block(other.member_id, member.member_id)
     member.start()
     cluster.run(1 * SECOND)
-    cluster.network.heal()
+    cluster.links.heal()
     cluster.run_until(lambda: member.is_fetching_snapshots)
     assert not member.has_say
     cluster.run_until(lambda: member.is_following)

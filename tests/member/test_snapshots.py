@@ -138,13 +138,13 @@ def test_a_snapshot_that_was_never_committed_is_undone_with_the_leadership():
     old = cluster.leader
     for other in cluster.members:
         if other is not old:
-            cluster.network.block(old.member_id, other.member_id)
-            cluster.network.block(other.member_id, old.member_id)
+            cluster.links.block(old.member_id, other.member_id)
+            cluster.links.block(other.member_id, old.member_id)
     toggle(cluster)
     cluster.run(200 * MS)
     assert old.module_state is ConsensusModuleState.SNAPSHOT
     cluster.run_until(lambda: cluster.leader is not old and cluster.leader is not None)
-    cluster.network.heal()
+    cluster.links.heal()
     cluster.run_until(lambda: old.is_following)
     send(cluster, 10)
 
@@ -157,13 +157,13 @@ def test_a_leader_that_hears_nobody_of_its_snapshot_leads_no_more_though_it_is_h
     cluster = a_busy_cluster()
     old = cluster.leader
     for other in cluster.followers:
-        cluster.network.block(other.member_id, old.member_id)
+        cluster.links.block(other.member_id, old.member_id)
     toggle(cluster)
     cluster.run_until(lambda: old.module_state is ConsensusModuleState.SNAPSHOT)
 
     cluster.run_until(lambda: not old.is_leading)
     cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old)
-    cluster.network.heal()
+    cluster.links.heal()
     cluster.run_until(lambda: old.is_following)
     send(cluster, 10)
     cluster.check()

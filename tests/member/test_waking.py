@@ -78,12 +78,12 @@ def test_a_leader_takes_input_again_once_a_majority_has_reported_since():
     sleep(cluster, leader, 3 * SECOND)
     client.send(b"0:in its socket")
     for member in cluster.followers:
-        cluster.network.block(member.member_id, leader.member_id)
+        cluster.links.block(member.member_id, leader.member_id)
     assert appended_by(cluster, leader) == 0
     cluster.run(2 * SECOND)
     assert client.acknowledged == 1, "nobody has told it that its term goes on"
 
-    cluster.network.heal()
+    cluster.links.heal()
     cluster.run(SECOND)
 
     assert client.acknowledged == 2
@@ -177,7 +177,7 @@ def test_a_suspended_leader_that_hears_nobody_is_none_for_long():
     leader.counters.control_toggle.set(ClusterControlToggle.SUSPEND)
     cluster.run(100 * MS)
     for member in cluster.followers:
-        cluster.network.block(member.member_id, leader.member_id)
+        cluster.links.block(member.member_id, leader.member_id)
     cluster.run(11 * SECOND)
 
     assert not leader.is_leading

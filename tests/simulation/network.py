@@ -280,6 +280,7 @@ class Network:
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
         self.partial_chance = 0.0  # that a read or write takes less than it could
+        self.reset_of_killed_chance = 0.5  # that the rest of a killed process's connection is lost
         self.defaults = Path()
         self._random = random
         self._paths: dict[tuple[str, str], Path] = {}
@@ -320,6 +321,11 @@ class Network:
             path.delay_ns = self.defaults.delay_ns
             path.jitter = self.defaults.jitter
             path.stall_chance = self.defaults.stall_chance
+
+    def retry(self, sock: SimulatedSocket) -> None:
+        """What waits for the kernel's next attempt to reach ``sock`` is sent again now."""
+        if sock.incoming is not None and sock.incoming.is_waiting:
+            self._arrive(sock.incoming)
 
     def limit(self, length: int) -> int:
         """How much of a transfer of ``length`` bytes is done in one call."""
@@ -517,7 +523,7 @@ class Network:
     def on_killed(self, poller: SimulatedPoller) -> None:
         """The kernel closes what a killed process had open; of some connections the rest is lost."""
         for sock in poller.take_sockets():
-            if sock.outgoing is not None and self._random.random() < 0.5:
+            if sock.outgoing is not None and self._random.random() < self.reset_of_killed_chance:
                 self._end(sock.outgoing, _RESET)
             sock.close()
 

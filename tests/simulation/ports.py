@@ -51,6 +51,8 @@ class ObservedLinks(MemberLinks):
 class SimulatedPorts:
     """``Ports`` of one simulated process."""
 
+    links_type = ObservedLinks
+
     def __init__(self, member: Member, context: ConsensusModuleContext, random: Random) -> None:
         """Take the directory, as a ClusterNode does before its first life. Raises DirectoryInUse."""
         self.files = member.files
@@ -77,7 +79,7 @@ class SimulatedPorts:
 
     def open_links(self) -> ObservedLinks:
         member, context = self._member, self._context
-        return ObservedLinks(
+        return self.links_type(
             member,
             member_id=context.member_id,
             listen=Endpoint(Medium.TCP, member.host, LINK_PORT),

@@ -98,6 +98,41 @@ def test_what_a_blocked_path_holds_comes_when_it_opens(pair):
     assert received(there) == one
 
 
+def test_what_a_path_held_comes_at_once_when_it_is_tried_again(pair):
+    here, there = pair.connect()
+    pair.network.path("a", "b").is_blocked = True
+    first, second = frames(2)
+    here.offer(first)
+    pair.pass_time(5 * SECOND)
+    (sock,) = pair.b.poller.connections()
+    pair.network.retry(sock)
+    pair.pass_time(0)
+    assert received(there) == b""
+
+    pair.network.path("a", "b").is_blocked = False
+    pair.network.retry(sock)
+    pair.pass_time(0)
+    assert received(there) == first
+    here.offer(second)
+    pair.pass_time(5 * SECOND)
+    assert received(there) == second
+
+
+def test_of_what_a_killed_process_had_sent_some_is_lost_unless_told_otherwise():
+    def arrives(seed, chance):
+        pair = Pair(seed)
+        pair.network.reset_of_killed_chance = chance
+        here, there = pair.connect()
+        (one,) = frames(1)
+        here.offer(one)
+        pair.network.on_killed(pair.a.poller)
+        pair.pass_time(SECOND)
+        return received(there) == one
+
+    assert not all(arrives(seed, 0.5) for seed in range(30))
+    assert all(arrives(seed, 0.0) for seed in range(30))
+
+
 def test_a_cut_may_leave_half_a_frame_which_is_never_handed_over():
     for seed in range(30):
         pair = Pair(seed)

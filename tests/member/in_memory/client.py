@@ -85,9 +85,7 @@ class SimulatedClient:
         attempt = self._attempt
         member = self.cluster.members[self._member_id]
         self.cluster.after(RETRY_NS, lambda: self._check_attempt(attempt))
-        if member.clients is None:
-            return
-        self._connection = member.clients.connect(
+        self._connection = member.dial(
             lambda frames: self._on_frames(frames) if attempt == self._attempt else None,
             lambda: self._on_closed(attempt),
         )

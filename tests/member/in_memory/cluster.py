@@ -12,9 +12,8 @@ from collections.abc import Callable
 from cluster.consensus.context import ConsensusModuleContext
 from tests.member.in_memory.client import SimulatedClient
 from tests.member.in_memory.member import SimulatedMember, log_bytes
-from tests.member.in_memory.network import Network
+from tests.member.in_memory.network import Links, a_network_without_faults
 from tests.simulation.member import Settings
-from tests.simulation.network import Network as MachineNetwork
 from tests.simulation.world import MS, SECOND, World
 
 US = 1_000
@@ -39,8 +38,8 @@ class SimulatedCluster:
         **settings: int,
     ) -> None:
         self.world = World(seed)
-        self.network = Network(self.world, delay_ns)
-        self.machines = MachineNetwork(self.world, self.world.random("network"))
+        self.network = a_network_without_faults(self, delay_ns)
+        self.links = Links(self)
         self.incarnation = 0
         self.member_count = member_count
         self.term_length = term_length

@@ -60,4 +60,4 @@ def lies_of_log(victim: SimulatedMember) -> Iterator[bytes]:
 
 def tell(victim: SimulatedMember, peer: SimulatedMember, frames: bytes) -> bool:
     """Have the victim read this from the peer's link in its next turn; False while there is no link."""
-    return victim.cluster.network.insert(peer.member_id, victim.member_id, frames)
+    return victim.links is not None and victim.links.hear(peer.member_id, frames)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cluster.archive.mark_files import ClusterMarkFile
@@ -11,10 +12,12 @@ from cluster.errors import ServiceError
 from cluster.member.log.retention import NeededPosition
 from cluster.node.life import MemberLife
 from cluster.service.agent import ClusteredServiceAgent
-from tests.member.in_memory.network import SimulatedClients, SimulatedLinks
+from cluster.transport.server import ClientPort
+from tests.member.in_memory.network import ClientConnection, ScriptedLinks
 from tests.simulation.disk import Disk, SimulatedFiles
 from tests.simulation.member import Member, Observer
 from tests.simulation.member_state import MemberState
+from tests.simulation.network import SimulatedSocket
 from tests.simulation.ports import SimulatedPorts, host_of
 from tests.simulation.world import FOREVER_NS, Clock, Process
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
 
 DIRECTORY = "member"
-WAKE_NS = 1_000
 
 
 class HashingEcho:
@@ -86,33 +88,15 @@ class HashingEcho:
 
 
 class ScriptedPorts(SimulatedPorts):
-    """The simulator's, but for links, connections of clients, and a service that may fail."""
+    """The simulator's, but for links that a script speaks over, and a service that may fail."""
+
+    links_type = ScriptedLinks
 
     def __init__(
         self, process: MemberProcess, context: ConsensusModuleContext, scripted: SimulatedMember
     ) -> None:
         super().__init__(process, context, process.world.random(f"{process.name}, {process.incarnation}"))
-        self._process = process
         self._scripted = scripted
-
-    def _wake(self) -> None:
-        self._process.wake(self._process.world.now_ns + WAKE_NS)
-
-    def open_links(self) -> SimulatedLinks:  # type: ignore[override]
-        member, network = self._scripted, self._scripted.cluster.network
-        links = SimulatedLinks(
-            network,
-            member.world,
-            member.member_id,
-            self._context.member_ids,
-            self._process.incarnation,
-            self._wake,
-        )
-        network.attach(links)
-        return links
-
-    def open_clients(self, incarnation: int) -> SimulatedClients:  # type: ignore[override]
-        return SimulatedClients(self._scripted.cluster.network, self._scripted.world, self._wake)
 
     def load_service(self, service_id: int) -> HashingEcho:  # type: ignore[override]
         self._scripted.service = HashingEcho(self._scripted)
@@ -144,19 +128,6 @@ class MemberProcess(Member):
     def wake(self, time_ns: int) -> None:
         time_ns = max(time_ns, self._busy_until_ns, self.world.now_ns)
         super().wake(-(-time_ns // self._scripted.turns_apart_ns) * self._scripted.turns_apart_ns)
-
-    def on_killed(self) -> None:
-        self._hang_up()
-        super().on_killed()
-
-    def lose_power(self) -> None:
-        self._hang_up()
-        super().lose_power()
-
-    def _hang_up(self) -> None:
-        if self.life is not None:
-            self.life.links.close()
-            self.life.clients.shutdown()
 
 
 class _Turns(Observer):
@@ -193,14 +164,14 @@ class SimulatedMember(MemberState):
         """Start a process, which recovers from what is on the disk."""
         assert not self.is_running
         cluster, context = self.cluster, self.cluster.context_of(self.member_id)
-        cluster.machines.revive(host_of(self.member_id))
+        cluster.network.revive(host_of(self.member_id))
         self.process = MemberProcess(
             self,
             world=self.world,
             member_id=self.member_id,
             settings=cluster.settings_of(context),
             disk=self.disk,
-            network=cluster.machines,
+            network=cluster.network,
             clock=self.clock,
             random=self.world.random(f"{self.name}, life {cluster.incarnation + 1}"),
             next_incarnation=cluster.next_incarnation,
@@ -257,6 +228,7 @@ class SimulatedMember(MemberState):
     def take_turn(self, after_ns: int = 0) -> int:
         """Have its module take a turn now, as if it were so much later."""
         assert self.life is not None
+        self._alive.poller.wait(0)
         return self.life.consensus_module.do_work(self._alive.clock_ns() + after_ns, self.cluster_time)
 
     @property
@@ -281,12 +253,24 @@ class SimulatedMember(MemberState):
     # -- its ports --
 
     @property
-    def links(self) -> SimulatedLinks | None:
+    def links(self) -> ScriptedLinks | None:
         return None if self.life is None else self.life.links
 
     @property
-    def clients(self) -> SimulatedClients | None:
+    def clients(self) -> ClientPort | None:
         return None if self.life is None else self.life.clients
+
+    def connections(self) -> list[SimulatedSocket]:
+        """Open ones of its process, if it runs."""
+        return self._alive.poller.connections() if self.is_running else []
+
+    def dial(
+        self, on_frames: Callable[[bytes], None], on_closed: Callable[[], None] = lambda: None
+    ) -> ClientConnection:
+        """Connect to it as a client does; who is not there refuses, and that is heard as an end."""
+        connection = ClientConnection(self, on_frames, on_closed)
+        connection.wake(self.world.now_ns)
+        return connection
 
     # -- its disk --
 

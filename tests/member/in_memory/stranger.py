@@ -19,7 +19,7 @@ class Stranger:
     def __init__(self, member: Any) -> None:
         self.heard: list[Message | None] = []
         self.is_closed = False
-        self.connection = member.clients.connect(self._on_frames, self._on_closed)
+        self.connection = member.dial(self._on_frames, self._on_closed)
 
     def _on_frames(self, frames: bytes) -> None:
         offset = 0
