@@ -332,6 +332,9 @@ class History:
         while not any(
             session.messages > sessions.get(session_id, 0) for session_id, session in log.sessions.items()
         ):
+            if self.world.now_ns >= deadline_ns and self.nemesis.is_majority_without_say:
+                self.world.tell("history", f"{phase}: who has lost its promises waits for those left broken")
+                return
             require(
                 self.world.now_ns < deadline_ns,
                 "I-14",

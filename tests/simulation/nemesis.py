@@ -39,6 +39,7 @@ class Nemesis:
         self.random = random = history.world.random("nemesis")
         self.counts: dict[str, int] = {}
         self.down_until_ns: dict[int, int] = {}  # of members that are not running: when they start
+        self._healed_ids: list[int] = []
         self.not_whole: set[int] = set()  # wiped, and not level again
         self._undo: list[tuple[int, int, str, Callable[[], None]]] = []
         self._sequence = 0
@@ -240,9 +241,17 @@ class Nemesis:
             core = sorted(core + random.sample(sorted(self.not_whole), history.quorum - len(core)))
         rest = [i for i in ids if i not in core]
         self.tell(f"members {core} are healed; {rest} are left as they are")
+        self._healed_ids = core
         self._heal(core)
         for member_id in rest:
             self._leave_broken(member_id, core)
+
+    @property
+    def is_majority_without_say(self) -> bool:
+        """Whether damage has cost a healed member its promises: it asks those that were not healed, too."""
+        members = [self.history.members[member_id] for member_id in self._healed_ids]
+        having = sum(member.life is not None and member.has_say for member in members)
+        return having < self.history.quorum
 
     def heal_all(self) -> None:
         self.tell("everything is healed")
