@@ -390,20 +390,6 @@ def test_of_our_member_that_crashed_a_stream_ends_at_what_is_known_to_be_committ
         assert [told in warning for warning in reader.warnings] == ([] if has_stopped else [True])
 
 
-def test_a_start_that_failed_has_not_said_what_of_a_stopped_log_is_committed(tmp_path):
-    """It begins a new counters file, and its disk fails it before it knows its log."""
-    log = a_log(50)
-    write_member(tmp_path, log)
-    CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=1, now_ms=0).close(orderly=False)
-    with read(tmp_path) as reader:
-        assert reader.commit_position() == 0
-        assert reader.end_position() == log.position
-    for lock in tmp_path.glob("*/*-mark.lock"):  # of our members only
-        lock.unlink()
-    with read(tmp_path) as reader:
-        assert reader.commit_position() == log.position, "Aeron frees its counters when it ends"
-
-
 def test_a_later_term_does_not_prove_that_what_came_before_it_is_committed(tmp_path):
     """Its leader begins it at the end of its own log, which only a minority of five may hold."""
     log = a_log(50)
