@@ -68,7 +68,7 @@ class Leader:
 
     def update(self, synced_position: int, now_ns: int) -> bool:
         """Take in our own position; True when CommitPosition is to be sent (``leadership`` knows which)."""
-        assert synced_position >= self._append_position  # a leader only appends (Raft §5.3)
+        assert synced_position >= self._append_position  # a leader only appends (Raft's Leader Append-Only)
         assert synced_position >= self.commit_position  # never more than is on our own disk (I-3)
         this, leadership = self._this, self.leadership
         this.time_of_last_activity_ns = now_ns

@@ -139,7 +139,7 @@ class Leadership:
         ``append_position`` is the end of our log, ``timestamp`` cluster time. A term that is still written
         ends at ``open_end``.
         """
-        assert append_position >= self.term_base  # what came before the term is never cut off (Raft §5.3)
+        assert append_position >= self.term_base  # Raft's Leader Append-Only
         next_term = self._terms.after(log_leadership_term_id, open_end)
         return NewLeadershipTerm(
             log_leadership_term_id=log_leadership_term_id,

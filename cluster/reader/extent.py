@@ -189,8 +189,8 @@ class MemberState:
 
     def _stopped_extent(self, stop: int) -> Extent:
         """Of a recording that ended with its member, or with a term: then its tail may not be committed."""
-        is_told = self._stored_commit_position() is not None or self._has_counters_of_a_failed_start()
-        return Extent(stop, self._proven_end(stop) if is_told else stop, stop)
+        has_counters = self._stored_commit_position() is not None
+        return Extent(stop, self._proven_end(stop) if has_counters else stop, stop)
 
     def _crashed_extent(self, checksum: Checksum | None) -> Extent:
         end = self._recovered_end(checksum)
@@ -240,7 +240,10 @@ class MemberState:
         return min(max(proven, *snapshots, 0), end)
 
     def _stored_commit_position(self) -> int | None:
-        """The commit position that the member stored last; None where its counters are gone."""
+        """The commit position that the member stored last; None where its counters are gone.
+
+        A start of ours begins a new file: 0 where it failed before it knew its log. Aeron frees its counters.
+        """
         stored = None
         for path in counters_paths(self.files, self.member, None, self._aeron_dir):
             try:
@@ -248,21 +251,11 @@ class MemberState:
                     commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id)
                     if commit is not None:
                         stored = max(stored or 0, commit.get())
+                    elif self._is_ours():
+                        stored = stored or 0
             except (NotAClusterDirectory, LogDamaged, StorageError):
                 continue
         return stored
-
-    def _has_counters_of_a_failed_start(self) -> bool:
-        """Whether a start of ours has begun a new counters file, and failed before it knew its log."""
-        if not self._is_ours():
-            return False
-        for path in counters_paths(self.files, self.member, None, self._aeron_dir):
-            try:
-                self._open_counters(path).close()
-            except (NotAClusterDirectory, LogDamaged, StorageError):
-                continue
-            return True
-        return False
 
     def _is_ours(self) -> bool:
         """Whether a member of ours wrote here: its lock files stay."""
