@@ -114,7 +114,7 @@ class Parts:
         self.replica = ReplicatedState(context, self._outlet, authenticator)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
-        self.log_requests = LogRequests(self.log, links)
+        self.log_requests = LogRequests(self.log, links, reporter)
         self.retention = Retention(
             context, files.archive, self.log, self.log_sender.streams, needed_positions, reporter.event
         )

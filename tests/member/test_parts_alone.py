@@ -167,8 +167,8 @@ def log():
     return SimpleNamespace(subscription=a_subscription(), append_position=4096, commit_position=4096)
 
 
-def test_the_log_is_asked_for_once_on_each_connection(log, links):
-    requests = LogRequests(log, links)
+def test_the_log_is_asked_for_once_on_each_connection(log, links, reporter):
+    requests = LogRequests(log, links, reporter)
     links.down.add(LEADER_ID)
     requests.request()
     assert not links.sent
@@ -181,8 +181,8 @@ def test_the_log_is_asked_for_once_on_each_connection(log, links):
     assert len(links.sent) == 2
 
 
-def test_an_image_that_does_not_join_on_ends_the_subscription(log, links):
-    requests = LogRequests(log, links)
+def test_an_image_that_does_not_join_on_ends_the_subscription(log, links, reporter):
+    requests = LogRequests(log, links, reporter)
     assert requests.subscription_of(LEADER_ID, correlation_id=8) is None
     assert requests.subscription_of(2, correlation_id=9) is None
     subscription = requests.subscription_of(LEADER_ID, correlation_id=9)

@@ -113,6 +113,19 @@ def recover(
     return Recovered(recording, log_position, append_position, cut_bytes, snapshot)
 
 
+def create_log_at(archive: Archive, geometry: LogGeometry, start_position: int) -> Recording:
+    """A new, empty recording of the log; recording.log does not know it yet. Raises StorageError."""
+    return archive.create_recording(
+        stream_id=streams.LOG,
+        session_id=0,
+        initial_term_id=geometry.initial_term_id,
+        term_length=geometry.term_length,
+        mtu=geometry.mtu,
+        start_position=start_position,
+        channel=LOG_CHANNEL,
+    )
+
+
 def begin_log_at(
     archive: Archive,
     recording_log: RecordingLog,
@@ -126,15 +139,7 @@ def begin_log_at(
     before is dropped. Raises StorageError.
     """
     module = entries[0]
-    recording = archive.create_recording(
-        stream_id=streams.LOG,
-        session_id=0,
-        initial_term_id=geometry.initial_term_id,
-        term_length=geometry.term_length,
-        mtu=geometry.mtu,
-        start_position=module.log_position,
-        channel=LOG_CHANNEL,
-    )
+    recording = create_log_at(archive, geometry, module.log_position)
     archive.stop_recording(recording.recording_id)
     if first_frame and module.log_position > 0:
         keep_first_frame(archive.files, archive.directory, recording.recording_id, first_frame)

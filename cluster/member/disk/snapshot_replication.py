@@ -21,7 +21,7 @@ from cluster.archive.snapshot_archive import SnapshotArchive, snapshot_session_i
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
 from cluster.log.scan import check_run, fault_at
-from cluster.member.disk.recovery import LOG_CHANNEL, replace_log
+from cluster.member.disk.recovery import create_log_at, replace_log
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Links
@@ -31,6 +31,7 @@ from cluster.protocol import streams
 from cluster.protocol.link import (
     HeldRecording,
     LinkError,
+    LogGeometry,
     RecordingBlock,
     RecordingFetch,
     SnapshotOffer,
@@ -163,15 +164,8 @@ class SnapshotReplication:
 
     def _create_log(self, offer: SnapshotOffer) -> Recording:
         archive = self._archive
-        recording = archive.create_recording(
-            stream_id=streams.LOG,
-            session_id=0,
-            initial_term_id=offer.initial_term_id,
-            term_length=offer.term_length,
-            mtu=offer.mtu,
-            start_position=offer.log_start_position,
-            channel=LOG_CHANNEL,
-        )
+        geometry = LogGeometry(offer.initial_term_id, offer.term_length, offer.mtu)
+        recording = create_log_at(archive, geometry, offer.log_start_position)
         self._created.append(recording.recording_id)
         if offer.log_start_position > 0 and offer.first_frame:
             keep_first_frame(

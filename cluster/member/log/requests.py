@@ -10,16 +10,18 @@ from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.subscription import LogSubscription
 from cluster.member.ports import Links
-from cluster.protocol.link import LogImage, ReplicationRequest
+from cluster.member.reporter import Reporter
+from cluster.protocol.link import LinkError, LinkErrorCode, LogImage, ReplicationRequest
 from cluster.transport.message_frames import link_frame
 
 
 class LogRequests:
     """``MemberLog.subscription`` says what is wanted, and of whom."""
 
-    def __init__(self, log: MemberLog, links: Links) -> None:
+    def __init__(self, log: MemberLog, links: Links, reporter: Reporter) -> None:
         self._log = log
         self._links = links
+        self._reporter = reporter
 
     def request(self) -> None:
         """Ask for what the subscription wants, unless it was asked for on this connection."""
@@ -57,6 +59,16 @@ class LogRequests:
             and subscription.correlation_id == correlation_id
         )
         return subscription if is_it else None
+
+    def is_refused(self, member_id: int, error: LinkError) -> bool:
+        """Whether the answer says that the leader's log begins after the end of this one."""
+        if (
+            error.code != LinkErrorCode.NOT_AVAILABLE
+            or self.subscription_of(member_id, error.correlation_id) is None
+        ):
+            return False
+        self._reporter.event(f"member {member_id}: {error.text}")
+        return True
 
     def join(self, subscription: LogSubscription, image: LogImage) -> None:
         """The leader begins to send what was asked for. Raises ClusterError when it does not join on."""

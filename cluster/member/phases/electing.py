@@ -27,7 +27,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
-from cluster.protocol.link import CatchupProgress, LinkError, LinkErrorCode, LogImage, ReplicationRequest
+from cluster.protocol.link import CatchupProgress, LinkError, LogImage, ReplicationRequest
 from cluster.protocol.sbe import Message
 
 # What ends the member instead of beginning its election anew (C-45).
@@ -151,8 +151,8 @@ class Electing(Phase):
                     self._ports.log_sender.on_message(member_id, message, led)
             case LogImage():
                 return self._on_log_image(member_id, message)
-            case LinkError(code=LinkErrorCode.NOT_AVAILABLE):
-                return self._on_not_available(member_id, message)
+            case LinkError() if self._ports.log_requests.is_refused(member_id, message):
+                return Fetch(member_id, is_needed=True)  # only its snapshot helps
         return None
 
     def _on_report(self, message: AppendPosition) -> None:
@@ -176,13 +176,6 @@ class Electing(Phase):
             return None
         now_ns = self._ports.turn.now_ns
         return self._carry_out(election.on_log_image(image.leadership_term_id, image.join_position, now_ns))
-
-    def _on_not_available(self, member_id: int, error: LinkError) -> Next | None:
-        """The leader's log begins after the end of this one: only its snapshot helps."""
-        if self._ports.log_requests.subscription_of(member_id, error.correlation_id) is None:
-            return None
-        self._ports.reporter.event(f"member {member_id}: {error.text}")
-        return Fetch(member_id, is_needed=True)
 
     def on_log_fault(self, error: ClusterError) -> Next | None:
         return self.on_failure(error)

@@ -28,7 +28,7 @@ from cluster.protocol.consensus import (
     RequestVote,
     TerminationPosition,
 )
-from cluster.protocol.link import EndOfStream, LinkError, LinkErrorCode, LogImage
+from cluster.protocol.link import EndOfStream, LinkError, LogImage
 from cluster.protocol.sbe import Message
 
 
@@ -162,8 +162,8 @@ class Following(Phase):
             case EndOfStream() if member_id == follower.leader_member_id and not self._is_end_near:
                 # It is not waited for in the election that follows (C-163).
                 return Elect(f"leader {member_id} closed its log", graceful_closed_leader_id=member_id)
-            case LinkError(code=LinkErrorCode.NOT_AVAILABLE):
-                reason = self._on_not_available(member_id, message)
+            case LinkError() if self._ports.log_requests.is_refused(member_id, message):
+                reason = f"leader {member_id} has no log to go on with"  # an election fetches its snapshot
             case TerminationPosition() if message.leadership_term_id == follower.leadership_term_id:
                 follower.time_of_last_leader_message_ns = now_ns
                 self._ports.termination.on_termination_position(message)
@@ -180,13 +180,6 @@ class Following(Phase):
             self._ports.reporter.error(error)
             return str(error)
         return None
-
-    def _on_not_available(self, member_id: int, error: LinkError) -> str | None:
-        """The leader's log begins after the end of this one: an election fetches its snapshot."""
-        if self._ports.log_requests.subscription_of(member_id, error.correlation_id) is None:
-            return None
-        self._ports.reporter.event(f"member {member_id}: {error.text}")
-        return f"leader {member_id} has no log to go on with"
 
     def on_log_fault(self, error: ClusterError) -> Next | None:
         return Elect(str(error))
