@@ -37,6 +37,7 @@ BLOCK_BYTES_DEFAULT = 1024 * 1024
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 FOLLOW_INTERVAL_S = 0.01
 FOLLOWERS_AT_FULL_RATE = 8  # more readers that wait for commits look for them less often each
+STATUS_INTERVAL_S = 0.01  # between two looks at the files; who asks meanwhile shares the next one
 BEHIND_TIMEOUT_S = 1.0
 REQUEST_LENGTH_MAX = 4096
 IDLE_READER_S = 60.0  # after which a reader that takes nothing does not keep the log from being dropped
@@ -90,6 +91,8 @@ class LogServer:
         self._timeout_s = bounds.reader_timeout_ns / SECOND_NS
         self._reader_count = 0
         self._following_count = 0  # readers that wait for commits
+        self._next_look: asyncio.Task[link.LogStatus] | None = None
+        self._looked_s = 0.0  # when the last look at the status began
         self._status_turn = threading.Lock()
         self._status_log: ServedLog | None = None
         self._status_start = 0
@@ -145,11 +148,22 @@ class LogServer:
             raise
 
     async def status(self, correlation_id: int) -> bytes:
-        """One LogStatus frame; ``ClusterError`` when the log cannot be opened."""
-        loop = asyncio.get_running_loop()
-        return link_frame(await loop.run_in_executor(self._status_executor, self._status, correlation_id))
+        """One LogStatus frame of a look that begins after the request; ``ClusterError`` when there is no log.
 
-    def _status(self, correlation_id: int) -> link.LogStatus:
+        Each look takes the interpreter from the member's own thread, so they are so many a second at most:
+        who asks in between shares the next one.
+        """
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look())
+        status = await asyncio.shield(self._next_look)
+        return link_frame(status.replace(correlation_id=correlation_id))
+
+    async def _look(self) -> link.LogStatus:
+        await asyncio.sleep(self._looked_s + STATUS_INTERVAL_S - time.monotonic())
+        self._next_look, self._looked_s = None, time.monotonic()
+        return await asyncio.get_running_loop().run_in_executor(self._status_executor, self._status)
+
+    def _status(self) -> link.LogStatus:
         """From a log that stays open from one request to the next: idle readers ask twenty times a second.
 
         It is opened again when it fails or was purged, for its files may be gone from the directory.
@@ -157,7 +171,7 @@ class LogServer:
         with self._status_turn:
             if self._status_log is not None:
                 try:
-                    status = self._status_log.status(correlation_id)
+                    status = self._status_log.status(0)
                     if status.start_position == self._status_start:
                         return status
                 except ClusterError:
@@ -165,7 +179,7 @@ class LogServer:
                 self._close_status_log()
             self._status_log = self._open_log()
             try:
-                status = self._status_log.status(correlation_id)
+                status = self._status_log.status(0)
             except ClusterError:
                 self._close_status_log()
                 raise

@@ -243,3 +243,43 @@ def test_all_readers_together_hold_no_more_than_their_bytes(monkeypatch):
             asyncio.run(serve(executor, EndlessReader(link.LogRequest(1, 0, END, max_bytes))))
 
     assert asked == [4096, 1024, 4096]
+
+
+def test_requests_for_the_status_share_a_look_that_begins_after_them():
+    begun, go_on = threading.Event(), threading.Event()
+    looks = []
+
+    class SlowLog(Log):
+        def status(self, correlation_id):
+            looks.append(len(looks))
+            begun.set()
+            assert go_on.wait(DEADLINE_S)
+            return super().status(correlation_id).replace(commit_position=len(looks))
+
+    async def ask():
+        server = LogServer(SlowLog, executor)
+        first = [asyncio.create_task(server.status(id_)) for id_ in range(50)]
+        await asyncio.to_thread(begun.wait, DEADLINE_S)
+        later = [asyncio.create_task(server.status(id_)) for id_ in range(50, 100)]
+        await asyncio.sleep(2 * log_server.STATUS_INTERVAL_S)
+        go_on.set()
+        answers = [decode(answer, 32) for answer in await asyncio.gather(*first, *later)]
+        server.close()
+        return answers
+
+    with ThreadPoolExecutor(1) as executor:
+        answers = asyncio.run(asyncio.wait_for(ask(), DEADLINE_S))
+
+    assert [answer.correlation_id for answer in answers] == list(range(100))
+    assert looks == [0, 1]
+    assert [answer.commit_position for answer in answers] == [1] * 50 + [2] * 50
+
+
+def test_one_reader_that_asks_for_the_status_again_and_again_gets_so_many_looks_a_second(server):
+    async def ask():
+        began = asyncio.get_running_loop().time()
+        for number in range(5):
+            await server.status(number)
+        return asyncio.get_running_loop().time() - began
+
+    assert asyncio.run(asyncio.wait_for(ask(), DEADLINE_S)) >= 4 * log_server.STATUS_INTERVAL_S
