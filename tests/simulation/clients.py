@@ -18,7 +18,7 @@ from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 from tests.simulation.network import Network, SimulatedPoller
-from tests.simulation.world import MS, SECOND, Process, World
+from tests.simulation.world import MS, SECOND, Process, ProcessDied, World
 
 KINDS = "....eeeettxm"
 LENGTHS = (0, 8, 20, 40, 60, 100, 100, 100, 300, 1_500, 4_000)
@@ -31,6 +31,7 @@ class _ClientWorld:
 
     def __init__(self, process: Client) -> None:
         self._process = process
+        self._poller = process.poller
         self._receive_buffer = ReceiveBuffer(256 * 1024)
 
     def now_ns(self) -> int:
@@ -38,10 +39,12 @@ class _ClientWorld:
 
     def wait(self, timeout_s: float) -> None:
         self._process.sleep(int(timeout_s * SECOND))
-        self._process.poller.wait(0)
+        if self._process.poller is not self._poller:
+            raise ProcessDied  # meanwhile, in the midst of a call of this client
+        self._poller.wait(0)
 
     def dial(self, endpoint: Endpoint) -> Connection:
-        return dial(endpoint, self._process.poller, self._receive_buffer)  # type: ignore[arg-type]
+        return dial(endpoint, self._poller, self._receive_buffer)  # type: ignore[arg-type]
 
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
         host, port = connection.local_address
@@ -115,6 +118,8 @@ class Client(Process):
         except ClusterError as error:
             self.tell(f"{type(error).__name__}: {error}")
             self._forget()
+        except ProcessDied:
+            pass  # ``vanish`` has let go of everything
         return CLIENT_TICK_NS
 
     def _connect(self) -> None:
