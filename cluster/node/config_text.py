@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster.errors import ConfigurationError, StorageError
-from cluster.node.config import KEYS, NodeConfig, key_of
+from cluster.node.config import NodeConfig
+from cluster.node.config_keys import KEYS, key_of
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 ENVIRONMENT_PREFIX = "CLUSTER_"

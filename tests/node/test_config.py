@@ -13,6 +13,7 @@ import pytest
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node import config, config_text
+from cluster.node.config_keys import KEYS
 from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport.bounds import Bounds
@@ -42,7 +43,7 @@ def test_node_toml_is_what_the_model_says_of_itself():
 
 def test_node_toml_names_every_key_at_its_default():
     values = tomllib.loads((CONF / "node.toml").read_text())
-    assert tuple(values) == config.KEYS
+    assert tuple(values) == KEYS
     assert config_text.load(CONF / "node.toml", environment={}) == config_text.load(environment={})
 
 

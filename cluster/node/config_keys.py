@@ -1,0 +1,437 @@
+"""The keys of a member's configuration: one flat table, which ``config_text.py`` loads.
+
+Each key says its unit, its default, Aeron's name for it, and why one would change it; ``conf/node.toml`` is
+made of that. Attributes have the unit in their name (``session_timeout_ns``), keys in their value
+(``session_timeout = "10s"``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.node.config_types import (
+    Duration,
+    Members,
+    Names,
+    Size,
+    Version,
+    duration_text,
+    size_text,
+)
+from cluster.protocol.versions import version_text
+from cluster.service.service_context import ServiceContext
+from cluster.transport.bounds import DEFAULT_BOUNDS as BOUNDS
+
+KIB, MIB = 1 << 10, 1 << 20
+MODULE, SERVICE = ConsensusModuleContext(), ServiceContext()
+
+
+def _key(
+    default: Any, text: str, *, unit: str = "", aeron: str = "", section: str = "", **bounds: Any
+) -> Any:
+    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it."""
+    return Field(
+        default,
+        description=" ".join(text.split()),
+        validate_default=True,
+        json_schema_extra={"unit": unit, "aeron": aeron, "section": section, "default": default},
+        **bounds,
+    )
+
+
+DURATION = "duration (ns, us, ms, s)"
+SIZE = "bytes (k, m, g)"
+
+
+def key_of(field_name: str) -> str:
+    """The key of a field: its unit stands in the value."""
+    return field_name.removesuffix("_ns")
+
+
+class NodeKeys(BaseModel):
+    """Each key by itself; what must hold among them is ``NodeConfig``'s (``config.py``)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=key_of, populate_by_name=True)
+
+    # -- who --
+    cluster_id: int = _key(
+        MODULE.cluster_id,
+        """Distinguishes clusters that share a host: members of another id are refused, and the counters
+        carry it.""",
+        aeron="aeron.cluster.id",
+        section="Who this member is",
+        ge=0,
+        le=2**31 - 1,
+    )
+    member_id: int = _key(
+        MODULE.member_id,
+        "This member, as in `members`. Overridden by --member-id.",
+        aeron="aeron.cluster.member.id",
+        ge=0,
+        le=2**31 - 1,
+    )
+    members: Members = _key(
+        ["0,127.0.0.1:9000,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002"],
+        """All members, each "id,ingress,consensus,log,catchup,archive" as in Aeron; the same on every member.
+        Ingress is where clients reach it over gRPC. The other four are one link here, at the consensus
+        endpoint; on this host it goes through a Unix socket by itself. An odd number is best.""",
+        aeron="aeron.cluster.members",
+    )
+    tcp_ingress: str = _key(
+        "auto",
+        """Where clients reach this member over plain TCP ("tcp:host:port" at the client): "auto" is the port
+        after that of its ingress endpoint, "none" is nowhere.""",
+        unit="host:port, auto or none",
+    )
+    ipc_ingress: bool = _key(
+        True,
+        """Whether clients on this host reach it over the Unix socket `driver_dir`/ingress.sock.""",
+        aeron="aeron.cluster.ingress.ipc.allowed",
+    )
+    grpc_gateway: Literal["thread", "none"] = _key(
+        "thread",
+        """What serves gRPC at the ingress endpoint: a thread of the member that speaks to it through its
+        Unix socket, or nothing (then only tcp and ipc clients are served).""",
+    )
+
+    # -- where --
+    dir: str = _key(
+        "member-{member_id}",
+        """The member's directory, made when missing; {member_id} stands for the id, so that members can share
+        one file. The next three lie within unless set.""",
+        section="Where its files are",
+    )
+    cluster_dir: str = _key(
+        "",
+        "recording.log, node-state.dat and mark files; `dir`/cluster when empty.",
+        aeron="aeron.cluster.dir",
+    )
+    archive_dir: str = _key(
+        "", "Catalog and segments of the log; `dir`/archive when empty.", aeron="aeron.archive.dir"
+    )
+    driver_dir: str = _key(
+        "",
+        "cnc.dat with the counters, and the Unix socket; `dir`/driver when empty. A tmpfs spares the disk.",
+        aeron="aeron.dir",
+    )
+
+    # -- services --
+    services: Names = _key(
+        ["echo"],
+        """The clustered services, by ascending service id: "echo", or "module:ClassName", found from the
+        working directory too. At most ten; the same on every member.""",
+        aeron="aeron.cluster.service.class.name, aeron.cluster.service.count",
+        section="Services",
+        min_length=1,
+        max_length=10,
+    )
+    app_version: Version = _key(
+        version_text(MODULE.app_version),
+        "Version of the services. A log of another major version is not replayed.",
+        unit="major.minor.patch",
+    )
+    log_fragment_limit: int = _key(
+        SERVICE.log_fragment_limit,
+        """Most messages that a service is given in one turn. Aeron has 50; a vectorised service gains from
+        more, a slow one wants fewer, lest its member be late with heartbeats.""",
+        unit="messages",
+        aeron="aeron.cluster.log.fragment.limit",
+        ge=1,
+        le=1 << 20,
+    )
+    service_responder: bool = _key(
+        SERVICE.is_responder,
+        "Whether services answer clients; if not, their offers return NOT_CONNECTED.",
+        aeron="aeron.cluster.service.responder",
+    )
+    service_error_policy: Literal["continue", "stop"] = _key(
+        "continue",
+        """What an exception of a service's callback does to its member. continue: it is counted and reported,
+        and the log goes on after the entry; a service that fails on every member alike stays alike. stop: the
+        member ends, and meets the same entry again when it is started, until the service is repaired. The
+        same on every member.""",
+    )
+    service_cycle_threshold_ns: Duration = _key(
+        "100ms",
+        "Turns of a service that are longer than this are counted (counter 219).",
+        unit=DURATION,
+        aeron="aeron.cluster.service.cycle.threshold",
+        gt=0,
+    )
+
+    # -- sessions --
+    max_sessions: int = _key(
+        MODULE.max_sessions,
+        "Most client sessions, pending ones included; Aeron has 10. A further connect is refused.",
+        aeron="aeron.cluster.max.sessions",
+        section="Client sessions",
+        ge=1,
+        le=1_000_000,
+    )
+    session_timeout_ns: Duration = _key(
+        duration_text(MODULE.session_timeout_ns),
+        "A session without a message or keep-alive for this long is closed.",
+        unit=DURATION,
+        aeron="aeron.cluster.session.timeout",
+        gt=0,
+    )
+    # -- strangers: whoever has no session yet, or only reads --
+    connections_max: int = _key(
+        BOUNDS.connections_max,
+        """Most connections of clients, over all media. At this bound a new one takes the place of the oldest
+        over which no session is served, and is refused where there is none.""",
+        section="What strangers may take",
+        unit="connections",
+        ge=1,
+        le=1 << 20,
+    )
+    address_connections_max: int = _key(
+        BOUNDS.address_connections_max,
+        "As connections_max, of one host over TCP or gRPC.",
+        unit="connections",
+        ge=1,
+        le=1 << 20,
+    )
+    session_open_timeout_ns: Duration = _key(
+        duration_text(BOUNDS.session_open_timeout_ns),
+        "A connection over which no session is open after this long is closed.",
+        unit=DURATION,
+        gt=0,
+    )
+    connection_sessions_max: int = _key(
+        MODULE.connection_sessions_max,
+        "Most sessions of one connection; Aeron's clients, and ours, have one each.",
+        unit="sessions",
+        ge=1,
+    )
+    response_channel_length_max: int = _key(
+        MODULE.response_channel_length_max,
+        """Longest responseChannel of a connect request. It stands in the log, in every member's memory and in
+        every snapshot.""",
+        unit="characters",
+        ge=128,
+        le=64 * KIB,
+    )
+    request_length_max: Size = _key(
+        size_text(MODULE.request_length_max),
+        """Longest message of a client other than those for the services: a connect request with its
+        credentials, an answer to a challenge.""",
+        unit=SIZE,
+        ge=KIB,
+        le=MIB,
+    )
+    frame_timeout_ns: Duration = _key(
+        duration_text(BOUNDS.frame_timeout_ns),
+        "Whoever has sent half a frame has this long for the rest.",
+        unit=DURATION,
+        gt=0,
+    )
+    received_bytes_max: Size = _key(
+        size_text(BOUNDS.received_bytes_max),
+        """Most bytes that are kept of frames that have not come whole, of all clients together. Beyond it
+        whoever holds most is cut off, one without a session first.""",
+        unit=SIZE,
+        ge=MIB,
+    )
+    egress_bytes_max: Size = _key(
+        size_text(BOUNDS.egress_bytes_max),
+        "Most bytes of egress that wait for one client, which is cut off then.",
+        unit=SIZE,
+        ge=MIB,
+    )
+    egress_bytes_total_max: Size = _key(
+        size_text(BOUNDS.egress_bytes_total_max),
+        "As egress_bytes_max, of all clients together; the client that lags most is cut off.",
+        unit=SIZE,
+        ge=MIB,
+    )
+    readers_max: int = _key(
+        BOUNDS.readers_max,
+        "Most connections of readers, of which one over tcp has up to two; a further one is refused.",
+        unit="connections",
+        ge=2,
+        le=1 << 16,
+    )
+    reader_bytes_max: Size = _key(
+        size_text(BOUNDS.reader_bytes_max),
+        """Most bytes in memory that all readers together have not taken yet: each gets blocks of at most its
+        share.""",
+        unit=SIZE,
+        ge=MIB,
+    )
+    reader_timeout_ns: Duration = _key(
+        duration_text(BOUNDS.reader_timeout_ns),
+        "A reader that takes nothing of what it is sent, or asks nothing, for this long is cut off.",
+        unit=DURATION,
+        gt=0,
+    )
+    greetings_max: int = _key(
+        BOUNDS.greetings_max,
+        """Most connections on the members' port that have not said Hello; at this bound the oldest of them
+        makes room.""",
+        unit="connections",
+        ge=1,
+        le=1 << 16,
+    )
+    greeting_timeout_ns: Duration = _key(
+        duration_text(BOUNDS.greeting_timeout_ns),
+        "A connection there that says no Hello for this long is closed.",
+        unit=DURATION,
+        gt=0,
+    )
+    greeting_length_max: Size = _key(
+        size_text(BOUNDS.greeting_length_max),
+        "Longest frame there before the Hello, which has some 100 bytes.",
+        unit=SIZE,
+        ge=KIB,
+        le=MIB,
+    )
+    # -- elections --
+    leader_heartbeat_timeout_ns: Duration = _key(
+        duration_text(MODULE.leader_heartbeat_timeout_ns),
+        """A leader that is silent for this long is given up, as is a follower. A leader whose process is gone
+        is noticed by its broken links, long before.""",
+        unit=DURATION,
+        aeron="aeron.cluster.leader.heartbeat.timeout",
+        section="Elections and heartbeats",
+        gt=0,
+    )
+    leader_heartbeat_interval_ns: Duration = _key(
+        duration_text(MODULE.leader_heartbeat_interval_ns),
+        "How often the leader reports the commit position, and a follower its append position, when idle.",
+        unit=DURATION,
+        aeron="aeron.cluster.leader.heartbeat.interval",
+        gt=0,
+    )
+    startup_canvass_timeout_ns: Duration = _key(
+        duration_text(MODULE.startup_canvass_timeout_ns),
+        "How long starting members wait for one whose host is silent before a majority is enough; at least "
+        "twice leader_heartbeat_timeout. One whose host refuses the connection is waited for as long as "
+        "leader_heartbeat_timeout, one whose process has ended since not at all. A new cluster, all of whose "
+        "directories are empty, waits for every member without an end.",
+        unit=DURATION,
+        aeron="aeron.cluster.startup.canvass.timeout",
+        gt=0,
+    )
+    election_timeout_ns: Duration = _key(
+        duration_text(MODULE.election_timeout_ns),
+        "How long a candidate waits for votes; half of it bounds the random delay before it stands.",
+        unit=DURATION,
+        aeron="aeron.cluster.election.timeout",
+        gt=0,
+    )
+    election_status_interval_ns: Duration = _key(
+        duration_text(MODULE.election_status_interval_ns),
+        "How often positions are reported again during an election.",
+        unit=DURATION,
+        aeron="aeron.cluster.election.status.interval",
+        gt=0,
+    )
+    termination_timeout_ns: Duration = _key(
+        duration_text(MODULE.termination_timeout_ns),
+        "How long an orderly stop of the leader waits for the followers to reach its end.",
+        unit=DURATION,
+        aeron="aeron.cluster.termination.timeout",
+        gt=0,
+    )
+    appointed_leader_id: int = _key(
+        MODULE.appointed_leader_id,
+        "Only this member may stand for election; -1: any. For tests: a cluster without it has no leader.",
+        aeron="aeron.cluster.appointed.leader.id",
+        ge=-1,
+        le=2**31 - 1,
+    )
+
+    # -- time --
+    cluster_clock: Literal["ms", "us", "ns"] = _key(
+        "ms",
+        "Unit of cluster time: timestamps, timer deadlines. Fixed by the first start of a cluster.",
+        aeron="aeron.cluster.clock",
+        section="Time",
+    )
+    cycle_threshold_ns: Duration = _key(
+        duration_text(MODULE.cycle_threshold_ns),
+        "Turns of the consensus module that are longer than this are counted (counter 217).",
+        unit=DURATION,
+        aeron="aeron.cluster.cycle.threshold",
+        gt=0,
+    )
+
+    # -- log and disk --
+    file_sync_level: int = _key(
+        1,
+        """When an appended position counts: 0 written, 1 its bytes synced (fdatasync), 2 its bytes and
+        metadata synced (fsync). A power cut may lose at level 0 what was acknowledged.""",
+        aeron="aeron.cluster.file.sync.level, aeron.archive.file.sync.level",
+        section="Log and disk",
+        ge=0,
+        le=2,
+    )
+    log_term_length: Size = _key(
+        size_text(MODULE.log_term_length),
+        "Length of a term of the log, a power of two; an eighth of it is the longest message. Fixed by the "
+        "first start of a cluster.",
+        unit=SIZE,
+        aeron="term-length of aeron.cluster.log.channel",
+        ge=64 * KIB,
+        le=1 << 30,
+    )
+    log_mtu: Size = _key(
+        MODULE.log_mtu,
+        "Longest frame in the log, a multiple of 32; longer messages are fragmented. Fixed by the first "
+        "start of a cluster.",
+        unit=SIZE,
+        aeron="mtu of aeron.cluster.log.channel",
+        ge=96,
+        le=65_504,
+    )
+    archive_segment_file_length: Size = _key(
+        "128m",
+        "Length of a segment file of the log, a power of two and at least a term.",
+        unit=SIZE,
+        aeron="aeron.archive.segment.file.length",
+        ge=64 * KIB,
+        le=1 << 30,
+    )
+    archive_record_checksum: Literal["none", "crc32", "crc32c"] = _key(
+        "crc32c",
+        """Checksum that new recordings keep in each frame: what rots on a disk is found before it is served,
+        and fetched from other members. A recording that exists keeps what it began with, and members may
+        differ. crc32c goes by the processor's own instruction.""",
+        aeron="aeron.archive.record.checksum",
+    )
+    log_retained_snapshots: int = _key(
+        MODULE.log_retained_snapshots,
+        """Segments of the log that are older than the n-th last snapshot are dropped, and older snapshots
+        with them; 0 keeps everything. With 1 a damaged snapshot costs a copy from another member, with 2 a
+        replay. Readers that ask for what was dropped get an error. In Aeron this is the operator's work.""",
+        unit="snapshots",
+        ge=0,
+        le=1000,
+    )
+    log_export_watermark: bool = _key(
+        False,
+        """Whether what was not exported yet is kept, whatever log_retained_snapshots says: the log from the
+        position in `cluster_dir`/export-watermark on, which `cluster tool export-watermark` sets.""",
+    )
+    # -- process --
+    idle_spin_ns: Duration = _key(
+        "0ns",
+        """How long an idle member goes on polling before it sleeps until a socket wakes it. 0 sleeps at once:
+        right where members share cores. With a core to itself, 50us to 200us spare the wake-up of some 10 to
+        50 us in a conversation of short turns.""",
+        unit=DURATION,
+        aeron="aeron.cluster.idle.strategy",
+        section="Process",
+        ge=0,
+        le=1_000_000_000,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _key(
+        "info", "Least level written to `dir`/node.log, one JSON object a line."
+    )
+
+
+KEYS = tuple(key_of(name) for name in NodeKeys.model_fields)
