@@ -149,7 +149,7 @@ class NodeConfig(NodeKeys):
 
     @property
     def ipc_path(self) -> Path:
-        """The Unix socket of ipc clients and of the gRPC gateway."""
+        """The Unix socket of ipc clients."""
         return self.driver_path / "ingress.sock"
 
 

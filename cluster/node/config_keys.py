@@ -93,8 +93,8 @@ class NodeKeys(BaseModel):
     )
     grpc_gateway: Literal["thread", "none"] = _key(
         "thread",
-        """What serves gRPC at the ingress endpoint: a thread of the member that speaks to it through its
-        Unix socket, or nothing (then only tcp and ipc clients are served).""",
+        """What serves gRPC at the ingress endpoint: a thread of the member, or nothing (then only tcp and ipc
+        clients are served).""",
     )
 
     # -- where --

@@ -54,8 +54,8 @@ class Machine:
         self._poller = poller
         self._bounds = bounds
         self._log = log
-        self._ipc = Endpoint(Medium.IPC, path=str(config.ipc_path))
         self._message_length_max = message_length_max(config.log_term_length)
+        self._clients: ClientPort
         self._gateway: GrpcGateway | None = None
 
     def on_event(self, text: str) -> None:
@@ -95,10 +95,10 @@ class Machine:
 
     def open_clients(self, incarnation: int) -> ClientPort:
         config = self._config
-        listen = [self._ipc] if config.ipc_ingress or config.grpc_gateway != "none" else []
+        listen = [Endpoint(Medium.IPC, path=str(config.ipc_path))] if config.ipc_ingress else []
         if tcp_ingress := config.tcp_ingress_of(config.member):
             listen.append(parse_endpoint(f"tcp:{tcp_ingress}"))
-        return ClientPort(
+        self._clients = ClientPort(
             listen,
             poller=self._poller,
             member_id=config.member_id,
@@ -109,6 +109,7 @@ class Machine:
             bounds=self._bounds,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
         )
+        return self._clients
 
     def load_service(self, service_id: int) -> ClusteredService:
         return load_service(self._config.services[service_id])
@@ -132,7 +133,7 @@ class Machine:
 
         self._gateway = GrpcGateway(
             parse_endpoint(self._config.member.ingress_endpoint),
-            self._ipc,
+            self._clients.connect,
             self._open_log,
             self._message_length_max,
             self._bounds,

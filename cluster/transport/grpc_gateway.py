@@ -1,9 +1,10 @@
 """gRPC for clients, as a thread of the member's process that the member does not know.
 
-It reaches the member only through the Unix socket that ``ipc:`` clients use, and reads the log from the
-files, so it could as well be a process of its own. Each Session stream is one connection there:
+It reaches the member only through connections of its client port, and reads the log from the files. Each
+Session stream is one connection, made within the process, so that the name in a client's certificate comes
+with it:
 
-    client -- gRPC stream --> gateway -- Unix socket --> member's ClientPort
+    client -- gRPC stream --> gateway -- socket pair --> member's ClientPort
            <-- egress --------        <-----------------
 
 A message on a stream holds whole frames. One that does not ends that stream with INVALID_ARGUMENT, and
@@ -68,21 +69,21 @@ class GrpcGateway:
     def __init__(
         self,
         listen: Endpoint,
-        member: Endpoint,
+        connect: Callable[[str | None], socket.socket],
         open_log: OpenLog,
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
         on_error: Callable[[ClusterError], None] | None = None,
     ) -> None:
-        """Serve at ``listen`` what the member at its ``ipc:`` endpoint and its log's files have.
+        """Serve at ``listen`` what the member and its log's files have.
 
-        ``open_log`` opens the log for one reader; it is called in worker threads. ``on_error`` hears, in the
-        gateway's thread, of who was refused or cut off at a bound.
+        ``connect`` makes a connection to the member for a client whose certificate has the given name; it
+        raises OSError. ``open_log`` opens the log for one reader; it is called in worker threads.
+        ``on_error`` hears, in the gateway's thread, of who was refused or cut off at a bound.
         """
         assert listen.medium is Medium.GRPC
-        assert member.medium is Medium.IPC
         self._listen = listen
-        self._member = member
+        self._connect = connect
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
         self._log = LogServer(open_log, self._executor, bounds, on_error)
@@ -190,14 +191,13 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock = self._connect(_certificate_name(context))
+        except OSError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
+            raise AssertionError from None  # abort raises
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
-        try:
-            await loop.sock_connect(sock, self._member.address)
-        except OSError as error:
-            sock.close()
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
         pump = loop.create_task(self._pump_requests(requests, sock))
         splitter = FrameSplitter()
         try:
@@ -259,6 +259,12 @@ class _Handlers(grpc.GenericRpcHandler):
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return self._handlers.get(details.method)
+
+
+def _certificate_name(context: grpc.aio.ServicerContext) -> str | None:
+    """The common name in the certificate that the client has shown; None when it has shown none."""
+    names = context.auth_context().get("x509_common_name", ())
+    return names[0].decode(errors="replace") if names else None
 
 
 async def _decode(data: bytes, kind: type[Request], context: grpc.aio.ServicerContext) -> Request:

@@ -13,10 +13,12 @@ little is taken, and it has a time to open a session. At a bound the oldest of t
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import time
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol
@@ -29,7 +31,7 @@ from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.listener import Listener
+from cluster.transport.listener import ACCEPTS_PER_POLL_MAX, Listener
 from cluster.transport.message_frames import decode_first_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
@@ -140,6 +142,8 @@ class ClientPort:
         self._buffered_bytes = 0  # of all clients
         self._queued: dict[int, _Client] = {}  # with bytes that their sockets have not taken
         self._ready: list[Connection] = []
+        self._made: deque[tuple[socket.socket, str | None]] = deque()  # by ``connect``, not accepted yet
+        self._is_shut_down = False
         self._connection_id = 0  # of the newest
         self._last_served = 0
         self._next_sweep_ns = 0
@@ -160,6 +164,19 @@ class ClientPort:
     def connection_count(self) -> int:
         return len(self._clients)
 
+    def connect(self, certificate_name: str | None) -> socket.socket:
+        """A client's end of a new connection, made within this process; called from any thread.
+
+        ``certificate_name`` is that of the client for whom it is: no other process can claim one like this.
+        Raises ConnectionRefusedError when the port is shut down.
+        """
+        if self._is_shut_down:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        ours, theirs = socket.socketpair()
+        self._made.append((ours, certificate_name))
+        self._poller.wake()
+        return theirs
+
     # -- the duty cycle --
 
     def poll(self, handler: ClientsHandler) -> int:
@@ -170,6 +187,10 @@ class ClientPort:
             for sock in listener.accept():
                 self._accept(sock, now_ns, handler)
                 work += 1
+        for _ in range(min(len(self._made), ACCEPTS_PER_POLL_MAX)):
+            sock, certificate_name = self._made.popleft()
+            self._accept(sock, now_ns, handler, certificate_name)
+            work += 1
         if now_ns >= self._next_sweep_ns:
             self._sweep(now_ns, handler)
         ready = self._ready
@@ -205,7 +226,9 @@ class ClientPort:
             return False
         return True
 
-    def _accept(self, sock: socket.socket, now_ns: int, handler: ClientsHandler) -> None:
+    def _accept(
+        self, sock: socket.socket, now_ns: int, handler: ClientsHandler, certificate_name: str | None = None
+    ) -> None:
         self._connection_id += 1
         connection = Connection(
             sock,
@@ -217,6 +240,7 @@ class ClientPort:
             frame_length_max=self._frame_length_max,
             queue_bytes_max=self._bounds.egress_bytes_max,
         )
+        connection.certificate_name = certificate_name
         host = connection.peer_host
         if why := self._make_room(host, handler):
             connection.close(why)
@@ -401,6 +425,11 @@ class ClientPort:
         client.connection.close(why)
         self._report(f"client {client.connection.connection_id} was cut off: {why}")
 
+    def certificate_name(self, connection_id: int) -> str | None:
+        """The common name in the client's certificate, verified; None when it has shown none, or is gone."""
+        client = self._clients.get(connection_id)
+        return None if client is None else client.connection.certificate_name
+
     def is_connected(self, connection_id: int) -> bool:
         """Whether ``send`` can reach the client."""
         client = self._clients.get(connection_id)
@@ -422,8 +451,11 @@ class ClientPort:
 
     def shutdown(self) -> None:
         """Stop listening and close every connection; the handler hears nothing of it."""
+        self._is_shut_down = True
         for listener in self._listeners:
             listener.close()
+        while self._made:
+            self._made.popleft()[0].close()
         for client in self._clients.values():
             client.connection.close()
         self._clients.clear()

@@ -58,7 +58,8 @@ class Connection:
     """One connected (or connecting) stream socket.
 
     ``buffer[start:end]`` are the whole frames that the last ``receive`` found, 32-byte aligned in the
-    buffer. ``why_closed`` is one line once the connection is closed.
+    buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name in
+    the certificate that the peer has shown and proven to own; None when it has shown none.
     """
 
     __slots__ = (
@@ -79,6 +80,7 @@ class Connection:
         "_receive_buffer",
         "_sock",
         "buffer",
+        "certificate_name",
         "connection_id",
         "end",
         "error_number",
@@ -135,6 +137,7 @@ class Connection:
         self.start = 0
         self.end = 0
         self.connection_id = connection_id
+        self.certificate_name: str | None = None
         self.is_readable = False
         self.is_closed = False
         self.why_closed = ""

@@ -49,7 +49,7 @@ class Leader:
             message_length_max=MESSAGE_LENGTH_MAX,
         )
         self._gateway = GrpcGateway(
-            Endpoint(Medium.GRPC, "127.0.0.1", 0), ipc, self._no_log, MESSAGE_LENGTH_MAX
+            Endpoint(Medium.GRPC, "127.0.0.1", 0), self._port.connect, self._no_log, MESSAGE_LENGTH_MAX
         )
         self.endpoints = {
             "ipc": f"0={ipc}",

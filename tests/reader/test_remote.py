@@ -59,7 +59,8 @@ def served(real_members, tmp_path):
                 )
 
             ipc = Endpoint(Medium.IPC, path=str(tmp_path / f"{member_id}.sock"))
-            gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), ipc, open_log, 1 << 20)
+            listen = Endpoint(Medium.GRPC, "127.0.0.1", 0)
+            gateway = GrpcGateway(listen, _no_sessions, open_log, 1 << 20)
             poller = Poller()
             port = ClientPort(
                 [ipc, Endpoint(Medium.TCP, "127.0.0.1", 0)],
@@ -78,6 +79,10 @@ def served(real_members, tmp_path):
     yield serve
     for stop in stops:
         stop()
+
+
+def _no_sessions(certificate_name):
+    raise AssertionError("readers open no session")
 
 
 class Turner:

@@ -139,7 +139,7 @@ def log():
 @pytest.fixture
 def gateway(tmp_path, log):
     member = EchoMember(str(tmp_path / "ingress.sock"))
-    gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), member.endpoint, log, MESSAGE_LENGTH_MAX)
+    gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), member.port.connect, log, MESSAGE_LENGTH_MAX)
     gateway.endpoint = gateway.start()
     gateway.member = member
     yield gateway
@@ -427,7 +427,7 @@ def test_an_address_that_cannot_be_listened_on_is_named_and_grpc_says_nothing_be
         (Endpoint(Medium.GRPC, "192.0.2.1", 9000), ConfigurationError, "Cannot assign requested address"),
         (Endpoint(Medium.GRPC, "nowhere.invalid", 9000), ConfigurationError, "not known|name resolution"),
     ):
-        other = GrpcGateway(endpoint, gateway.member.endpoint, log, MESSAGE_LENGTH_MAX)
+        other = GrpcGateway(endpoint, gateway.member.port.connect, log, MESSAGE_LENGTH_MAX)
         with pytest.raises(error, match=f"{endpoint}: .*({told})"):
             other.start()
         other.stop()
@@ -440,7 +440,7 @@ def bounded(tmp_path, log):
     member = EchoMember(str(tmp_path / "ingress.sock"))
     bounds = Bounds(connections_max=3, address_connections_max=2, readers_max=1)
     listen = Endpoint(Medium.GRPC, "127.0.0.1", 0)
-    gateway = GrpcGateway(listen, member.endpoint, log, MESSAGE_LENGTH_MAX, bounds)
+    gateway = GrpcGateway(listen, member.port.connect, log, MESSAGE_LENGTH_MAX, bounds)
     yield gateway.start()
     gateway.stop()
     member.stop()

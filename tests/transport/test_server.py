@@ -499,3 +499,17 @@ def test_connections_know_their_kind_of_socket():
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         connection.close()
     poller.close()
+
+
+def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serve):
+    server = serve()
+    with server.port.connect("alice") as alice, server.port.connect(None) as nobody:
+        for client in (alice, nobody):
+            client.settimeout(DEADLINE_S)
+            client.sendall(HELLO)
+        server.turn_until(lambda: len(server.told) == 2)
+        names = [server.port.certificate_name(connection_id) for _, connection_id in server.told]
+    assert names == ["alice", None]
+    server.port.shutdown()
+    with pytest.raises(ConnectionRefusedError):
+        server.port.connect("alice")
