@@ -1,7 +1,7 @@
 """A member's files: the archive with its recordings, and what the cluster directory holds.
 
-Read ``recording.py`` first (the log as a file: append, sync, cut), then ``archive.py`` (which recordings
-there are). ``files.py`` is the only door to the disk. Beside them
+Read ``recording.py`` first (the log as a file: append, sync, cut; ``stored_recording.py``: how it is read),
+then ``archive.py`` (which recordings there are). ``files.py`` is the only door to the disk. Beside them
 
     recording_end.py            where a recording ends after a crash
     recording_damage.py         where one is damaged, and what is set aside then

@@ -16,16 +16,14 @@ import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Buffer, Files
-from cluster.archive.first_frame import keep_first_frame, read_first_frame
-from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
-from cluster.archive.recording_damage import checksum_mismatch
-from cluster.archive.segments import SegmentFile, Segments, zero_tail
+from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.segments import SegmentFile, zero_tail
+from cluster.archive.stored_recording import StoredRecording
 from cluster.archive.sync_proof import SyncProofFile, remove_sync_proof
-from cluster.errors import NO_SPACE, LogDamaged, StorageError
-from cluster.log.checksum import Checksum, store_checksums, verify_checksums
-from cluster.log.scan import check_run, fault_at
+from cluster.errors import NO_SPACE, StorageError
+from cluster.log.checksum import Checksum, store_checksums
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, DataFrameHeader, header_at
+from cluster.protocol.frame import FRAME_ALIGNMENT
 
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
@@ -40,14 +38,12 @@ class PositionCounter(Protocol):
     def set(self, value: int) -> None: ...
 
 
-class Recording:
+class Recording(StoredRecording):
     """A recording of an archive; made by ``Archive``, active after ``create_recording`` or ``extend``.
 
-    ``start_position`` first byte kept; ``append_position`` end of what is written, exclusive;
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
     and from then on every append and sync does: what the disk holds after ``synced_position`` is not trusted
     again, not even if it reads back well. ``position_counter`` follows ``synced_position``.
-    ``checksum`` is what its data frames hold, and get when appended; None leaves them their session ids.
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
     promised hangs on that, and appending fails only when the present segment is full.
     """
@@ -63,17 +59,11 @@ class Recording:
         checksum: Checksum | None,
         is_sparse: bool = False,
     ) -> None:
-        self._is_sparse = is_sparse
-        self._files = files
-        self._directory = directory
-        self._catalog = catalog
-        self.descriptor = descriptor
-        self._params = log_params(descriptor)
-        self._sync_level = file_sync_level
-        self.checksum = checksum
-        self._segments = Segments(files, directory, descriptor)
+        super().__init__(files, directory, descriptor, checksum)
         assert descriptor.stop_position >= descriptor.start_position, "recover before use"
-        self.append_position = descriptor.stop_position
+        self._is_sparse = is_sparse
+        self._catalog = catalog
+        self._sync_level = file_sync_level
         self.synced_position = descriptor.stop_position
         self.position_counter: PositionCounter | None = None
         self.is_active = False
@@ -87,43 +77,6 @@ class Recording:
         self._unproven_crc = 0  # of [synced_position, append_position)
         self._written_back = 0  # up to here the device has been asked to write
         self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
-
-    @property
-    def recording_id(self) -> int:
-        return self.descriptor.recording_id
-
-    @property
-    def start_position(self) -> int:
-        return self.descriptor.start_position
-
-    @property
-    def term_length(self) -> int:
-        return self.descriptor.term_buffer_length
-
-    @property
-    def segment_length(self) -> int:
-        return self.descriptor.segment_file_length
-
-    @property
-    def mtu(self) -> int:
-        return self.descriptor.mtu_length
-
-    @property
-    def initial_term_id(self) -> int:
-        return self.descriptor.initial_term_id
-
-    @property
-    def session_id(self) -> int:
-        return self.descriptor.session_id
-
-    @property
-    def has_checksums(self) -> bool:
-        """Whether its data frames hold checksums in place of session ids."""
-        return self.checksum is not None
-
-    @property
-    def stream_id(self) -> int:
-        return self.descriptor.stream_id
 
     # ---- writing
 
@@ -427,10 +380,6 @@ class Recording:
             self._files.sync_directory(self._directory)
         return cut
 
-    def base_of(self, position: int) -> int:
-        """Where the segment that holds a position begins."""
-        return self._segments.base_of(position)
-
     def purge_to(self, position: int) -> int:
         """Drop whole segments before ``position``; return the new start, a segment's base at most that.
 
@@ -452,98 +401,3 @@ class Recording:
         except OSError as error:
             raise StorageError(error.filename or self._directory, error.errno, "purging failed") from error
         return base
-
-    # ---- reading
-
-    def first_frame(self) -> bytes:
-        """The first frame there ever was, by which logs are told apart; empty when it is not known."""
-        if self.start_position > 0:
-            return read_first_frame(self._files, self._directory, self.recording_id) or b""
-        return self.read(0, HEADER_LENGTH).tobytes() if self.append_position else b""
-
-    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
-        """Whole frames from ``position`` on, as stored, at most ``max_length`` bytes but at least one frame.
-
-        Empty at the end of the recording. ``out`` is used when it is large enough. With checksums on, they
-        are verified and stand where session ids were; ``restore_session_ids`` of cluster/log puts those back.
-        Raises ``LogDamaged``.
-        """
-        assert self.start_position <= position <= self.append_position
-        end = min(position + max_length, self.append_position)
-        data = self._read_range(position, end, out)
-        whole = self._check(position, data)
-        if whole == 0 and end < self.append_position:  # one frame is longer than was asked for
-            length = max(self._header(position).aligned_length, HEADER_LENGTH)
-            end = min(position + length, self.append_position)
-            data = self._read_range(position, end, out)
-            whole = self._check(position, data)
-        if whole < len(data) and (whole == 0 or end == self.append_position):
-            base = self._segments.base_of(position + whole)
-            fault = fault_at(data, whole, len(data), position + whole, self._params, is_recording=True)
-            what = f"no whole frame at log position {position + whole}: {fault}"
-            raise LogDamaged(self._segments.path(base), position + whole - base, what)
-        data = data[:whole]
-        if self.checksum is not None:
-            bad = verify_checksums(self.checksum, data, 0, len(data))
-            if bad < len(data):
-                raise checksum_mismatch(self._segments, position + bad, data[bad:], self.checksum)
-        return data
-
-    def _check(self, position: int, data: np.ndarray) -> int:
-        """End of the frames that are in their places."""
-        return check_run(data, 0, len(data), position, self._params, is_recording=True)
-
-    def is_boundary(self, position: int) -> bool:
-        """Whether a frame begins at ``position``, or the recording ends there.
-
-        To be asked of what others name before it is read: they may be wrong, and a frame that is not where
-        they say is no damage. Where no header of that place stands, the frames before it are walked: either
-        they pass it over, or it is our own that is damaged. Raises LogDamaged.
-        """
-        is_inside = self.start_position <= position <= self.append_position
-        if not is_inside or position % FRAME_ALIGNMENT:
-            return False
-        if position == self.append_position:
-            return True
-        params = self._params
-        begin = max(position - position % self.term_length, self.start_position)
-        end = min(position - position % self.term_length + self.term_length, self.append_position)
-        try:
-            before, after = position - HEADER_LENGTH, position + HEADER_LENGTH
-            if next_frame_after(self._segments, params, before, after) == position:
-                return True
-            walk = FrameWalk(self._segments, params, begin, end)
-            for _ in walk:
-                if walk.position > position:
-                    return False
-        except OSError as error:
-            path = self._segments.path(self._segments.base_of(position))
-            raise StorageError(path, error.errno, "reading failed") from error
-        raise walk.damage()
-
-    def _read_range(self, position: int, end: int, out: np.ndarray | None) -> np.ndarray:
-        length = end - position
-        view = out[:length] if out is not None and len(out) >= length else np.empty(length, np.uint8)
-        try:
-            done = self._segments.read_into(position, view)
-        except OSError as error:
-            base = self._segments.base_of(position)
-            raise StorageError(self._segments.path(base), error.errno, "reading failed") from error
-        if done < length:
-            base = self._segments.base_of(position + done)
-            raise LogDamaged(
-                self._segments.path(base), position + done - base, f"the file ends before position {end}"
-            )
-        return view
-
-    def _header(self, position: int) -> DataFrameHeader:
-        return header_at(self._read_range(position, position + HEADER_LENGTH, None))
-
-    def _check_frame_begins(self, position: int) -> None:
-        header = self._header(position)
-        if header.frame_length <= 0 or header.term_offset != position & (self.term_length - 1):
-            base = self._segments.base_of(position)
-            raise LogDamaged(self._segments.path(base), position - base, "no frame begins here")
-
-    def close_readers(self) -> None:
-        self._segments.close()

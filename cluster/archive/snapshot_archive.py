@@ -17,6 +17,7 @@ from cluster.archive.files import Buffer
 from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
+from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import LocalProtocolError, LogDamaged
 from cluster.log.append import BACK_PRESSURED, append_message
 from cluster.log.checksum import restore_session_ids, verify_checksums
@@ -97,9 +98,8 @@ class SnapshotImage:
     Iterate over it, or ``poll``. Raises LogDamaged, StorageError.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: StoredRecording) -> None:
         self._recording = recording
-        self._params = log_params(recording.descriptor)
         self._data = np.zeros(0, np.uint8)
         self._offset = 0
         self._wanted = FLUSH_BYTES
