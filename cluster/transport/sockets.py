@@ -58,8 +58,8 @@ class Connection:
     """One connected (or connecting) stream socket.
 
     ``buffer[start:end]`` are the whole frames that the last ``receive`` found, 32-byte aligned in the
-    buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name in
-    the certificate that the peer has shown and proven to own; None when it has shown none.
+    buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name
+    in the certificate that the peer has shown and proven to own; None when it has shown none.
     """
 
     __slots__ = (

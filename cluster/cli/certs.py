@@ -1,0 +1,95 @@
+"""``cluster certs``: a certificate authority for a trial or a small deployment, and what it issues."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cluster.node.authority import CertificateRequest, IssuedCertificate
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster certs --dir certs --member 0 --member 1 --member 2 --client alice
+  cluster certs --dir certs --member 3=db3.example.com,10.0.0.3
+  cluster certs --dir certs --client bob --days 30 --json
+
+The first call makes the authority: DIR/ca.pem and DIR/ca.key. Each member gets DIR/member-N.pem and .key,
+each client DIR/client-NAME.pem and .key; later calls add to the same authority. No file is overwritten.
+With --json one object is printed: {"authority", "made": [{"name", "certificate", "key", "notAfter"}]}.
+Whoever has ca.key can be any member and any client: keep it away from the members' hosts.
+"""
+
+
+@app.command(epilog=EPILOG)
+def certs(
+    directory: Annotated[Path, typer.Option("--dir", help="Folder of the authority and what it issues.")],
+    member: Annotated[
+        list[str],
+        typer.Option(
+            metavar="ID[=HOST,...]",
+            help="A member, and where it is reached; without hosts at localhost alone. May come again.",
+        ),
+    ] = [],  # noqa: B006 - never changed
+    client: Annotated[
+        list[str], typer.Option(metavar="NAME", help="A client by its principal. May come again.")
+    ] = [],  # noqa: B006 - never changed
+    cluster_id: Annotated[int, typer.Option(help="The cluster_id of the members.", min=0)] = 0,
+    days: Annotated[int, typer.Option(help="For how many days they are valid.", min=1, max=36_500)] = 365,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Make a certificate authority, and certificates of members and clients."""
+    from cluster.node.authority import CertificateRequest
+
+    requests = [_member(text, cluster_id) for text in member] + list(
+        map(CertificateRequest.of_client, client)
+    )
+    authority, made = issue(directory, requests, days)
+    if as_json:
+        print(json.dumps({"authority": str(authority), "made": list(map(_fields, made))}))
+        return
+    print(f"authority: {authority}")
+    for issued in made:
+        print(f"{issued.name}: {issued.certificate}, valid to {issued.not_after:%Y-%m-%d}")
+
+
+def issue(
+    directory: Path, requests: list[CertificateRequest], days: int
+) -> tuple[Path, list[IssuedCertificate]]:
+    """All that is asked for, or nothing where a file is in the way; the authority is made when missing.
+
+    Returns the path of its certificate, and what was made. Raises ClusterError.
+    """
+    from cluster.node.authority import CertificateAuthority, check_absent
+
+    authority = CertificateAuthority.open(directory)
+    check_absent(directory, requests)
+    authority = authority or CertificateAuthority.make(directory, days)
+    return authority.path, [authority.issue(request, days) for request in requests]
+
+
+def _member(text: str, cluster_id: int) -> CertificateRequest:
+    from cluster.node.authority import CertificateRequest
+
+    id_text, _, hosts = text.partition("=")
+    if not (id_text.isascii() and id_text.isdigit()):
+        raise ConfigurationError(f"--member {text!r}: expected ID or ID=HOST,..., as in 0=db0.example.com")
+    return CertificateRequest.of_member(
+        int(id_text), cluster_id, [host.strip() for host in hosts.split(",") if host.strip()]
+    )
+
+
+def _fields(issued: IssuedCertificate) -> dict[str, Any]:
+    return {
+        "name": issued.name,
+        "certificate": str(issued.certificate),
+        "key": str(issued.key),
+        "notAfter": issued.not_after.isoformat(),
+    }

@@ -1,0 +1,222 @@
+"""A certificate authority in a folder, for a trial or a deployment that has none of its own.
+
+    ca.pem, ca.key                        the authority
+    member-0.pem, member-0.key            a member's certificate, for both ends of its links and for clients
+    client-alice.pem, client-alice.key    a client's, whose principal is alice
+
+Keys are on P-256, readable by their owner alone, and no file is ever overwritten. Whoever holds ca.key can be
+any member and any client: it belongs on no member's host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from cluster.errors import ClusterError, ConfigurationError, StorageError
+from cluster.transport.certificates import MEMBER_NAME, member_name
+
+AUTHORITY_DAYS = 3_650  # or as long as what it issues
+TRIAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+CLOCK_SKEW = timedelta(minutes=5)  # of hosts that look at a certificate just made
+
+# A common name has at most 64 characters; the name of a file is made of it, too.
+_PRINCIPAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """A certificate and its key, as files."""
+
+    name: str
+    certificate: Path
+    key: Path
+    not_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRequest:
+    """What is asked of an authority: the name of the files, the common name and the names beside it."""
+
+    file_name: str
+    common_name: str
+    names: Sequence[x509.GeneralName]
+    is_server: bool
+
+    @classmethod
+    def of_member(cls, member_id: int, cluster_id: int, hosts: Sequence[str]) -> Self:
+        """``hosts`` are where clients and members reach it; none: this host alone.
+
+        Raises ConfigurationError for a host that cannot stand in a certificate.
+        """
+        name = member_name(member_id, cluster_id)
+        names = tuple(map(_alternative, (name, *(hosts or TRIAL_HOSTS))))
+        return cls(f"member-{member_id}", name, names, is_server=True)
+
+    @classmethod
+    def of_client(cls, principal: str) -> Self:
+        """Raises ConfigurationError for a principal that cannot be one."""
+        if not _PRINCIPAL.fullmatch(principal):
+            raise ConfigurationError(
+                f"client {principal!r}: expected 1 to 64 letters, digits and . _ @ -, not . @ - at first"
+            )
+        if MEMBER_NAME.fullmatch(principal):
+            raise ConfigurationError(f"client {principal!r}: a member's name; expected another")
+        return cls(f"client-{principal}", principal, (), is_server=False)
+
+
+class CertificateAuthority:
+    """Issues certificates into its folder."""
+
+    def __init__(self, folder: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._folder = folder
+        self._certificate = certificate
+        self._key = key
+
+    @classmethod
+    def open(cls, folder: Path) -> Self | None:
+        """The authority that the folder has, None when it has none. Raises ClusterError."""
+        paths = _paths(folder, "ca")
+        if not any(path.exists() for path in paths):
+            return None
+        try:
+            certificate = x509.load_pem_x509_certificate(paths[0].read_bytes())
+            key = serialization.load_pem_private_key(paths[1].read_bytes(), password=None)
+        except OSError as error:
+            raise ClusterError(f"{error.filename}: {error.strerror}") from None
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError(f"{folder}: ca.pem and ca.key are no authority: {error}") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise ConfigurationError(f"{paths[1]}: expected the key of {paths[0]}, on an elliptic curve")
+        return cls(folder, certificate, key)
+
+    @classmethod
+    def make(cls, folder: Path, days: int) -> Self:
+        """A new one, into a folder that is made when missing. Raises StorageError."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _subject(f"cluster certificate authority {os.urandom(4).hex()}")
+        builder = (
+            _builder(name, name, key, max(days, AUTHORITY_DAYS))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(is_authority=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+        certificate = builder.sign(key, hashes.SHA256())
+        _write_pair(folder, "ca", certificate, key)
+        return cls(folder, certificate, key)
+
+    @property
+    def path(self) -> Path:
+        """Of its certificate, which all others are checked against."""
+        return _paths(self._folder, "ca")[0]
+
+    def issue(self, request: CertificateRequest, days: int) -> IssuedCertificate:
+        """Make a key and its certificate. Raises StorageError, also when either file exists."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        uses += [ExtendedKeyUsageOID.SERVER_AUTH] if request.is_server else []
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            _builder(_subject(request.common_name), self._certificate.subject, key, days)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(is_authority=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if request.names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(request.names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        paths = _write_pair(self._folder, request.file_name, certificate, key)
+        return IssuedCertificate(request.common_name, *paths, certificate.not_valid_after_utc)
+
+
+def check_absent(folder: Path, requests: Sequence[CertificateRequest]) -> None:
+    """Raise ClusterError for the first file that one of the requests would overwrite."""
+    for request in requests:
+        for path in _paths(folder, request.file_name):
+            if path.exists():
+                raise ClusterError(f"{path}: exists already, and is not overwritten; nothing was made")
+
+
+def _paths(folder: Path, name: str) -> tuple[Path, Path]:
+    return folder / f"{name}.pem", folder / f"{name}.key"
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    """An address or a host. Raises ConfigurationError."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(name.encode("idna").decode())
+    except UnicodeError:
+        raise ConfigurationError(f"host {name!r}: expected a host name or an address") from None
+
+
+def _write_pair(
+    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+) -> tuple[Path, Path]:
+    certificate_path, key_path = _paths(folder, name)
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    try:
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(folder, error.errno, "the folder cannot be made") from None
+    _write(key_path, private, 0o600)
+    _write(certificate_path, certificate.public_bytes(pem), 0o644)
+    return certificate_path, key_path
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Make the file, which nobody else may read meanwhile. Raises StorageError."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise StorageError(path, error.errno, "cannot be made") from None

@@ -1,0 +1,68 @@
+"""The names in certificates: whose they are, and what is looked at before one is used.
+
+A member's certificate has the name ``member-<id>.cluster-<cluster id>`` as its subject's common name and as
+a DNS name, beside the hosts that it is reached at. A client's common name is its principal.
+
+``cryptography`` is loaded when a certificate is read or made, not on import.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+MEMBER_NAME = re.compile(r"member-[0-9]+\.cluster-[0-9]+")
+
+
+def member_name(member_id: int, cluster_id: int) -> str:
+    """The name in the certificate of a member."""
+    return f"member-{member_id}.cluster-{cluster_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """What one certificate says. ``names`` are its DNS names and addresses, times are UTC."""
+
+    common_name: str
+    names: tuple[str, ...]
+    not_before: datetime
+    not_after: datetime
+
+
+def read_certificate(path: str | Path) -> CertificateFacts:
+    """The first certificate of a PEM file. Raises ConfigurationError with the path and what is wrong."""
+    from cryptography import x509
+
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    try:
+        return _facts(x509.load_pem_x509_certificate(data))
+    except ValueError:
+        raise ConfigurationError(f"{path}: expected a certificate in PEM") from None
+
+
+def _facts(certificate: x509.Certificate) -> CertificateFacts:
+    from cryptography import x509
+
+    names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        alternatives = tuple(str(name.value) for name in extension.value)
+    except x509.ExtensionNotFound:
+        alternatives = ()
+    return CertificateFacts(
+        common_name=str(names[0].value) if names else "",
+        names=alternatives,
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+    )
