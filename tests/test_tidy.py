@@ -31,6 +31,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
     ("cluster.service", (*BYTES, "cluster.archive")),
     *((agent, (*BYTES, *MEDIA, "cluster.consensus", *AGENTS)) for agent in AGENTS),
     ("cluster.node", (*BYTES, *MEDIA, "cluster.consensus", *AGENTS)),
+    ("cluster.testing", (*BYTES, *MEDIA, "cluster.consensus", *AGENTS, "cluster.node")),
     ("cluster", ("cluster",)),
     ("spark_connector", ("cluster",)),
     ("pyspark_cluster", ("spark_connector",)),
@@ -52,7 +53,7 @@ FLOORS = (
 )
 
 # The part of ``cluster`` that the layers above it may not reach into.
-NOT_FOR_SPARK = ("cluster.consensus", "cluster.member", "cluster.node", "cluster.cli")
+NOT_FOR_SPARK = ("cluster.consensus", "cluster.member", "cluster.node", "cluster.cli", "cluster.testing")
 
 CLOCKS_AND_PROCESSES = {
     "time",

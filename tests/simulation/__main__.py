@@ -20,9 +20,9 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from cluster.testing.world import readable
 from tests.simulation import effects
 from tests.simulation.history import History, Result
-from tests.simulation.world import readable
 
 EVENTS_SHOWN = 40
 FAILURES_SHOWN = 5

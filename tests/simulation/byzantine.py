@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from cluster.consensus.context import NULL_POSITION
 from cluster.protocol import consensus, link
 from cluster.protocol.sbe import CLUSTER, Message
+from cluster.testing.world import ProcessDied
 from tests.simulation.member_state import MemberState, framed
-from tests.simulation.world import ProcessDied
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

@@ -15,10 +15,10 @@ from cluster.client.connecting import AsyncConnect
 from cluster.client.context import ClientContext
 from cluster.errors import ClusterError
 from cluster.protocol.resume import TOKEN_LENGTH
+from cluster.testing.network import Network, SimulatedPoller
+from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
-from tests.simulation.network import Network, SimulatedPoller
-from tests.simulation.world import MS, SECOND, Process, ProcessDied, World
 
 KINDS = "....eeeettxm"
 LENGTHS = (0, 8, 20, 40, 60, 100, 100, 100, 300, 1_500, 4_000)
@@ -74,7 +74,7 @@ class Client(Process):
 
     def __init__(
         self,
-        world: World,
+        world: VirtualWorld,
         number: int,
         network: Network,
         endpoints: Mapping[int, Endpoint],

@@ -17,9 +17,9 @@ from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, TERM
-from tests.simulation.disk import SECTOR, Inode
+from cluster.testing.disk import SECTOR, Inode
+from cluster.testing.world import SECOND
 from tests.simulation.disk_log import find_segment, log_bytes, recorded_entries, snapshot_position
-from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

@@ -20,8 +20,8 @@ from cluster.protocol.recording_log import (
     RecordingLogEntry,
     decode_recording_log,
 )
+from cluster.testing.disk import Disk, Inode
 from tests.simulation.committed_log import require
-from tests.simulation.disk import Disk, Inode
 
 if TYPE_CHECKING:
     from cluster.archive.recording import Recording

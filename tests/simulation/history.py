@@ -20,17 +20,18 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.frame import HEADER_LENGTH
+from cluster.testing.disk import Disk
+from cluster.testing.member import CLUSTER_ID
+from cluster.testing.network import Network
+from cluster.testing.ports import CLIENT_PORT, host_of
+from cluster.testing.world import MS, SECOND, Clock, ProcessDied, VirtualWorld, readable
 from tests.simulation.clients import Client, client_endpoints
 from tests.simulation.committed_log import Violation, require
-from tests.simulation.disk import Disk
 from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
-from tests.simulation.member import CLUSTER_ID, Member, Observer, Settings
+from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
-from tests.simulation.network import Network
-from tests.simulation.ports import CLIENT_PORT, host_of
 from tests.simulation.readers import Reader
-from tests.simulation.world import MS, SECOND, Clock, ProcessDied, World, readable
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP_NS = 100 * MS
@@ -156,7 +157,7 @@ class History:
     """All that one seed decides; ``run`` lets it happen."""
 
     def __init__(self, seed: int, *, keeps_story: bool = False, only_faults: Collection[str] = ()) -> None:
-        self.world = world = World(seed, keeps_story=keeps_story)
+        self.world = world = VirtualWorld(seed, keeps_story=keeps_story)
         random = world.random("setup")
         self.random = random
         member_count = random.choices([1, 3, 5], [1, 12, 3])[0]
@@ -241,7 +242,7 @@ class History:
             self.clocks[member_id],
             self.world.random(f"member {member_id}, life {self.incarnation + 1}"),
             self.next_incarnation,
-            self.coverage,
+            observer=self.coverage,
         )
         member.tell(f"starts, life {self.incarnation}")
         member.wake(self.world.now_ns)

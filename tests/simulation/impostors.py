@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.errors import DirectoryInUse
+from cluster.testing.disk import Disk
+from cluster.testing.member import CLUSTER_ID
+from cluster.testing.ports import host_of
+from cluster.testing.world import SECOND
 from tests.simulation.committed_log import require
-from tests.simulation.disk import Disk
-from tests.simulation.member import CLUSTER_ID, Member, Observer
-from tests.simulation.ports import host_of
-from tests.simulation.world import SECOND
+from tests.simulation.member import Member, Observer
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
@@ -70,7 +71,7 @@ class Impostors:
             history.clocks[member_id],
             self.random,
             history.next_incarnation,
-            _Watch(),
+            observer=_Watch(),
             host=host,
             cluster_id=cluster_id,
         )

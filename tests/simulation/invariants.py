@@ -25,10 +25,10 @@ from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import SNAPSHOT, TERM
+from cluster.testing.counters_files import stored_commit_position
+from cluster.testing.disk import Disk
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog, require
-from tests.simulation.counters_files import stored_commit_position
-from tests.simulation.disk import Disk
 from tests.simulation.disk_log import (
     HeldFrames,
     find_segment,

@@ -1,52 +1,26 @@
-"""A member's process: the lives of production, on a simulated disk and network."""
+"""A member's process under the nemesis: one can look into it, and its services chain all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from random import Random
-from zlib import crc32
+from typing import Any
 
 from cluster.archive.files import Buffer
-from cluster.consensus.context import ConsensusModuleContext
-from cluster.errors import (
-    AgentTermination,
-    ClusterError,
-    DataLoss,
-    LogDamaged,
-    MembersApart,
-    ServiceError,
-    StorageError,
-)
-from cluster.node.disk_failures import DiskFailures
-from cluster.node.life import MemberLife
-from cluster.node.ports import LifeSettings
-from cluster.protocol.enums import ConsensusModuleState
+from cluster.errors import ClusterError, MembersApart, ServiceError
+from cluster.testing import member
+from cluster.testing.effects import Effect
+from cluster.testing.ports import ObservedLinks
 from tests.simulation.committed_log import require
-from tests.simulation.disk import Disk, SimulatedFiles
-from tests.simulation.effects import Effect
 from tests.simulation.member_state import MemberState
-from tests.simulation.network import Network, SimulatedPoller
-from tests.simulation.ports import ObservedLinks, SimulatedPorts, host_of
-from tests.simulation.service import ChainService
-from tests.simulation.world import Clock, Process, ProcessDied, World
-
-FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)  # end the process
-TURN_NS = 30_000
-CLUSTER_ID = 7
+from tests.simulation.service import ChainService, VectorisedChainService
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(member.Settings):
     """What all members of a run share."""
 
-    context: ConsensusModuleContext  # of any member; the others differ by their id alone
-    file_sync_level: int = 1
-    segment_length: int = 128 * 1024
-    checksums: tuple[str | None, ...] = ()  # of new recordings, by member
     is_mended: bool = True  # damaged logs are; else they are cut, as if nobody gave what is missing
-    tick_ns: int = 10_000_000
 
 
 class Observer:
@@ -67,226 +41,62 @@ class Observer:
     def on_ended(self, member: Member, error: BaseException | None) -> None: ...
 
 
-class Member(MemberState, Process):
-    """A member's process, from its start to its end; disk, clock and host outlive it.
+class Member(MemberState, member.MemberProcess):
+    """What its run wants to hear goes to ``observer``."""
 
-    When its disk fails it, it ends a life and begins another one in the same process, as a ClusterNode does:
-    each has an ``incarnation`` of its own.
-    """
+    service_name = "ChainService"
+    settings: Settings
 
-    def __init__(
-        self,
-        world: World,
-        member_id: int,
-        settings: Settings,
-        disk: Disk,
-        network: Network,
-        clock: Clock,
-        random: Random,
-        next_incarnation: Callable[[], int],
-        observer: Observer,
-        *,
-        host: str | None = None,
-        cluster_id: int = CLUSTER_ID,
-    ) -> None:
-        super().__init__(world, host or host_of(member_id), f"member {member_id}")
-        self.member_id = member_id
-        self.cluster_id = cluster_id
-        self.settings = settings
-        self.disk = disk
-        self.network = network
-        self.clock = clock
-        self.incarnation = next_incarnation()
-        self._next_incarnation = next_incarnation
+    def __init__(self, *arguments: Any, observer: Observer, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.observer = observer
-        self.poller = SimulatedPoller(network, self)
-        self.files = SimulatedFiles(disk, self, 1_000 + self.incarnation)
-        self.directory = f"/member-{member_id}"
-        self.life: MemberLife | None = None
         self.services: list[ChainService] = []  # of this life, by their ids
-        self.services_stalled_until_ns: dict[int, int] = {}
-        self.end: BaseException | None = None
-        self._ports: SimulatedPorts | None = None
-        self._random = random
-        self._failures = DiskFailures()
-        self._began_ns = 0
-        self._state: tuple[int, ...] = ()
-        self._has_lived = False
-        self.is_up = False  # started, and taking turns
-        self.dies_by_power = False
 
-    # -- starting --
+    # -- told --
 
-    def _start(self) -> None:
-        context = replace(self.settings.context, member_id=self.member_id, cluster_id=self.cluster_id)
-        if self._ports is None:
-            self._ports = self.open_ports(context)
-        self.services = []
-        self.life = MemberLife(self._life_settings(context), self._ports, self._failures)
-        for service_id, service in enumerate(self.life.services):
-            turn = partial(self._turn_service, service_id, service.agent.do_work)
-            service.agent.do_work = turn  # type: ignore[method-assign]
+    def load_service(self, service_id: int, random: Random) -> ChainService:
+        if service_id == 0:
+            self.services = []
+        kind = VectorisedChainService if random.random() < 0.5 else ChainService
+        service = kind(service_id, self.on_applied)
+        self.services.append(service)
+        return service
+
+    def on_opened(self) -> None:
         if not self.settings.is_mended:
+            assert self.life is not None
             self.life.files.archive.open_repair = lambda damage: None  # type: ignore[method-assign]
-        self._began_ns = self.clock_ns()
-        self.life.start(self._began_ns, self.epoch_ms())
-        self.world.effects.add(Effect.BEGAN, self.member_id)
+
+    def on_started(self) -> None:
         self.observer.on_started(self)
 
-    def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
-        """What the process gives to all its lives. Raises DirectoryInUse."""
-        return SimulatedPorts(self, context, self._random)
-
-    def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
-        return LifeSettings(
-            context=context,
-            archive_directory=f"{self.directory}/archive",
-            cluster_directory=f"{self.directory}/cluster",
-            driver_directory=f"{self.directory}/driver",
-            file_sync_level=self.settings.file_sync_level,
-            archive_segment_file_length=self.settings.segment_length,
-            archive_record_checksum=self.settings.checksums[self.member_id],
-            services=["ChainService"] * context.service_count,
-            service_responder=True,
-            service_error_policy="continue",
-            service_cycle_threshold_ns=context.cycle_threshold_ns,
-            log_fragment_limit=4096,
-        )
-
-    def epoch_ms(self) -> int:
-        return self.clock.epoch_ms(self.now_ns)
-
-    def clock_ns(self) -> int:
-        return self.clock.monotonic_ns(self.now_ns)
-
-    # -- turning --
-
-    def turn(self) -> int | None:
-        """As ``AgentRunner``: look at the sockets, read the clocks once, let each agent work."""
-        self.spend(TURN_NS)
-        try:
-            if not self.is_up:
-                if (left_ns := self._failures.due_ns - self.clock_ns()) > 0:
-                    return left_ns
-                self._start()
-                self.is_up = self._has_lived = True
-                return 0
-            assert self.life is not None
-            self.poller.wait(0)
-            self.life.counters_file.update_heartbeat(self.epoch_ms())
-            work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
-        except FATAL as error:
-            is_alone = len(self.settings.context.member_ids) == 1
-            if self._has_lived and self._failures.is_survived(error, is_alone=is_alone):
-                return self._end_life(error)
-            self._exit(error)
-            return None
-        except ServiceError:
-            raise  # a fault of the simulation, which none of its members survives
-        except ClusterError as error:
-            require(not self.is_up, "I-17", f"{self.name} ends by {type(error).__name__}: {error}")
-            self._exit(error)
-            return None
-        self._show_state()
+    def on_turned(self) -> None:
         self.observer.on_turn(self)
-        if self.module_state is ConsensusModuleState.CLOSED:
-            self._exit(None)
-            return None
-        return 0 if work_count else self.settings.tick_ns
 
-    def _turn_service(self, service_id: int, do_work: Callable[[int, int], int], *now: int) -> int:
-        """One that is stalled takes no turn."""
-        if self.world.now_ns < self.services_stalled_until_ns.get(service_id, 0):
-            return 0
-        return do_work(*now)
-
-    # -- ending --
-
-    def _end_life(self, error: ClusterError) -> int:
-        """As a ClusterNode: everything is closed, and begins again after a pause."""
-        now_ns = self.clock_ns()
-        pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
-        self.tell(f"ends a life: {type(error).__name__}: {error}")
-        self._close_life()
-        self.world.effects.add(Effect.ENDED, self.member_id, True)
-        self.observer.on_life_ended(self, error)
-        self.incarnation = self._next_incarnation()
-        return pause_ns
-
-    def _close_life(self) -> None:
-        self.is_up = False
-        life, self.life = self.life, None
+    def on_life_ended(self, error: BaseException) -> None:
         self.services = []
-        if life is not None:
-            life.abandon()
+        self.observer.on_life_ended(self, error)
 
-    def _exit(self, error: BaseException | None) -> None:
-        """The process ends by itself, in disorder if there was an error."""
-        self.end = error
-        if error is None:
-            self.tell("ends in order")
-        if error is None and self.life is not None:
-            try:
-                self.life.close(self.clock_ns(), self.epoch_ms())
-            except ClusterError as failure:
-                self.tell(f"could not end in order: {failure}")
-        elif error is not None:
-            self.tell(f"ends: {type(error).__name__}: {error}")
-        self.is_alive = False
-        self.on_killed()
-        self.world.effects.add(Effect.ENDED, self.member_id, error is not None)
+    def on_ended(self, error: BaseException | None) -> None:
         self.observer.on_ended(self, error)
 
-    def on_killed(self) -> None:
-        if self.dies_by_power:
-            self.lose_power()
-        else:
-            self.tell("is killed" if self.end is None else "is gone")
-            self.disk.on_process_died(self)
-            self.network.on_killed(self.poller)
-
-    def lose_power(self) -> None:
-        """Process, page cache and connections are gone, and nobody is told."""
-        self.tell("loses power")
-        self.is_alive = False
-        self.network.silence(self.host)
-        self.network.on_power_cut(self.poller)
-        self.disk.power_cut()
-
-    def stop(self) -> None:
-        """End in order, as on SIGTERM, between two turns."""
-        try:
-            self._exit(None)
-        except ProcessDied:
-            self.on_killed()
-
-    # -- what is heard --
-
-    def tell(self, text: str) -> None:
-        self.world.trace.tell(self.now_ns, self.name, text)
-        self.observer.on_event(self, text)
+    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
+        super().on_sent(to_member_id, buffers)
+        self.observer.on_sent(self, to_member_id, buffers)
 
     def on_error(self, error: Exception) -> None:
-        self.tell(f"error: {type(error).__name__}: {error}")
+        super().on_error(error)
         require(not isinstance(error, MembersApart), "I-6", str(error))
 
-    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
-        data = b"".join(buffers)
-        self.world.effects.add(Effect.SENT, self.member_id, to_member_id, len(data), crc32(data))
+    def on_recorded_error(self, where: str, error: BaseException) -> None:
+        """No service of the simulation raises, and what no error is for is a bug."""
+        if isinstance(error, ServiceError) or not isinstance(error, ClusterError):
+            raise error
+        self.on_error(error)
 
-    def _show_state(self) -> None:
-        """To the hash of effects, when it has changed."""
-        counters = self.counters
-        state = (
-            counters.leadership_term_id.get(),
-            counters.election_state.get(),
-            counters.node_role.get(),
-            counters.module_state.get(),
-            counters.commit_position.get(),
-        )
-        if state != self._state:
-            self._state = state
-            self.world.effects.add(Effect.STATE, self.member_id, *state)
+    def tell(self, text: str) -> None:
+        super().tell(text)
+        self.observer.on_event(self, text)
 
     def on_applied(self, service_id: int, position: int, chain: int) -> None:
         self.world.effects.add(Effect.APPLIED, self.member_id, service_id, position, chain)

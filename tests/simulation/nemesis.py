@@ -11,17 +11,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
+from cluster.testing.ports import host_of
+from cluster.testing.world import FOREVER_NS, MS, SECOND
 from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.failing_disks import FailingDisks
 from tests.simulation.impostors import Impostors
 from tests.simulation.member import Member
 from tests.simulation.network_faults import NetworkFaults
-from tests.simulation.ports import host_of
 from tests.simulation.power_cuts import PowerCuts
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
-from tests.simulation.world import FOREVER_NS, MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.history import History

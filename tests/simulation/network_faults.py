@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle
-from tests.simulation.ports import host_of
-from tests.simulation.world import MS, SECOND
+from cluster.testing.ports import host_of
+from cluster.testing.world import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cluster.testing.world import SECOND
 from tests.simulation.member import Member
-from tests.simulation.world import SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

@@ -14,9 +14,9 @@ import numpy as np
 
 from cluster.errors import ClusterError, DataLoss
 from cluster.reader.directory import DirectoryLog
-from tests.simulation.counters_files import SimulatedCounters
-from tests.simulation.disk import Disk, SimulatedFiles
-from tests.simulation.world import MS, SECOND, Clock, Process, World
+from cluster.testing.counters_files import SimulatedCounters
+from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.world import MS, SECOND, Clock, Process, VirtualWorld
 
 READER_TICK_NS = 200 * MS
 REST_NS = 4 * SECOND  # at most: logs are purged meanwhile
@@ -39,7 +39,7 @@ class Reader(Process):
 
     def __init__(
         self,
-        world: World,
+        world: VirtualWorld,
         disks: Mapping[int, Disk],
         clocks: Mapping[int, Clock],
         random: Random,

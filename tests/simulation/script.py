@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from cluster.testing.ports import host_of
+from cluster.testing.world import MS, SECOND
 from tests.simulation.history import History, Result
 from tests.simulation.member import Member
-from tests.simulation.ports import host_of
-from tests.simulation.world import MS, SECOND
 
 
 def a_history(member_count: int, seed: int) -> History:

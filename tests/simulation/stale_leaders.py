@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ElectionState
+from cluster.testing.ports import host_of
+from cluster.testing.world import MS, SECOND
 from tests.simulation.network_faults import both_ways
-from tests.simulation.ports import host_of
-from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

@@ -4,13 +4,13 @@ import errno
 
 import pytest
 
-from tests.simulation.disk import PAGE, SECTOR, Disk, SimulatedFiles
-from tests.simulation.world import Process, ProcessDied, World
+from cluster.testing.disk import PAGE, SECTOR, Disk, SimulatedFiles
+from cluster.testing.world import Process, ProcessDied, VirtualWorld
 
 
 @pytest.fixture
 def world():
-    return World(1)
+    return VirtualWorld(1)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_what_is_synced_survives_a_power_cut_and_a_kill_keeps_the_rest_too(files
 def test_an_unsynced_page_is_whole_gone_or_torn_at_a_sector_after_a_power_cut():
     fates = set()
     for seed in range(40):
-        world = World(seed)
+        world = VirtualWorld(seed)
         disk = Disk(world, world.random("disk"), "disk")
         disk.folders.add("/d")
         file = a_durable_file(SimulatedFiles(disk, Process(world, "host", "p"), 1), b"a" * PAGE)

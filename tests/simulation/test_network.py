@@ -4,11 +4,11 @@ import pytest
 
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
+from cluster.testing.network import Network, SimulatedPoller
+from cluster.testing.world import MS, SECOND, Process, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.listener import Listener
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
-from tests.simulation.network import Network, SimulatedPoller
-from tests.simulation.world import MS, SECOND, Process, World
 
 THERE = Endpoint(Medium.TCP, "b", 1)
 
@@ -26,7 +26,7 @@ class Pair:
     """A dials B; time moves by hand."""
 
     def __init__(self, seed=1):
-        self.world = World(seed)
+        self.world = VirtualWorld(seed)
         self.network = Network(self.world, self.world.random("network"))
         self.a, self.b = Host(self.world, self.network, "a"), Host(self.world, self.network, "b")
 

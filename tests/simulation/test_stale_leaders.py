@@ -2,8 +2,8 @@
 
 import pytest
 
+from cluster.testing.world import MS, SECOND
 from tests.simulation.script import Script
-from tests.simulation.world import MS, SECOND
 
 
 @pytest.mark.parametrize("members", [3, 5])

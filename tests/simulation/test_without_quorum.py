@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.testing import network
+from cluster.testing.world import MS, SECOND
 from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection
-from tests.simulation import network
 from tests.simulation.script import Script
-from tests.simulation.world import MS, SECOND
 
 MINUTE = 60 * SECOND
 GROWTH_MAX = 1.02

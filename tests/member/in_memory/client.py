@@ -22,8 +22,8 @@ from cluster.protocol.session import (
     SessionKeepAlive,
     SessionMessageHeader,
 )
+from cluster.testing.world import MS, SECOND
 from tests.member.in_memory.network import ClientConnection
-from tests.simulation.world import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster

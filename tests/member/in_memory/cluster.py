@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.testing.world import MS, SECOND, VirtualWorld
 from tests.member.in_memory.client import SimulatedClient
 from tests.member.in_memory.member import SimulatedMember, log_bytes
 from tests.member.in_memory.network import Links, a_network_without_faults
 from tests.simulation.member import Settings
-from tests.simulation.world import MS, SECOND, World
 
 US = 1_000
 
@@ -37,7 +37,7 @@ class SimulatedCluster:
         is_started: bool = True,
         **settings: int,
     ) -> None:
-        self.world = World(seed)
+        self.world = VirtualWorld(seed)
         self.network = a_network_without_faults(self, delay_ns)
         self.links = Links(self)
         self.incarnation = 0

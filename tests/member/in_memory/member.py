@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.errors import ServiceError
 from cluster.member.log.retention import NeededPosition
 from cluster.node.life import MemberLife
 from cluster.service.agent import ClusteredServiceAgent
+from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.network import SimulatedSocket
+from cluster.testing.ports import SimulatedPorts, host_of
+from cluster.testing.world import FOREVER_NS, Clock, Process
 from cluster.transport.server import ClientPort
 from tests.member.in_memory.network import ClientConnection, ScriptedLinks
-from tests.simulation.disk import Disk, SimulatedFiles
 from tests.simulation.member import Member, Observer
 from tests.simulation.member_state import MemberState
-from tests.simulation.network import SimulatedSocket
-from tests.simulation.ports import SimulatedPorts, host_of
-from tests.simulation.world import FOREVER_NS, Clock, Process
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
@@ -93,28 +92,16 @@ class ScriptedPorts(SimulatedPorts):
     links_type = ScriptedLinks
 
     def __init__(
-        self, process: MemberProcess, context: ConsensusModuleContext, scripted: SimulatedMember
+        self, process: ScriptedProcess, context: ConsensusModuleContext, scripted: SimulatedMember
     ) -> None:
         super().__init__(process, context, process.world.random(f"{process.name}, {process.incarnation}"))
         self._scripted = scripted
 
-    def load_service(self, service_id: int) -> HashingEcho:  # type: ignore[override]
-        self._scripted.service = HashingEcho(self._scripted)
-        return self._scripted.service
-
     def needed_positions(self) -> list[NeededPosition]:
         return [lambda: self._scripted.needed_position]
 
-    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
-        if isinstance(error.__cause__, AssertionError):
-            raise error.__cause__  # of the test: a promise is broken
-        self.on_event(f"error: {where}: {error}")
 
-    def on_service_error(self, error: ServiceError, count: int) -> None:
-        """``record`` has told it."""
-
-
-class MemberProcess(Member):
+class ScriptedProcess(Member):
     """One process of a scripted member."""
 
     def __init__(self, scripted: SimulatedMember, **arguments: Any) -> None:
@@ -124,6 +111,15 @@ class MemberProcess(Member):
 
     def open_ports(self, context: ConsensusModuleContext) -> ScriptedPorts:
         return ScriptedPorts(self, context, self._scripted)
+
+    def load_service(self, service_id: int, random: Random) -> HashingEcho:  # type: ignore[override]
+        self._scripted.service = HashingEcho(self._scripted)
+        return self._scripted.service
+
+    def on_recorded_error(self, where: str, error: BaseException) -> None:
+        if isinstance(error.__cause__, AssertionError):
+            raise error.__cause__  # of the test: a promise is broken
+        self.tell(f"error: {where}: {error}")
 
     def wake(self, time_ns: int) -> None:
         time_ns = max(time_ns, self._busy_until_ns, self.world.now_ns)
@@ -152,7 +148,7 @@ class SimulatedMember(MemberState):
         self.disk = Disk(world, world.random(f"disk {member_id}"), f"disk {member_id}")
         self.files = SimulatedFiles(self.disk, Process(world, host_of(member_id), "operator"), 1)
         self.clock = Clock(world)
-        self.process: MemberProcess | None = None
+        self.process: ScriptedProcess | None = None
         self.service: HashingEcho | None = None
         self.needed_position: int | None = None  # by a reader, or by what exports the log
         self.turns = 0
@@ -165,7 +161,7 @@ class SimulatedMember(MemberState):
         assert not self.is_running
         cluster, context = self.cluster, self.cluster.context_of(self.member_id)
         cluster.network.revive(host_of(self.member_id))
-        self.process = MemberProcess(
+        self.process = ScriptedProcess(
             self,
             world=self.world,
             member_id=self.member_id,
@@ -196,7 +192,7 @@ class SimulatedMember(MemberState):
         return "" if error is None else f"{type(error).__name__}: {error}"
 
     @property
-    def _alive(self) -> MemberProcess:
+    def _alive(self) -> ScriptedProcess:
         assert self.is_running
         return self.process
 

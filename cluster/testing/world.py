@@ -13,7 +13,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from tests.simulation.effects import Effects
+from cluster.testing.effects import Effects
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -55,7 +55,7 @@ def readable(event: tuple[int, str, str]) -> str:
     return f"{now_ns / SECOND:11.6f}  {who:<10} {what}"
 
 
-class World:
+class VirtualWorld:
     """Virtual nanoseconds and the queue of what is to happen."""
 
     def __init__(self, seed: int, *, keeps_story: bool = False) -> None:
@@ -112,7 +112,7 @@ class Process:
     them, and whatever a dying process still tries to do has no effect.
     """
 
-    def __init__(self, world: World, host: str, name: str) -> None:
+    def __init__(self, world: VirtualWorld, host: str, name: str) -> None:
         self.world = world
         self.host = host
         self.name = name
@@ -216,7 +216,7 @@ class Process:
 class Clock:
     """A machine's clocks: a monotonic one that may run too fast or slow, and a wall clock that does worse."""
 
-    def __init__(self, world: World, *, skew_ns: int = 0, rate: float = 1.0) -> None:
+    def __init__(self, world: VirtualWorld, *, skew_ns: int = 0, rate: float = 1.0) -> None:
         self._world = world
         self._rate = rate
         self._mono_base_ns = 10_000 * SECOND

@@ -24,8 +24,8 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from tests.simulation.effects import Effect
-from tests.simulation.world import Process, World
+from cluster.testing.effects import Effect
+from cluster.testing.world import Process, VirtualWorld
 
 PAGE = 4096
 SECTOR = 512
@@ -120,7 +120,7 @@ class Inode:
 class Disk:
     """One machine's disk; outlives the processes that use it."""
 
-    def __init__(self, world: World, random: Random, name: str) -> None:
+    def __init__(self, world: VirtualWorld, random: Random, name: str) -> None:
         self.world = world
         self.name = name
         self.faults = DiskFaults()

@@ -8,7 +8,7 @@ from cluster.counters import CountersFile, CountersReader
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.cnc import decode_cnc_header
 from cluster.protocol.counter_types import CounterTypeId
-from tests.simulation.disk import Disk, Inode
+from cluster.testing.disk import Disk, Inode
 
 
 def create_counters(disk: Disk, path: str, *, pid: int, now_ms: int) -> CountersFile:

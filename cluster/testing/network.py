@@ -24,8 +24,8 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
+from cluster.testing.world import MS, Process, VirtualWorld
 from cluster.transport.poller import READABLE, WRITABLE
-from tests.simulation.world import MS, Process, World
 
 CAPACITY = 256 * 1024  # bytes between two processes before the sender's socket takes no more
 RETRY_NS = 200 * MS  # of the kernel, when nothing comes back
@@ -277,7 +277,7 @@ class SimulatedPoller:
 class Network:
     """All hosts, and the paths between them."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: VirtualWorld, random: Random) -> None:
         self.world = world
         self.partial_chance = 0.0  # that a read or write takes less than it could
         self.reset_of_killed_chance = 0.5  # that the rest of a killed process's connection is lost

@@ -1,27 +1,26 @@
-"""What a simulated process gives to each life of its member: a disk, a network and a clock that may fail."""
+"""What a simulated process gives to each life of its member: a disk, a network and a clock of its own."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from cluster.archive.files import Buffer
+from cluster.archive.files import Buffer, Files
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, ServiceError
+from cluster.errors import ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
+from cluster.service.clustered_service import ClusteredService
+from cluster.testing.counters_files import create_counters
+from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.network import SimulatedPoller
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import MemberLinks
 from cluster.transport.server import ClientPort
-from tests.simulation.counters_files import create_counters
-from tests.simulation.service import ChainService, VectorisedChainService
-
-if TYPE_CHECKING:
-    from tests.simulation.member import Member
 
 LINK_PORT, CLIENT_PORT = 9002, 9001
 
@@ -30,17 +29,41 @@ def host_of(member_id: int) -> str:
     return f"10.0.0.{member_id + 1}"
 
 
+class Owner(Protocol):
+    """The process of a member (``cluster.testing.member``)."""
+
+    disk: Disk
+    files: SimulatedFiles
+    poller: SimulatedPoller
+    host: str
+    directory: str
+    incarnation: int
+
+    def epoch_ms(self) -> int: ...
+
+    def clock_ns(self) -> int: ...
+
+    def load_service(self, service_id: int, random: Random) -> ClusteredService: ...
+
+    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
+
+    def on_error(self, error: Exception) -> None: ...
+
+    def on_recorded_error(self, where: str, error: BaseException) -> None: ...
+
+    def tell(self, text: str) -> None: ...
+
+
 class ObservedLinks(MemberLinks):
     """Production links; what they are to take is told before it is on its way."""
 
-    def __init__(self, member: Member, **arguments: Any) -> None:
+    def __init__(self, member: Owner, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._member = member
 
     def send(self, member_id: int, *buffers: Buffer) -> int:
         if self.is_up(member_id):
             self._member.on_sent(member_id, buffers)
-            self._member.observer.on_sent(self._member, member_id, buffers)
         return super().send(member_id, *buffers)
 
     def send_again(self, member_id: int, frame: bytes) -> int:
@@ -53,9 +76,9 @@ class SimulatedPorts:
 
     links_type = ObservedLinks
 
-    def __init__(self, member: Member, context: ConsensusModuleContext, random: Random) -> None:
+    def __init__(self, member: Owner, context: ConsensusModuleContext, random: Random) -> None:
         """Take the directory, as a ClusterNode does before its first life. Raises DirectoryInUse."""
-        self.files = member.files
+        self.files: Files = member.files
         self.random = random
         self._member = member
         self._context = context
@@ -104,11 +127,8 @@ class SimulatedPorts:
             on_error=member.on_error,
         )
 
-    def load_service(self, service_id: int) -> ChainService:
-        kind = VectorisedChainService if self.random.random() < 0.5 else ChainService
-        service = kind(service_id, self._member.on_applied)
-        self._member.services.append(service)
-        return service
+    def load_service(self, service_id: int) -> ClusteredService:
+        return self._member.load_service(service_id, self.random)
 
     def needed_positions(self) -> list[NeededPosition]:
         return []
@@ -117,10 +137,7 @@ class SimulatedPorts:
         self._member.tell(text)
 
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
-        """No service of the simulation raises, and what no error is for is a bug."""
-        if isinstance(error, ServiceError) or not isinstance(error, ClusterError):
-            raise error
-        self._member.on_error(error)
+        self._member.on_recorded_error(where, error)
 
     def on_service_error(self, error: ServiceError, count: int) -> None:
-        """Raised by ``record``, which hears of it before."""
+        """``record`` has told it."""

@@ -1,0 +1,283 @@
+"""A member's process: the lives of production, on a simulated disk and network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from zlib import crc32
+
+from cluster.archive.files import Buffer
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
+from cluster.node.disk_failures import DiskFailures
+from cluster.node.life import MemberLife
+from cluster.node.ports import LifeSettings
+from cluster.protocol.enums import ConsensusModuleState
+from cluster.service.clustered_service import ClusteredService
+from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.effects import Effect
+from cluster.testing.network import Network, SimulatedPoller
+from cluster.testing.ports import SimulatedPorts, host_of
+from cluster.testing.world import Clock, Process, ProcessDied, VirtualWorld
+
+FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)  # end the process
+TURN_NS = 30_000
+CLUSTER_ID = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all members of a run share."""
+
+    context: ConsensusModuleContext  # of any member; the others differ by their id alone
+    file_sync_level: int = 1
+    segment_length: int = 128 * 1024
+    checksums: tuple[str | None, ...] = ()  # of new recordings, by member; none by default
+    tick_ns: int = 10_000_000
+
+
+class MemberProcess(Process):
+    """A member's process, from its start to its end; disk, clock and host outlive it.
+
+    ``load_service`` says which services it runs. When its disk fails it, it ends a life and begins another
+    in the same process, as a ClusterNode does: each has an ``incarnation`` of its own.
+    """
+
+    service_name = "service"  # as configured, in the mark files
+
+    def __init__(
+        self,
+        world: VirtualWorld,
+        member_id: int,
+        settings: Settings,
+        disk: Disk,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        next_incarnation: Callable[[], int],
+        *,
+        host: str | None = None,
+        cluster_id: int = CLUSTER_ID,
+    ) -> None:
+        super().__init__(world, host or host_of(member_id), f"member {member_id}")
+        self.member_id = member_id
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self.disk = disk
+        self.network = network
+        self.clock = clock
+        self.incarnation = next_incarnation()
+        self._next_incarnation = next_incarnation
+        self.poller = SimulatedPoller(network, self)
+        self.files = SimulatedFiles(disk, self, 1_000 + self.incarnation)
+        self.directory = f"/member-{member_id}"
+        self.life: MemberLife | None = None
+        self.services_stalled_until_ns: dict[int, int] = {}
+        self.end: BaseException | None = None
+        self._ports: SimulatedPorts | None = None
+        self._random = random
+        self._failures = DiskFailures()
+        self._began_ns = 0
+        self._state: tuple[int, ...] = ()
+        self._has_lived = False
+        self.is_up = False  # started, and taking turns
+        self.dies_by_power = False
+
+    # -- starting --
+
+    def _start(self) -> None:
+        context = replace(self.settings.context, member_id=self.member_id, cluster_id=self.cluster_id)
+        if self._ports is None:
+            self._ports = self.open_ports(context)
+        self.life = MemberLife(self._life_settings(context), self._ports, self._failures)
+        for service_id, service in enumerate(self.life.services):
+            turn = partial(self._turn_service, service_id, service.agent.do_work)
+            service.agent.do_work = turn  # type: ignore[method-assign]
+        self.on_opened()
+        self._began_ns = self.clock_ns()
+        self.life.start(self._began_ns, self.epoch_ms())
+        self.world.effects.add(Effect.BEGAN, self.member_id)
+        self.on_started()
+
+    def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
+        """What the process gives to all its lives. Raises DirectoryInUse."""
+        return SimulatedPorts(self, context, self._random)
+
+    def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
+        checksums = self.settings.checksums
+        return LifeSettings(
+            context=context,
+            archive_directory=f"{self.directory}/archive",
+            cluster_directory=f"{self.directory}/cluster",
+            driver_directory=f"{self.directory}/driver",
+            file_sync_level=self.settings.file_sync_level,
+            archive_segment_file_length=self.settings.segment_length,
+            archive_record_checksum=checksums[self.member_id] if checksums else None,
+            services=[self.service_name] * context.service_count,
+            service_responder=True,
+            service_error_policy="continue",
+            service_cycle_threshold_ns=context.cycle_threshold_ns,
+            log_fragment_limit=4096,
+        )
+
+    def epoch_ms(self) -> int:
+        return self.clock.epoch_ms(self.now_ns)
+
+    def clock_ns(self) -> int:
+        return self.clock.monotonic_ns(self.now_ns)
+
+    # -- turning --
+
+    def turn(self) -> int | None:
+        """As ``AgentRunner``: look at the sockets, read the clocks once, let each agent work."""
+        self.spend(TURN_NS)
+        try:
+            if not self.is_up:
+                if (left_ns := self._failures.due_ns - self.clock_ns()) > 0:
+                    return left_ns
+                self._start()
+                self.is_up = self._has_lived = True
+                return 0
+            assert self.life is not None
+            self.poller.wait(0)
+            self.life.counters_file.update_heartbeat(self.epoch_ms())
+            work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
+        except FATAL as error:
+            is_alone = len(self.settings.context.member_ids) == 1
+            if self._has_lived and self._failures.is_survived(error, is_alone=is_alone):
+                return self._end_life(error)
+            self._exit(error)
+            return None
+        except ServiceError:
+            raise  # a fault of the simulation, which none of its members survives
+        except ClusterError as error:
+            if self.is_up:
+                raise  # what no error is for ended it
+            self._exit(error)
+            return None
+        self._show_state()
+        self.on_turned()
+        if self.life.counters.module_state.get() == ConsensusModuleState.CLOSED:
+            self._exit(None)
+            return None
+        return 0 if work_count else self.settings.tick_ns
+
+    def _turn_service(self, service_id: int, do_work: Callable[[int, int], int], *now: int) -> int:
+        """One that is stalled takes no turn."""
+        if self.world.now_ns < self.services_stalled_until_ns.get(service_id, 0):
+            return 0
+        return do_work(*now)
+
+    # -- ending --
+
+    def _end_life(self, error: ClusterError) -> int:
+        """As a ClusterNode: everything is closed, and begins again after a pause."""
+        now_ns = self.clock_ns()
+        pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
+        self.tell(f"ends a life: {type(error).__name__}: {error}")
+        self._close_life()
+        self.world.effects.add(Effect.ENDED, self.member_id, True)
+        self.on_life_ended(error)
+        self.incarnation = self._next_incarnation()
+        return pause_ns
+
+    def _close_life(self) -> None:
+        self.is_up = False
+        life, self.life = self.life, None
+        if life is not None:
+            life.abandon()
+
+    def _exit(self, error: BaseException | None) -> None:
+        """The process ends by itself, in disorder if there was an error."""
+        self.end = error
+        if error is None:
+            self.tell("ends in order")
+        if error is None and self.life is not None:
+            try:
+                self.life.close(self.clock_ns(), self.epoch_ms())
+            except ClusterError as failure:
+                self.tell(f"could not end in order: {failure}")
+        elif error is not None:
+            self.tell(f"ends: {type(error).__name__}: {error}")
+        self.is_alive = False
+        self.on_killed()
+        self.world.effects.add(Effect.ENDED, self.member_id, error is not None)
+        self.on_ended(error)
+
+    def on_killed(self) -> None:
+        if self.dies_by_power:
+            self.lose_power()
+        else:
+            self.tell("is killed" if self.end is None else "is gone")
+            self.disk.on_process_died(self)
+            self.network.on_killed(self.poller)
+
+    def lose_power(self) -> None:
+        """Process, page cache and connections are gone, and nobody is told."""
+        self.tell("loses power")
+        self.is_alive = False
+        self.network.silence(self.host)
+        self.network.on_power_cut(self.poller)
+        self.disk.power_cut()
+
+    def stop(self) -> None:
+        """End in order, as on SIGTERM, between two turns."""
+        try:
+            self._exit(None)
+        except ProcessDied:
+            self.on_killed()
+
+    def _show_state(self) -> None:
+        """To the hash of effects, when it has changed."""
+        assert self.life is not None
+        counters = self.life.counters
+        state = (
+            counters.leadership_term_id.get(),
+            counters.election_state.get(),
+            counters.node_role.get(),
+            counters.module_state.get(),
+            counters.commit_position.get(),
+        )
+        if state != self._state:
+            self._state = state
+            self.world.effects.add(Effect.STATE, self.member_id, *state)
+
+    # -- for whoever runs it to hear --
+
+    def load_service(self, service_id: int, random: Random) -> ClusteredService:
+        """The service of a life that begins."""
+        raise NotImplementedError
+
+    def on_opened(self) -> None:
+        """A life is put together, and has not begun."""
+
+    def on_started(self) -> None:
+        """A life has begun."""
+
+    def on_turned(self) -> None:
+        """A turn is over."""
+
+    def on_life_ended(self, error: BaseException) -> None:
+        """Another one is to begin in this process."""
+
+    def on_ended(self, error: BaseException | None) -> None:
+        """The process has ended by itself; without an error in order."""
+
+    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
+        """Something is to be sent to another member."""
+        data = b"".join(buffers)
+        self.world.effects.add(Effect.SENT, self.member_id, to_member_id, len(data), crc32(data))
+
+    def on_error(self, error: Exception) -> None:
+        """The member goes on after it."""
+        self.tell(f"error: {type(error).__name__}: {error}")
+
+    def on_recorded_error(self, where: str, error: BaseException) -> None:
+        """What a member writes to its log of errors."""
+        self.tell(f"error: {where}: {type(error).__name__}: {error}")
+
+    def tell(self, text: str) -> None:
+        """An event of the story."""
+        self.world.trace.tell(self.now_ns, self.name, text)
