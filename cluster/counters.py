@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from cluster.archive.files import open_regular
+from cluster.archive.files import make_directories, open_regular
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
@@ -229,7 +229,7 @@ class CountersFile(_MappedCounters):
         length = file_length(header)
         aside = f"{path}.tmp"
         try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            make_directories(os.path.dirname(path) or ".")
             fd = open_regular(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
                 os.posix_fallocate(fd, 0, length)  # a full disk says so now, not by a SIGBUS later

@@ -18,6 +18,10 @@ from cluster.errors import LogDamaged, StorageError
 # Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not say).
 Buffer: TypeAlias = Any
 
+# A member's files are its user's to write and its group's to read, whatever the umask would allow beyond.
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+
 
 class Lock(Protocol):
     """An exclusive lock that the operating system takes back when its process ends, however it ends."""
@@ -234,7 +238,7 @@ def open_regular(path: str, flags: int) -> int:
     """
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(path, flags, 0o644)
+        fd = os.open(path, flags, FILE_MODE)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             _check_regular(path, os.lstat(path).st_mode)
@@ -250,6 +254,19 @@ def open_regular(path: str, flags: int) -> int:
 def _check_regular(path: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
         raise StorageError(path, None, f"is {_KINDS[stat.S_IFMT(mode)]}, expected a file")
+
+
+def make_directories(path: str | os.PathLike[str]) -> None:
+    """Make a directory, and those above it, as far as they are missing. Raises OSError."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        return
+    make_directories(os.path.dirname(path) or ".")
+    try:
+        os.mkdir(path, DIRECTORY_MODE)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 class OsFiles:
@@ -271,7 +288,7 @@ class OsFiles:
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        make_directories(path)
 
     def rename(self, path: str, new_path: str) -> None:
         os.replace(path, new_path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.archive.files import make_directories
 from cluster.errors import ClusterError, PortInUse, StorageError
 
 if TYPE_CHECKING:
@@ -112,17 +113,23 @@ def plan_members(count: int, directory: Path, services: list[str], base_port: in
         raise ConfigurationError(
             f"{directory}: has {last}, so it is of a cluster of more than {count} members"
         )
+    folder = str(directory / "member-{member_id}")  # of the others too: they share their sockets
     ports = [base_port + PORTS_PER_MEMBER * i for i in range(count)]
     members = [f"{i},127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4 for i, port in enumerate(ports)]
     return [
-        {"member_id": i, "members": members, "dir": str(directory / f"member-{i}"), "services": services}
+        {
+            "member_id": i,
+            "members": members,
+            "dir": folder,
+            "services": services,
+        }
         for i in range(count)
     ]
 
 
 def _make_directory(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directories(path)
     except OSError as error:
         raise StorageError(path, error.errno, "the directory cannot be made") from None
 

@@ -15,7 +15,7 @@ from cluster.node.config_keys import KIB, NodeKeys
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.transport.bounds import Bounds
-from cluster.transport.endpoint import parse_endpoint
+from cluster.transport.endpoint import LOOPBACK_HOSTS, parse_endpoint
 
 TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 
@@ -132,6 +132,20 @@ class NodeConfig(NodeKeys):
 
     def _path(self, text: str) -> Path:
         return Path(text.replace("{member_id}", str(self.member_id)))
+
+    @property
+    def link_paths(self) -> dict[int, Path]:
+        """The Unix sockets for the links of the members on this host.
+
+        Empty when the directories of the others do not follow from ours: no {member_id} stands in it.
+        """
+        ports = {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in self.cluster_members}
+        paths = {
+            member_id: self.model_copy(update={"member_id": member_id}).driver_path / f"link-{at.port}.sock"
+            for member_id, at in ports.items()
+            if at.host in LOOPBACK_HOSTS
+        }
+        return paths if len({path.parent for path in paths.values()}) == len(paths) else {}
 
     @property
     def bounds(self) -> Bounds:

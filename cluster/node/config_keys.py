@@ -77,7 +77,8 @@ class NodeKeys(BaseModel):
         ["0,127.0.0.1:9000,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002"],
         """All members, each "id,ingress,consensus,log,catchup,archive" as in Aeron; the same on every member.
         Ingress is where clients reach it over gRPC. The other four are one link here, at the consensus
-        endpoint; on this host it goes through a Unix socket by itself. An odd number is best.""",
+        endpoint. On one host it goes through Unix sockets by itself where {member_id} stands in `dir`, or in
+        `driver_dir`. An odd number is best.""",
         aeron="aeron.cluster.members",
     )
     tcp_ingress: str = _key(
@@ -114,7 +115,7 @@ class NodeKeys(BaseModel):
     )
     driver_dir: str = _key(
         "",
-        "cnc.dat with the counters, and the Unix socket; `dir`/driver when empty. A tmpfs spares the disk.",
+        "cnc.dat with the counters, and the Unix sockets; `dir`/driver when empty. A tmpfs spares the disk.",
         aeron="aeron.dir",
     )
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cluster.archive.files import make_directories, open_regular
 from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, key_of
@@ -122,8 +123,9 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     try:
         if path.exists() and path.read_text() == text:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(text)
+        make_directories(path.parent)
+        with open(open_regular(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+            file.write(text)
         new.replace(path)
     except OSError as error:
         raise StorageError(path, error.errno, "cannot be written") from None

@@ -91,6 +91,7 @@ class Machine:
             poller=self._poller,
             on_error=self._on_peer_error,
             bounds=self._bounds,
+            local={id_: Endpoint(Medium.IPC, path=str(path)) for id_, path in config.link_paths.items()},
         )
 
     def open_clients(self, incarnation: int) -> ClientPort:

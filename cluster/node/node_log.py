@@ -17,6 +17,8 @@ from typing import Any
 
 import structlog
 
+from cluster.archive.files import FILE_MODE, make_directories
+
 DISTINCT_ERRORS_MAX = 1_000
 REPEATED_KINDS_MAX = 100
 REPEATED_INTERVAL_NS = 10_000_000_000
@@ -44,7 +46,7 @@ class _Lines:
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
         self._lost = 0
 
     def write(self, text: str) -> None:
@@ -70,7 +72,7 @@ class NodeLog:
 
     def __init__(self, path: Path, level: str, **context: Any) -> None:
         """``context`` stands in every line."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         self._file = _Lines(path)
         self._counts: Counter[str] = Counter()
         self._repeated: dict[tuple[str, str], _Repeated] = {}

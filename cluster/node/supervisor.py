@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cluster.archive.files import FILE_MODE, make_directories
 from cluster.errors import StorageError
 from cluster.node.config import NodeConfig
 
@@ -217,8 +218,8 @@ def _redirect(path: Path) -> None:
     os.dup2(null, 0)
     os.close(null)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        make_directories(path.parent)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     except OSError as error:
         raise StorageError(path, error.errno, "cannot be opened") from None
     os.dup2(log, 1)

@@ -11,18 +11,20 @@ tell them, and over gRPC also the members that are not in it. An IPv6 host stand
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from cluster.errors import ConfigurationError
 
-# sun_path holds 108 bytes with its terminator; longer paths are reached by an abstract name.
+# sun_path holds 108 bytes with its terminator.
 UNIX_PATH_BYTES_MAX = 107
 PORT_MAX = 65_535
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # Where a client finds the members by default.
 ENDPOINTS_VARIABLE = "CLUSTER_ENDPOINTS"
@@ -61,29 +63,30 @@ class Endpoint:
             return socket.AF_UNIX
         return socket.AF_INET6 if ":" in self.host else socket.AF_INET
 
-    @property
-    def address(self) -> tuple[str, int] | str:
-        """The address as ``socket.bind`` and ``socket.connect`` take it."""
-        return unix_address(self.path) if self.medium is Medium.IPC else (self.host, self.port)
+    @contextlib.contextmanager
+    def address(self) -> Iterator[tuple[str, int] | str]:
+        """The address as ``socket.bind`` and ``socket.connect`` take it, within the context.
+
+        A path that a socket's address cannot hold is reached through a descriptor of its folder. Raises
+        OSError when there is no such folder.
+        """
+        if self.medium is not Medium.IPC:
+            yield self.host, self.port
+        elif len(os.fsencode(self.path)) <= UNIX_PATH_BYTES_MAX:
+            yield self.path
+        else:
+            folder, name = os.path.split(self.path)
+            fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                yield f"/proc/self/fd/{fd}/{name}"
+            finally:
+                os.close(fd)
 
     @property
     def target(self) -> str:
         """The address as gRPC takes it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
-
-
-def unix_address(path: str) -> str:
-    """Return the address of a Unix socket at ``path``.
-
-    ``@name`` is Linux's abstract name space. A path that the kernel's structure cannot hold gets an
-    abstract name made of its digest, so that both ends find it without agreeing on anything else.
-    """
-    if path.startswith("@"):
-        return "\0" + path[1:]
-    if len(path.encode()) <= UNIX_PATH_BYTES_MAX:
-        return path
-    return "\0cluster-" + hashlib.sha256(path.encode()).hexdigest()[:40]
 
 
 def parse_endpoint(text: str) -> Endpoint:

@@ -295,7 +295,8 @@ def _check_free(endpoint: Endpoint) -> None:
     with socket.socket(endpoint.family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(endpoint.address)
+            with endpoint.address() as address:
+                probe.bind(address)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUse(f"{endpoint}: the address is in use by another process") from None

@@ -27,14 +27,15 @@ start together, some listen later than others.
 
 All bytes of a link travel in envelopes with a checksum (``envelopes.py``); a mismatch loses the link.
 
-Addresses on the loopback interface are first tried by the abstract Unix socket that the member at that
-address listens on beside its port: a third less time for each hop on one host.
+A member on this host whose directory is known is first tried at the Unix socket that it has there beside
+its port: a third less time for each hop. Who shares no directories with us is reached over TCP.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -43,9 +44,9 @@ from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
-from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.endpoint import Endpoint
 from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
-from cluster.transport.listener import LOOPBACK_HOSTS, Listener
+from cluster.transport.listener import Listener
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, dial
@@ -152,9 +153,11 @@ class MemberLinks:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_error: Callable[[ClusterError], None] | None = None,
         bounds: Bounds = DEFAULT_BOUNDS,
+        local: Mapping[int, Endpoint] = MappingProxyType({}),
     ) -> None:
         """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
 
+        ``local`` has the Unix sockets of members on this host, ours with them.
         ``secret``, of 63 bits at most, is new with each life of this process. ``on_error`` hears of peers
         that broke the protocol; their connection is dropped.
         """
@@ -166,11 +169,11 @@ class MemberLinks:
         self._on_error = on_error
         self._bounds = bounds
         self._receive_buffer = ReceiveBuffer()
-        self._listeners = [Listener(listen, poller)]
+        self._local = local
+        self._listeners = [Listener(listen, poller, self._report)]
         self.endpoint = self._listeners[0].endpoint
-        local = _local_address(self.endpoint)
-        if local is not None:
-            self._listeners.append(Listener(self.endpoint, poller, address=local))
+        if member_id in local:
+            self._listen_locally(local[member_id])
         now_ns = clock_ns()
         self._peers = {
             other: _Peer(other, endpoint, now_ns)
@@ -180,6 +183,13 @@ class MemberLinks:
         self._greeting: list[tuple[Connection, int]] = []  # accepted, and when we stop waiting
         self._hello, self._hello_crc = self._sealed_hello(link.ConnectionKind.MEMBER, secret)
         self._question, _ = self._sealed_hello(link.ConnectionKind.TOOL, 0)
+
+    def _listen_locally(self, endpoint: Endpoint) -> None:
+        try:
+            self._listeners.append(Listener(endpoint, self._poller, self._report))
+        except ClusterError:
+            self._listeners[0].close()
+            raise
 
     def _sealed_hello(self, kind: link.ConnectionKind, secret: int) -> tuple[list[Buffer], int]:
         hello = link.Hello(
@@ -291,7 +301,7 @@ class MemberLinks:
         if outgoing is None:
             if now_ns < peer.next_dial_ns:
                 return 0
-            outgoing = peer.outgoing = self._dial(peer.endpoint)
+            outgoing = peer.outgoing = self._dial(peer)
             peer.outgoing_incarnation = None
             peer.dial_ns = now_ns
             work = 1
@@ -325,16 +335,16 @@ class MemberLinks:
             return 1
         return work
 
-    def _dial(self, endpoint: Endpoint) -> Connection:
-        local = _local_address(endpoint)
+    def _dial(self, peer: _Peer) -> Connection:
+        local = self._local.get(peer.member_id)
         if local is not None:
-            connection = self._dial_to(endpoint, local)
+            connection = self._dial_to(local)
             if not connection.was_refused:
                 return connection
-        return self._dial_to(endpoint, None)
+        return self._dial_to(peer.endpoint)
 
-    def _dial_to(self, endpoint: Endpoint, address: str | None) -> Connection:
-        return dial(endpoint, self._poller, self._receive_buffer, address=address, check_header=check_header)
+    def _dial_to(self, endpoint: Endpoint) -> Connection:
+        return dial(endpoint, self._poller, self._receive_buffer, check_header=check_header)
 
     def _on_dial_failed(self, peer: _Peer, outgoing: Connection, now_ns: int, handler: LinksHandler) -> None:
         was_refused = outgoing.was_refused
@@ -486,7 +496,7 @@ class MemberLinks:
         if question is None:
             if now_ns < peer.next_question_ns:
                 return 0
-            question = claim.question = self._dial(peer.endpoint)
+            question = claim.question = self._dial(peer)
             peer.next_question_ns = now_ns + DIAL_INTERVAL_NS
         if question.is_connected and question.position == 0:
             question.offer(*self._question)
@@ -581,10 +591,3 @@ class MemberLinks:
             self._drop_outgoing(peer)
             self._drop_incoming(peer)
             self._drop_claim(peer)
-
-
-def _local_address(endpoint: Endpoint) -> str | None:
-    """The abstract Unix address that stands for a loopback port, None for any other endpoint."""
-    if endpoint.medium is Medium.TCP and endpoint.host in LOOPBACK_HOSTS:
-        return f"\0cluster-link-{endpoint.host}:{endpoint.port}"
-    return None

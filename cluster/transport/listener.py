@@ -1,4 +1,8 @@
-"""Listening sockets: bound or refused by name, accepted when the owner polls."""
+"""Listening sockets: bound or refused by name, accepted when the owner polls.
+
+A Unix socket is for processes of the own user alone: its file has mode 0600 before it listens, and whoever
+connects is asked for by the kernel's word (SO_PEERCRED).
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,36 @@ import contextlib
 import errno
 import os
 import socket
+import struct
+from collections.abc import Callable
 
 from cluster.errors import ConfigurationError, PortInUse
-from cluster.transport.endpoint import Endpoint, Medium, unix_address
+from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import READABLE, Poller
 
 BACKLOG = 512
 ACCEPTS_PER_POLL_MAX = 8  # so that a flood of connects cannot hold up a turn
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+SOCKET_MODE = 0o600
+_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
 class Listener:
     """One listening socket. ``endpoint`` has the port that was given when 0 was asked for."""
 
-    def __init__(self, endpoint: Endpoint, poller: Poller, *, address: str | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, poller: Poller, on_stranger: Callable[[str], None]) -> None:
         """Bind and listen; ``PortInUse`` names the address when another process holds it.
 
-        A Unix socket file that no process listens on any more is replaced. ``address`` is a Unix address
-        to use in place of the endpoint's own.
+        A Unix socket file that no process listens on any more is replaced. ``on_stranger`` hears of
+        processes of other users that were turned away there.
         """
         assert endpoint.medium is not Medium.GRPC
         self._poller = poller
-        self._sock = _bind(endpoint, address, poller)
+        self._on_stranger = on_stranger
+        self._sock = _bind(endpoint, poller)
         self._sock.setblocking(False)
         self._sock.listen(BACKLOG)
-        self._path = endpoint.path if endpoint.medium is Medium.IPC else ""
         if endpoint.medium is Medium.TCP:
-            endpoint = (
-                Endpoint(Medium.TCP, endpoint.host, self._sock.getsockname()[1]) if not address else endpoint
-            )
+            endpoint = Endpoint(Medium.TCP, endpoint.host, self._sock.getsockname()[1])
         self.endpoint = endpoint
         self._is_ready = False
         poller.register(self._sock.fileno(), self, READABLE)
@@ -47,17 +52,28 @@ class Listener:
         if not self._is_ready:
             return []
         accepted: list[socket.socket] = []
-        while len(accepted) < ACCEPTS_PER_POLL_MAX:
+        for _ in range(ACCEPTS_PER_POLL_MAX):
             try:
                 sock, _ = self._sock.accept()
-            except (BlockingIOError, InterruptedError):
+            except OSError:  # none waits, the peer is gone again, or descriptors ran out
                 self._is_ready = False
                 break
-            except OSError:  # the peer is gone again, or descriptors ran out: others may still come
-                self._is_ready = False
-                break
-            accepted.append(sock)
+            if self._is_ours(sock):
+                accepted.append(sock)
+            else:
+                sock.close()
         return accepted
+
+    def _is_ours(self, sock: socket.socket) -> bool:
+        """Whether the peer may come in here: over a Unix socket only a process of the own user."""
+        if self.endpoint.medium is not Medium.IPC:
+            return True
+        peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, _ = _CREDENTIALS.unpack(peer)
+        if uid != os.geteuid():
+            self._on_stranger(f"{self.endpoint}: process {pid} is of user {uid}, expected {os.geteuid()}")
+            return False
+        return True
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket's file."""
@@ -65,25 +81,20 @@ class Listener:
             return
         self._poller.unregister(self._sock.fileno())
         self._sock.close()
-        if self._path and not unix_address(self._path).startswith("\0"):
+        if self.endpoint.medium is Medium.IPC:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
+                os.unlink(self.endpoint.path)
 
 
-def _bind(endpoint: Endpoint, address: str | None, poller: Poller) -> socket.socket:
-    family = socket.AF_UNIX if address else endpoint.family
-    sock = poller.open_socket(family)
-    if family != socket.AF_UNIX:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    target = address or endpoint.address
+def _bind(endpoint: Endpoint, poller: Poller) -> socket.socket:
+    sock = poller.open_socket(endpoint.family)
     try:
-        try:
-            sock.bind(target)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or family != socket.AF_UNIX or not _is_stale(str(target)):
-                raise
-            os.unlink(str(target))
-            sock.bind(target)
+        if endpoint.medium is Medium.IPC:
+            _bind_path(sock, endpoint)
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with endpoint.address() as address:
+                sock.bind(address)
     except OSError as error:
         sock.close()
         if error.errno == errno.EADDRINUSE:
@@ -93,10 +104,20 @@ def _bind(endpoint: Endpoint, address: str | None, poller: Poller) -> socket.soc
     return sock
 
 
-def _is_stale(path: str) -> bool:
-    """Whether a Unix socket file is left over from a process that is gone."""
-    if path.startswith("\0"):
-        return False
+def _bind_path(sock: socket.socket, endpoint: Endpoint) -> None:
+    """Make the file of a Unix socket, in place of one that is left over from a process that is gone."""
+    with endpoint.address() as address:
+        try:
+            sock.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not _is_stale(address):
+                raise
+            os.unlink(endpoint.path)
+            sock.bind(address)
+    os.chmod(endpoint.path, SOCKET_MODE)
+
+
+def _is_stale(address: tuple[str, int] | str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
-        return probe.connect_ex(path) == errno.ECONNREFUSED
+        return probe.connect_ex(address) == errno.ECONNREFUSED

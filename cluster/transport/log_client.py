@@ -237,7 +237,8 @@ class _Exchange:
         self._sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
         self._sock.settimeout(timeout_s)
         try:
-            self._sock.connect(endpoint.address)
+            with endpoint.address() as address:
+                self._sock.connect(address)
             self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.READER))
             data = self.receive()
             _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))

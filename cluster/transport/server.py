@@ -150,7 +150,7 @@ class ClientPort:
         self._listeners: list[Listener] = []
         try:
             for endpoint in listen:
-                self._listeners.append(Listener(endpoint, poller))
+                self._listeners.append(Listener(endpoint, poller, self._report))
         except ClusterError:
             self.shutdown()
             raise

@@ -493,8 +493,6 @@ def dial(
     endpoint: Endpoint,
     poller: Poller,
     receive_buffer: ReceiveBuffer,
-    *,
-    address: tuple[str, int] | str | None = None,
     **options: object,
 ) -> Connection:
     """Start to connect to ``endpoint`` and return at once; failures show as a closed connection.
@@ -502,14 +500,13 @@ def dial(
     ``options`` are ``Connection``'s. Host names are resolved in line: give addresses where that matters.
     """
     assert endpoint.medium is not Medium.GRPC
-    sock = poller.open_socket(
-        endpoint.family if address is None or not isinstance(address, str) else socket.AF_UNIX
-    )
+    sock = poller.open_socket(endpoint.family)
     sock.setblocking(False)
     try:
-        error = sock.connect_ex(endpoint.address if address is None else address)
+        with endpoint.address() as address:
+            error = sock.connect_ex(address)
         why = os.strerror(error)
-    except OSError as failure:  # a host name that does not resolve
+    except OSError as failure:  # a host name that does not resolve, a folder that is not there
         error, why = failure.errno or errno.EHOSTUNREACH, failure.strerror or str(failure)
     is_connecting = error in _IN_PROGRESS
     if sock.family == socket.AF_UNIX and error == errno.EAGAIN:

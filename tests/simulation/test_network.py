@@ -31,7 +31,7 @@ class Pair:
         self.a, self.b = Host(self.world, self.network, "a"), Host(self.world, self.network, "b")
 
     def connect(self):
-        listener = Listener(THERE, self.b.poller)
+        listener = Listener(THERE, self.b.poller, pytest.fail)
         here = dial(THERE, self.a.poller, ReceiveBuffer(1 << 16))
         self.pass_time(10 * MS)
         (sock,) = listener.accept()

@@ -79,7 +79,8 @@ def assert_is_served(client):
 def connect(member, port_name):
     if port_name == "ipc":
         sock = socket.socket(socket.AF_UNIX)
-        sock.connect(parse_endpoints(member["ipcEndpoints"])[0].address)
+        with parse_endpoints(member["ipcEndpoints"])[0].address() as address:
+            sock.connect(address)
         return sock
     offset = {"grpc": 0, "tcp": 1, "link": 2}[port_name]
     return socket.create_connection(("127.0.0.1", member["base_port"] + offset), timeout=DEADLINE_S)

@@ -1,5 +1,7 @@
 """Addresses as people write them."""
 
+import socket
+
 import pytest
 
 from cluster.errors import ConfigurationError
@@ -10,7 +12,6 @@ from cluster.transport.endpoint import (
     format_endpoints,
     parse_endpoint,
     parse_endpoints,
-    unix_address,
 )
 
 
@@ -98,10 +99,27 @@ def test_of_what_a_member_tells_only_our_medium_and_what_can_be_read_counts(told
     assert format_endpoints(known) == "0=tcp:a:2"
 
 
-def test_a_path_too_long_for_a_socket_gets_an_abstract_name_that_both_ends_find():
-    path = "/tmp/" + "x" * 120 + "/ingress.sock"
+def test_a_path_too_long_for_a_socket_is_reached_where_it_is(tmp_path):
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    long = Endpoint(Medium.IPC, path=str(folder / "ingress.sock"))
 
-    assert unix_address(path) == unix_address(path)
-    assert unix_address(path).startswith("\0cluster-")
-    assert unix_address(path) != unix_address(path + "2")
-    assert unix_address("/tmp/short.sock") == "/tmp/short.sock"
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as dialling:
+        with long.address() as address:
+            listening.bind(address)
+        listening.listen()
+        with long.address() as address:
+            dialling.connect(address)
+
+    assert (folder / "ingress.sock").is_socket()
+
+
+def test_a_path_that_a_socket_can_hold_is_taken_as_it_is():
+    with Endpoint(Medium.IPC, path="/tmp/short.sock").address() as address:
+        assert address == "/tmp/short.sock"
+
+
+def test_a_long_path_without_its_folder_is_told(tmp_path):
+    missing = Endpoint(Medium.IPC, path=str(tmp_path / ("x" * 120) / "ingress.sock"))
+    with pytest.raises(FileNotFoundError), missing.address():
+        pass

@@ -475,7 +475,9 @@ def test_readers_above_their_bound_are_refused_by_name(bounded):
 
 def test_bare_connections_to_the_port_are_bounded(bounded):
     with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(socket.create_connection(bounded.address)) for _ in range(10)]
+        socks = [
+            stack.enter_context(socket.create_connection((bounded.host, bounded.port))) for _ in range(10)
+        ]
 
         def refused():
             count = 0

@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 
 import pytest
 
@@ -42,6 +43,8 @@ def garbled(data: bytes, bit: int) -> bytes:
 class Member:
     """A member's end of its links, with a handler that remembers."""
 
+    local: Mapping[int, Endpoint] = {}
+
     def __init__(
         self,
         member_id,
@@ -64,6 +67,7 @@ class Member:
             clock_ns=clock_ns,
             on_error=lambda error: self.errors.append(str(error)),
             bounds=bounds,
+            local=self.local,
         )
         self.told = []
         self.frames = defaultdict(bytes)
@@ -106,9 +110,10 @@ def members():
 
 
 @pytest.fixture(params=["unix beside tcp", "tcp alone"])
-def endpoints(request, monkeypatch):
-    if request.param == "tcp alone":
-        monkeypatch.setattr("cluster.transport.links.LOOPBACK_HOSTS", frozenset())
+def endpoints(request, monkeypatch, tmp_path):
+    if request.param == "unix beside tcp":
+        local = {n: Endpoint(Medium.IPC, path=str(tmp_path / f"link-{n}.sock")) for n in range(3)}
+        monkeypatch.setattr(Member, "local", local)
     return {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(3)}
 
 

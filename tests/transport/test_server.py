@@ -146,7 +146,8 @@ def client(server):
 def bare(server) -> socket.socket:
     endpoint = server.port.endpoints[0]
     sock = socket.socket(endpoint.family)
-    sock.connect(endpoint.address)
+    with endpoint.address() as address:
+        sock.connect(address)
     return sock
 
 
