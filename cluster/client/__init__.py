@@ -1,15 +1,17 @@
 """A session with the cluster: AeronCluster's client, and what it needs to follow a leader by itself.
 
-Read first ``cluster_client.py`` (the states, and what a caller may do in each), then ``connecting.py`` (how a
-session is opened) and ``window.py`` (how a message is in the log once, through leader changes).
+Read first ``cluster_client.py`` (what a caller may do, and in which thread it happens), then
+``session_conductor.py`` (the states, and how the leader is followed), ``connecting.py`` (how a session is
+opened) and ``window.py`` (how a message is in the log once, through leader changes).
 
-The package never reads a clock, waits or opens a socket itself: all that comes from a ``World``
-(``ingress_publication.py``), which is ``cluster.transport.dialler`` in earnest and a script in tests.
+The package never reads a clock, waits, opens a socket or starts a thread itself: all that comes from a
+``World`` (``ingress_publication.py``): ``cluster.transport.dialler`` in earnest, a script in tests.
 """
 
-from cluster.client.cluster_client import ClusterClient, State
+from cluster.client.cluster_client import ClusterClient
 from cluster.client.context import ClientContext, CredentialsSupplier
 from cluster.client.egress_dispatch import ControlledAction, EgressBatch
+from cluster.client.session_conductor import State
 from cluster.protocol.enums import Offer
 
 PublicationResult = Offer  # the name that some know it by

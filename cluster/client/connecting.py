@@ -33,7 +33,7 @@ ASK_AGAIN_NS = 50_000_000  # after a redirect to nobody, or to whom we asked
 
 
 class ConnectState(IntEnum):
-    """Steps of ``AsyncConnect``, with Aeron's numbers."""
+    """Steps of ``SessionOpening``, with Aeron's numbers."""
 
     CREATE_INGRESS_PUBLICATIONS = 0
     AWAIT_PUBLICATION_CONNECTED = 1
@@ -43,7 +43,7 @@ class ConnectState(IntEnum):
     DONE = 5
 
 
-class AsyncConnect:
+class SessionOpening:
     """One attempt to open a session; ``event`` and ``publication`` are its outcome once it is done."""
 
     def __init__(self, context: ClientContext, world: World) -> None:

@@ -8,8 +8,8 @@
 
     on_extension_message(schema_id, template_id, message)          of a schema that is not the cluster's
 
-A listener has any of them; a plain callable is ``on_message``. Payloads lie in the buffer that they were
-received into: they are the listener's until it returns. ``on_message`` may return a ``ControlledAction``
+A listener has any of them; a plain callable is ``on_message``. Payloads are the listener's until it
+returns: who keeps one copies it. ``on_message`` may return a ``ControlledAction``
 (Aeron's ControlledFragmentHandler); any other result means to go on.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -57,10 +57,37 @@ class EgressBatch:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    @property
+    def payload_bytes(self) -> int:
+        """Of all payloads together."""
+        return int(self.lengths.sum())
+
     def payload(self, row: int) -> memoryview:
         """One payload, without a copy."""
         begin = int(self.offsets[row])
         return self.buffer.data[begin : begin + int(self.lengths[row])]
+
+    def rows(self, begin: int, end: int) -> EgressBatch:
+        """The messages ``begin`` to ``end``, exclusive, over the same buffer."""
+        return EgressBatch(
+            self.cluster_session_id,
+            self.timestamps[begin:end],
+            self.offsets[begin:end],
+            self.lengths[begin:end],
+            self.buffer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionMessage:
+    """Egress of a schema that is not the cluster's, with its header."""
+
+    schema_id: int
+    template_id: int
+    message: bytes
+
+
+Event: TypeAlias = SessionEvent | NewLeaderEvent | AdminResponse | ExtensionMessage
 
 
 class EgressDispatch:
@@ -114,16 +141,28 @@ class EgressDispatch:
                 self.rows_done = row
                 raise
 
-    def extension_message(self, schema_id: int, template_id: int, message: memoryview) -> None:
+    def event(self, event: Event) -> None:
+        """Tell of what is no application's message."""
+        match event:
+            case SessionEvent():
+                self._session_event(event)
+            case NewLeaderEvent():
+                self._new_leader(event)
+            case AdminResponse():
+                self._admin_response(event)
+            case ExtensionMessage():
+                self._extension_message(event)
+
+    def _extension_message(self, extension: ExtensionMessage) -> None:
         """``ClusterError`` when nobody listens to other schemas: it would be lost silently."""
         if self._on_extension_message is None:
             raise ClusterError(
-                f"egress has template {template_id} of schema {schema_id}, and the listener has no "
-                "on_extension_message"
+                f"egress has template {extension.template_id} of schema {extension.schema_id}, and the "
+                "listener has no on_extension_message"
             )
-        self._on_extension_message(schema_id, template_id, message)
+        self._on_extension_message(extension.schema_id, extension.template_id, memoryview(extension.message))
 
-    def session_event(self, event: SessionEvent) -> None:
+    def _session_event(self, event: SessionEvent) -> None:
         if self._on_session_event is not None:
             self._on_session_event(
                 event.correlation_id,
@@ -134,7 +173,7 @@ class EgressDispatch:
                 event.detail,
             )
 
-    def new_leader(self, event: NewLeaderEvent) -> None:
+    def _new_leader(self, event: NewLeaderEvent) -> None:
         if self._on_new_leader is not None:
             self._on_new_leader(
                 event.cluster_session_id,
@@ -143,7 +182,7 @@ class EgressDispatch:
                 event.ingress_endpoints,
             )
 
-    def admin_response(self, response: AdminResponse) -> None:
+    def _admin_response(self, response: AdminResponse) -> None:
         if self._on_admin_response is not None:
             self._on_admin_response(
                 response.cluster_session_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -61,7 +61,24 @@ class World(Protocol):
 
     def now_ns(self) -> int: ...
 
-    def wait(self, timeout_s: float) -> None: ...
+    def poll(self) -> None:
+        """Mark the connections that are ready; never waits."""
+        ...
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until ``poll`` would find something, at most ``timeout_s``. Any thread may."""
+        ...
+
+    def wake(self) -> None:
+        """End a ``wait`` that another thread is in."""
+        ...
+
+    def run_beside(self, duty: Callable[[], float | None]) -> None:
+        """Call the method ``duty`` from another thread, again after as many seconds as it returns.
+
+        Until it returns None, or its object is gone: the thread alone does not keep it.
+        """
+        ...
 
     def dial(self, endpoint: Endpoint) -> MemberConnection: ...
 

@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
+from typing import TypeAlias
+from weakref import WeakMethod
 
 from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 
+Duty: TypeAlias = Callable[[], "float | None"]
+
 
 class Dialler:
-    """Makes connections that one thread polls; what a client sees of the world."""
+    """Makes connections that one thread at a time polls; what a client sees of the world."""
 
     def __init__(self) -> None:
         self._poller = Poller()
         self._receive_buffer = ReceiveBuffer()
+        self._sleeping = threading.Lock()  # held by the thread that waits
+        self._is_closed = threading.Event()
 
     def now_ns(self) -> int:
         """Monotonic time."""
         return time.monotonic_ns()
 
+    def poll(self) -> None:
+        """Mark what is ready; never waits."""
+        self._poller.wait(0)
+
     def wait(self, timeout_s: float) -> None:
-        """Mark what is ready; sleep until something is, at most ``timeout_s``."""
-        self._poller.wait(timeout_s)
+        """Sleep until something is ready, at most ``timeout_s``. Any thread may, also while others poll."""
+        is_first = self._sleeping.acquire(blocking=False)
+        if not is_first and not self._sleeping.acquire(timeout=timeout_s):
+            return
+        try:
+            if is_first and not self._is_closed.is_set():
+                self._poller.sleep(timeout_s)
+        finally:
+            self._sleeping.release()
 
     def wake(self) -> None:
-        """End a ``wait`` from another thread."""
+        """End a ``wait`` of another thread, or the next one; until the next ``poll``."""
         self._poller.wake()
+
+    def run_beside(self, duty: Duty) -> None:
+        """Call the method ``duty`` from a thread, again after as many seconds as it returns.
+
+        Until it returns None, its object is gone (the thread alone does not keep it), or ``close``.
+        """
+        threading.Thread(
+            target=_run, args=(WeakMethod(duty), self._is_closed), name="cluster-client", daemon=True
+        ).start()
 
     def dial(self, endpoint: Endpoint) -> Connection:
         """Start to connect and return at once; a connection that could not be made shows as closed."""
@@ -57,4 +85,15 @@ class Dialler:
 
     def close(self) -> None:
         """Release the poller. Connections are their owners' to close, before this."""
-        self._poller.close()
+        self._is_closed.set()
+        self._poller.wake()
+        with self._sleeping:
+            self._poller.close()
+
+
+def _run(duty: WeakMethod[Duty], is_closed: threading.Event) -> None:
+    rest_s: float | None = 0.0
+    while rest_s is not None and not is_closed.wait(rest_s):
+        call = duty()
+        rest_s = None if call is None else call()
+        del call  # it would keep its object through the rest

@@ -25,7 +25,7 @@ class Target(Protocol):
 
 
 class Poller:
-    """Level-triggered epoll. Owned by one thread; only ``wake`` may be called from another."""
+    """Level-triggered epoll. Owned by one thread; others may ``wake`` it, and ``sleep``."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -67,6 +67,13 @@ class Poller:
             elif fd == self._event_fd:
                 os.eventfd_read(fd)
         return len(events)
+
+    def sleep(self, timeout_s: float) -> None:
+        """Sleep until ``wait`` would mark something, at most ``timeout_s``; mark nothing.
+
+        Another thread may ``wait`` and register meanwhile; ``close`` it may not.
+        """
+        self._epoll.poll(timeout_s, 1)
 
     def wake(self) -> None:
         """End a ``wait`` that runs in another thread, or the next one if none does."""

@@ -15,6 +15,7 @@ from cluster.protocol.session import (
     SessionCloseRequest,
     SessionConnectRequest,
     SessionEvent,
+    SessionKeepAlive,
     SessionMessageHeader,
 )
 from cluster.transport.endpoint import Endpoint, Medium
@@ -32,6 +33,7 @@ class Leader:
     def __init__(self, folder: str) -> None:
         self.log: list[bytes] = []
         self.closed: list[int] = []
+        self.keep_alives = 0
         self.session_id = 41
         self.committed_max: int | None = None  # acknowledge no more than this many, None: all
         self.answers = 1  # echoes of each message
@@ -120,6 +122,8 @@ class Leader:
             case SessionConnectRequest():
                 event = self._event(EventCode.OK, message.correlation_id, "")
                 return message_frame(event, streams.EGRESS)
+            case SessionKeepAlive():
+                self.keep_alives += 1
             case SessionCloseRequest():
                 self.closed.append(message.cluster_session_id)
         return b""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cluster.client import ClientContext, ClusterClient
-from cluster.client.connecting import AsyncConnect
+from cluster.client.connecting import SessionOpening
 from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
@@ -191,6 +191,7 @@ class FakeCluster:
         self.message_length_max = 1024
         self.heartbeat_timeout_ns: int | None = 10_000 * MS
         self.is_released = False
+        self.wakes = 0
         self.aliases: dict[Endpoint, int] = {}  # other endpoints, and whose they are
 
     # -- the client's world --
@@ -198,8 +199,14 @@ class FakeCluster:
     def now_ns(self) -> int:
         return self._now_ns
 
+    def poll(self) -> None:
+        pass
+
     def wait(self, timeout_s: float) -> None:
         self._now_ns += int(timeout_s * 1e9)
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def dial(self, endpoint: Endpoint) -> ScriptedConnection:
         known = {**{e: m for m, e in self.endpoints.items()}, **self.aliases}
@@ -326,7 +333,7 @@ def connect(
 ) -> ClusterClient:
     """Open a session and hand out its client."""
     context = ClientContext(endpoints, listener, **settings)  # type: ignore[arg-type]
-    attempt = AsyncConnect(context, cluster)
+    attempt = SessionOpening(context, cluster)
     while not attempt.poll():
         cluster.wait(0.001)
     return ClusterClient(context, cluster, attempt)

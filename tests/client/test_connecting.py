@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from cluster.client import ClientContext, ClusterClient
-from cluster.client.connecting import AsyncConnect, ConnectState
+from cluster.client.connecting import ConnectState, SessionOpening
 from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationError, TimedOut
 from cluster.protocol import link, streams
 from cluster.protocol.enums import EventCode
@@ -139,7 +139,7 @@ def test_a_leader_that_cannot_be_reached_is_not_waited_for(cluster):
     """A follower may still name the leader that just died."""
     cluster.leader = cluster.members[2]
     cluster.members[2].stop()
-    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
     while not cluster.members[1].of_type(SessionConnectRequest):
         attempt.poll()
         cluster.wait(0.001)
@@ -166,7 +166,7 @@ def test_redirects_do_not_extend_the_deadline(cluster):
 def test_after_a_lost_answer_a_client_asks_for_the_session_that_it_may_have(cluster, is_open):
     first, second = cluster.members[0], cluster.members[2]
     first.on_connect_request = lambda connection, request: None  # its answer is lost with it
-    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
     while not first.of_type(SessionConnectRequest):
         attempt.poll()
         cluster.wait(0.001)
@@ -195,7 +195,7 @@ def test_a_leader_whose_endpoint_was_not_given_is_named(cluster):
     """A follower tells of gRPC endpoints only, and who came by another medium keeps to it."""
     cluster.leader = cluster.members[2]
     cluster.told_endpoints = "0=a:1,1=b:1,2=c:1"
-    attempt = AsyncConnect(ClientContext("0=tcp:a:1", message_timeout_s=1.0), cluster)
+    attempt = SessionOpening(ClientContext("0=tcp:a:1", message_timeout_s=1.0), cluster)
 
     with pytest.raises(TimedOut, match="last to member 2, which leads, but whose tcp endpoint was not given"):
         while not attempt.poll():
@@ -265,7 +265,7 @@ def test_a_challenge_is_answered_once_with_a_new_correlation_id(cluster):
         leader.send(connection, Challenge(request.correlation_id, cluster.session_id, b"riddle"))
 
     leader.on_connect_request = challenge
-    attempt = AsyncConnect(ClientContext(ENDPOINTS, credentials=Supplier()), cluster)
+    attempt = SessionOpening(ClientContext(ENDPOINTS, credentials=Supplier()), cluster)
     while not leader.of_type(ChallengeResponse):
         attempt.poll()
         cluster.wait(0.001)
@@ -281,7 +281,7 @@ def test_a_challenge_is_answered_once_with_a_new_correlation_id(cluster):
 
 @pytest.mark.conformance("S-25")
 def test_closing_an_unfinished_attempt_leaves_no_connection(cluster):
-    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
     attempt.poll()
     attempt.poll()
 
@@ -294,7 +294,7 @@ def test_closing_an_unfinished_attempt_leaves_no_connection(cluster):
 
 @pytest.mark.conformance("S-27")
 def test_each_poll_takes_at_most_one_step(cluster):
-    attempt = AsyncConnect(ClientContext(ENDPOINTS), cluster)
+    attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
     states = [attempt.state]
     while not attempt.poll():
         states.append(attempt.state)

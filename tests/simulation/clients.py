@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from random import Random
 
 from cluster.client.cluster_client import ClusterClient
-from cluster.client.connecting import AsyncConnect
+from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
 from cluster.errors import ClusterError
 from cluster.protocol.resume import TOKEN_LENGTH
@@ -37,11 +37,20 @@ class _ClientWorld:
     def now_ns(self) -> int:
         return self._process.now_ns
 
+    def poll(self) -> None:
+        self.wait(0)
+        self._poller.wait(0)
+
     def wait(self, timeout_s: float) -> None:
         self._process.sleep(int(timeout_s * SECOND))
         if self._process.poller is not self._poller:
             raise ProcessDied  # meanwhile, in the midst of a call of this client
-        self._poller.wait(0)
+
+    def wake(self) -> None:
+        raise AssertionError("nobody else waits")
+
+    def run_beside(self, duty: object) -> None:
+        raise AssertionError("a process of the simulation has one thread")
 
     def dial(self, endpoint: Endpoint) -> Connection:
         return dial(endpoint, self._poller, self._receive_buffer)  # type: ignore[arg-type]
@@ -94,7 +103,7 @@ class Client(Process):
         self._endpoints = dict(endpoints)
         self._random = random
         self._observer = observer
-        self._attempt: AsyncConnect | None = None
+        self._attempt: SessionOpening | None = None
         self._ends_after = 0  # messages of this session
         self._endings = world.random(f"endings of client {number}")
         self.tokens = world.random(f"tokens of client {number}")
@@ -135,7 +144,7 @@ class Client(Process):
             )
             self._context = context
             self._world = _ClientWorld(self)
-            self._attempt = AsyncConnect(context, self._world)
+            self._attempt = SessionOpening(context, self._world)
         self.poller.wait(0)
         for _ in range(3):
             if self._attempt.poll():

@@ -168,6 +168,7 @@ def receive(dialler, connection, length):
         assert time.monotonic() < deadline
         assert not connection.is_closed, connection.why_closed
         dialler.wait(0.05)
+        dialler.poll()
         if connection.is_readable and connection.receive():
             received += connection.buffer[connection.start : connection.end].tobytes()
             connection.release(connection.end)
@@ -204,6 +205,7 @@ def test_nobody_at_the_address_shows_as_a_closed_connection(dialler):
     while not connection.is_closed:
         assert time.monotonic() < deadline
         dialler.wait(0.05)
+        dialler.poll()
         connection.receive()
 
 
@@ -216,6 +218,7 @@ def test_a_member_that_goes_away_ends_the_session(gateway, dialler):
     while not connection.is_closed:
         assert time.monotonic() < deadline
         dialler.wait(0.05)
+        dialler.poll()
         connection.receive()
 
 

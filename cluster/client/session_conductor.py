@@ -1,0 +1,380 @@
+"""How a session stays with the cluster's leader: the inside of a client, with no threads and no listeners.
+
+    CONNECTED -- connection lost ----> AWAIT_NEW_LEADER             -- session resumed --> CONNECTED
+        |                                                           -- time-out --------> CLOSED
+        |------- NewLeaderEvent -----> AWAIT_NEW_LEADER_CONNECTION  -- likewise
+        |------- SessionEvent CLOSED -> PENDING_CLOSE               -- next poll -------> CLOSED
+
+Aeron's client leaves what was in flight when a leader died to its application. This one keeps every message
+until the cluster says that it is committed, asks the new leader how many it holds, and sends the rest: each
+message is in the log once, in the order offered, as long as the session lives. Egress is Aeron's: what a
+leader had not delivered when it died is not sent again by the next one.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import count
+
+from cluster.client.connecting import SessionOpening
+from cluster.client.context import ClientContext
+from cluster.client.egress_adapter import EgressAdapter
+from cluster.client.held_egress import HeldEgress
+from cluster.client.ingress_publication import IngressPublication, World
+from cluster.client.window import UnacknowledgedWindow
+from cluster.errors import RemoteProtocolError
+from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.protocol import Message, link, streams
+from cluster.protocol.enums import EventCode
+from cluster.protocol.session import (
+    AdminResponse,
+    NewLeaderEvent,
+    SessionCloseRequest,
+    SessionEvent,
+    SessionKeepAlive,
+)
+
+SEND_ATTEMPTS = 3
+RESUME_INTERVAL_NS = 100_000_000  # between two requests for the session at one member
+WAIT_S = 0.01
+CLOSE_SILENCE_NS = 1_000_000_000  # of a leader that is asked to close: it is waited for no longer
+
+
+class State(Enum):
+    """How a client stands (AeronCluster.State)."""
+
+    CONNECTED = "connected"
+    AWAIT_NEW_LEADER = "await new leader"
+    AWAIT_NEW_LEADER_CONNECTION = "await new leader connection"
+    PENDING_CLOSE = "pending close"
+    CLOSED = "closed"
+
+
+class SessionConductor:
+    """One session, from the request that opened it to its end. One thread at a time turns it."""
+
+    def __init__(
+        self, context: ClientContext, world: World, opening: SessionOpening, held: HeldEgress
+    ) -> None:
+        """Take over what a finished attempt opened; what comes for the application goes to ``held``."""
+        assert opening.event is not None and opening.publication is not None
+        event = opening.event
+        self._context = context
+        self._world = world
+        self._held = held
+        self._publications = opening.publications
+        self._publication: IngressPublication | None = opening.publication
+        self.window = UnacknowledgedWindow(
+            event.cluster_session_id, event.leadership_term_id, context.window_bytes
+        )
+        self._egress = EgressAdapter(event.cluster_session_id, held)
+        self._correlation_ids = count(opening.correlation_id + 1)
+        self._resume_token = opening.resume_token
+        self.payload_length_max = opening.publication.message_length_max - SESSION_HEADER_LENGTH
+        self._new_leader_timeout_ns = context.new_leader_timeout_ns(event.leader_heartbeat_timeout_ns)
+        self._deadline_ns = 0  # of the state, where it has one
+        self._resume_correlation_id = 0
+        self._reported_term_id = event.leadership_term_id  # the last that the listener knows of
+        self._last_sent_ns = self._last_heard_ns = world.now_ns()
+        self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
+        self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
+        self._is_resume_asked = False
+        self.state = State.CONNECTED
+        self.cluster_session_id = event.cluster_session_id
+        self.leader_member_id = event.leader_member_id
+        self.committed_position = -1  # log position after the last message known to be committed
+        self.why_closed = ""
+        if any(member_id < 0 for member_id in context.endpoints):
+            self._ask_to_resume(opening.publication)  # the answer names the members that were not given
+
+    @property
+    def leadership_term_id(self) -> int:
+        return self.window.leadership_term_id
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether received bytes wait that were not looked at."""
+        return self._publication is not None and self._publication.connection.has_frames
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    # -- sending --
+
+    def flush(self) -> None:
+        """Write what waits in the window; a broken connection is noticed here."""
+        publication = self._publication
+        assert publication is not None
+        now_ns = self._world.now_ns()
+        written = self.window.flush(publication.connection)
+        if written > 0:
+            self._last_sent_ns = now_ns
+        elif written < 0:
+            self._lose_leader(now_ns)
+
+    def send(self, message: Message) -> bool:
+        """Send a message that the window does not keep, between those that it does; False if not now."""
+        publication = self._publication
+        if self.state is not State.CONNECTED or publication is None or not self.window.is_flushed:
+            return False
+        return any(publication.offer(message) > 0 for _ in range(SEND_ATTEMPTS))
+
+    def send_keep_alive(self) -> bool:
+        """Keep the session open without a message; False when it could not be sent now."""
+        if self.state is State.CONNECTED and not self.window.is_flushed:
+            self.flush()  # messages keep it alive as well
+            return self.state is State.CONNECTED
+        is_sent = self.send(SessionKeepAlive(self.leadership_term_id, self.cluster_session_id))
+        if is_sent:
+            self._last_sent_ns = self._world.now_ns()
+        return is_sent
+
+    # -- the duty cycle --
+
+    def poll(self, *, is_receiving: bool) -> None:
+        """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader."""
+        publication = self._publication
+        if publication is None or not publication.connection.is_readable:
+            self._world.poll()
+        now_ns = self._world.now_ns()
+        if is_receiving and publication is not None and self.state is not State.PENDING_CLOSE:
+            connection = publication.connection
+            if connection.is_readable or connection.has_frames:
+                self._receive(publication, now_ns)
+            if publication is self._publication and connection.is_closed and not connection.has_frames:
+                self._lose_leader(now_ns)
+        self._do_work(now_ns)
+
+    def rest_s(self) -> float:
+        """How long it may be left alone: until a keep-alive is due, hardly at all without a leader."""
+        interval_ns = self._context.keep_alive_interval_ns
+        if self.state is not State.CONNECTED or interval_ns is None:
+            return WAIT_S
+        return max((self._last_sent_ns + interval_ns - self._world.now_ns()) / 1e9, WAIT_S)
+
+    def _do_work(self, now_ns: int) -> None:
+        match self.state:
+            case State.CONNECTED:
+                if not self.window.is_flushed:
+                    self.flush()
+                interval_ns = self._context.keep_alive_interval_ns
+                if interval_ns is not None and now_ns - self._last_sent_ns >= interval_ns:
+                    self.send_keep_alive()
+                self._probe_leader(now_ns)
+            case State.AWAIT_NEW_LEADER:
+                self._seek_leader(now_ns)
+            case State.AWAIT_NEW_LEADER_CONNECTION:
+                self._resume_here()
+                if now_ns > self._deadline_ns:
+                    self.end(f"leader {self.leader_member_id} did not take the session up again in time")
+            case State.PENDING_CLOSE:
+                self.end(self.why_closed)
+
+    # -- hearing --
+
+    def _receive(self, publication: IngressPublication, now_ns: int) -> None:
+        connection = publication.connection
+        try:
+            if connection.receive():
+                self._last_heard_ns = now_ns
+                self._probed_ns = None
+                self._egress.poll(connection, lambda message: self._on_message(message, publication, now_ns))
+        except RemoteProtocolError as error:
+            connection.close(str(error))
+
+    def _on_message(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
+        match message:
+            case link.CommitAck():
+                self._on_commit_ack(message)
+            case link.SessionResumed():
+                self._on_resumed(message, publication, now_ns)
+            case NewLeaderEvent():
+                self._on_new_leader(message, publication, now_ns)
+            case SessionEvent(code=EventCode.REDIRECT):
+                self._on_redirect(message, publication, now_ns)
+            case SessionEvent():
+                if message.code is EventCode.CLOSED:
+                    self.why_closed = message.detail or "closed by the cluster"
+                    self.state = State.PENDING_CLOSE
+                self._held.hold(message)
+            case AdminResponse():
+                self._held.hold(message)
+
+    def _on_commit_ack(self, ack: link.CommitAck) -> None:
+        if ack.committed_messages > self.window.offered:
+            raise RemoteProtocolError(
+                f"{ack.committed_messages} messages acknowledged, {self.window.offered} were offered"
+            )
+        if self.window.acknowledge(ack.committed_messages):
+            self.committed_position = ack.committed_position
+
+    # -- following the leader --
+
+    def _probe_leader(self, now_ns: int) -> None:
+        """A leader that is stopped, or behind a dead network, keeps its connection: ask, then leave."""
+        publication = self._publication
+        assert publication is not None
+        if now_ns - self._last_heard_ns < self._silence_ns or publication.connection.is_readable:
+            return  # what it sent and nobody has taken yet is a sign of life as well
+        if self._probed_ns is None:
+            self._probed_ns = now_ns
+            if self.window.is_flushed:
+                self._ask_to_resume(publication)  # the answer is known; that it comes is not
+        elif now_ns - self._probed_ns >= self._silence_ns:
+            publication.connection.close(f"silent for {(now_ns - self._last_heard_ns) / 1e9:.1f} s")
+            self._lose_leader(now_ns)
+
+    def _lose_leader(self, now_ns: int) -> None:
+        """The connection broke, or leads nowhere: look for the session's leader among all members."""
+        publication = self._publication
+        if publication is not None:
+            self._publications.why_failed[publication.member_id] = publication.connection.why_closed
+            publication.connection.close()
+        self._publication = None
+        self.state = State.AWAIT_NEW_LEADER
+        self._deadline_ns = now_ns + self._new_leader_timeout_ns
+
+    def _seek_leader(self, now_ns: int) -> None:
+        """Ask every member that can be reached for the session, until one has it."""
+        if now_ns > self._deadline_ns:
+            failures = self._publications.describe_failures()
+            self.end(f"no leader took the session up again in time; {failures}")
+            return
+        self._publications.do_work(now_ns)
+        for publication in self._publications.connected():
+            if now_ns - publication.asked_ns >= RESUME_INTERVAL_NS:
+                publication.asked_ns = now_ns
+                self._ask_to_resume(publication)
+            for message in publication.receive():
+                self._on_answer(message, publication, now_ns)
+                if self.state is not State.AWAIT_NEW_LEADER:
+                    return
+
+    def _ask_to_resume(self, publication: IngressPublication) -> None:
+        self._resume_correlation_id = next(self._correlation_ids)
+        publication.offer(
+            link.SessionResume(
+                correlation_id=self._resume_correlation_id,
+                cluster_session_id=self.cluster_session_id,
+                leadership_term_id=self.leadership_term_id,
+                encoded_credentials=self._context.credentials_supplier.encoded_credentials(),
+                resume_token=self._resume_token,
+            ),
+            streams.LINK,
+        )
+
+    def _on_answer(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
+        if isinstance(message, SessionEvent) and message.code is EventCode.REDIRECT:
+            self._publications.adopt(message.detail)
+        elif getattr(message, "cluster_session_id", None) == self.cluster_session_id and not isinstance(
+            message,
+            NewLeaderEvent,  # it says nothing that SessionResumed does not
+        ):
+            self._on_message(message, publication, now_ns)
+
+    def _on_redirect(self, event: SessionEvent, publication: IngressPublication, now_ns: int) -> None:
+        """The member that we asked for the session does not lead, or takes no input now."""
+        self._publications.adopt(event.detail)
+        is_elsewhere = event.leader_member_id not in (-1, publication.member_id)
+        if is_elsewhere or self.state is State.AWAIT_NEW_LEADER_CONNECTION:
+            self._lose_leader(now_ns)
+
+    def _on_new_leader(self, event: NewLeaderEvent, publication: IngressPublication, now_ns: int) -> None:
+        """A leader took the session over, perhaps the same one in a new term."""
+        self._publications.adopt(event.ingress_endpoints)
+        self._report_new_leader(event)
+        if event.leadership_term_id <= self.leadership_term_id:
+            return
+        self.leader_member_id = event.leader_member_id
+        if event.leader_member_id != publication.member_id:
+            self._lose_leader(now_ns)
+            return
+        self.state = State.AWAIT_NEW_LEADER_CONNECTION
+        self._deadline_ns = now_ns + self._context.message_timeout_ns
+        self._is_resume_asked = False
+        self._resume_here()
+
+    def _resume_here(self) -> None:
+        """Ask the leader that we are connected to how much it holds, once no half message stands before."""
+        publication = self._publication
+        assert publication is not None
+        if not self._is_resume_asked and self.window.finish_frame(publication.connection):
+            self._is_resume_asked = True
+            self._ask_to_resume(publication)
+
+    def _on_resumed(self, resumed: link.SessionResumed, publication: IngressPublication, now_ns: int) -> None:
+        self._publications.adopt(resumed.ingress_endpoints)
+        if self.state not in (State.AWAIT_NEW_LEADER, State.AWAIT_NEW_LEADER_CONNECTION):
+            return
+        window = self.window
+        if not window.acknowledged <= resumed.appended_messages <= window.offered:
+            self.end(
+                f"leader {resumed.leader_member_id} holds {resumed.appended_messages} messages of the "
+                f"session, {window.acknowledged} were committed and {window.offered} offered"
+            )
+            return
+        self._publication = publication
+        self._last_heard_ns = now_ns
+        self._probed_ns = None
+        self._publications.keep(publication)
+        self.leader_member_id = resumed.leader_member_id
+        window.rewind(resumed.appended_messages, resumed.leadership_term_id)
+        self.state = State.CONNECTED
+        self._report_new_leader(
+            NewLeaderEvent(
+                leadership_term_id=resumed.leadership_term_id,
+                cluster_session_id=self.cluster_session_id,
+                leader_member_id=resumed.leader_member_id,
+                ingress_endpoints=resumed.ingress_endpoints,
+            )
+        )
+        self.flush()
+
+    def _report_new_leader(self, event: NewLeaderEvent) -> None:
+        if event.leadership_term_id > self._reported_term_id:
+            self._reported_term_id = event.leadership_term_id
+            self._held.hold(event)
+
+    # -- ending --
+
+    def end(self, why: str) -> None:
+        """The session is over: close its connections."""
+        if self.state is not State.CLOSED:
+            self.why_closed = why
+            self.state = State.CLOSED
+            self._publication = None
+            self._publications.close()
+
+    def close(self) -> None:
+        """Send what is not sent yet, ask the cluster to close the session, and wait until that was read.
+
+        At most ``message_timeout``, a second if nothing is heard.
+        """
+        if self.state is State.CONNECTED and self._publication is not None:
+            self._ask_to_close(self._publication)
+        self.end("closed by the client")
+
+    def _ask_to_close(self, publication: IngressPublication) -> None:
+        """Send the rest and the request, and read on until the leader, having read it, ends the connection.
+
+        A connection that is closed with egress unread is reset, and what is on its way to the leader lost.
+        """
+        connection = publication.connection
+        request = SessionCloseRequest(self.leadership_term_id, self.cluster_session_id)
+        now_ns = heard_ns = self._world.now_ns()
+        deadline_ns = now_ns + self._context.message_timeout_ns
+        while self.state is State.CONNECTED and now_ns <= min(deadline_ns, heard_ns + CLOSE_SILENCE_NS):
+            is_heard = connection.discard()
+            if not self.window.is_flushed:
+                self.flush()
+            elif not connection.is_finishing and publication.offer(request) > 0:
+                connection.finish()
+            if is_heard:
+                heard_ns = now_ns
+            elif connection.is_closed:
+                break
+            else:
+                self._world.wait(WAIT_S)
+                self._world.poll()
+            now_ns = self._world.now_ns()
