@@ -52,7 +52,7 @@ SERVER_OPTIONS = (
     *CHANNEL_OPTIONS,
     ("grpc.so_reuseport", 0),  # or a second process would take half of the connections, silently
     ("grpc.max_metadata_size", 8 * 1024),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 )
 
 

@@ -1,6 +1,7 @@
 """The gRPC gateway before a member that echoes, and a log that grows."""
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -195,6 +196,22 @@ def test_a_session_carries_frames_both_ways_as_ipc_does(gateway, dialler, size):
     assert receive(dialler, connection, len(message)) == message
     connection.close()
     await_true(lambda: gateway.member.disconnects == 1)
+
+
+def test_a_stream_on_which_nothing_happens_is_kept(gateway, capfd):
+    """gRPC's server takes pings beyond its bound for an attack and ends the connection, at its third strike."""
+    is_done = threading.Event()
+    pinging = [("grpc.keepalive_time_ms", 1_100), ("grpc.http2.max_pings_without_data", 0)]
+    with grpc.insecure_channel(gateway.endpoint.target, options=pinging) as channel:
+        requests = itertools.chain([HELLO], iter(is_done.wait, True))
+        call = channel.stream_stream(SESSION_METHOD)(requests, timeout=6)
+        next(call)
+        with pytest.raises(grpc.RpcError) as ended:
+            next(call)
+        is_done.set()
+
+    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert "too_many_pings" not in capfd.readouterr().err
 
 
 def test_nobody_at_the_address_shows_as_a_closed_connection(dialler):
