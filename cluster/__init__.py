@@ -17,8 +17,13 @@ _MODULE_OF = {
     "BufferClaim": "cluster.service.buffer_claim",
     # a client of it
     "ClusterClient": "cluster.client.cluster_client",
+    "AsyncConnect": "cluster.client.cluster_client",
+    "ClientContext": "cluster.client.context",
+    "CredentialsSupplier": "cluster.client.context",
     "EgressListener": "cluster.client.egress_listener",
     "EgressBatch": "cluster.client.egress_dispatch",
+    "ControlledAction": "cluster.client.egress_dispatch",
+    "ClientState": "cluster.client.session_conductor",
     "Offer": "cluster.protocol.enums",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
@@ -29,6 +34,8 @@ _MODULE_OF = {
     "Role": "cluster.protocol.enums",
     "CloseReason": "cluster.protocol.enums",
     "EventCode": "cluster.protocol.enums",
+    "AdminRequestType": "cluster.protocol.enums",
+    "AdminResponseCode": "cluster.protocol.enums",
     "ClusterTimeUnit": "cluster.protocol.enums",
     # what they raise
     "ClusterError": "cluster.errors",

@@ -11,7 +11,7 @@ The package never reads a clock, waits, opens a socket or starts a thread itself
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.context import ClientContext, CredentialsSupplier
 from cluster.client.egress_dispatch import ControlledAction, EgressBatch
-from cluster.client.session_conductor import State
+from cluster.client.session_conductor import ClientState
 from cluster.protocol.enums import Offer
 
 PublicationResult = Offer  # the name that some know it by
@@ -24,5 +24,5 @@ __all__ = [
     "EgressBatch",
     "Offer",
     "PublicationResult",
-    "State",
+    "ClientState",
 ]

@@ -17,21 +17,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self, Unpack
 
-from cluster.client.connecting import SessionOpening
-from cluster.client.context import ClientContext
+from cluster.client.connecting import ConnectState, SessionOpening
+from cluster.client.context import ClientContext, ClientSettings
+from cluster.client.egress_dispatch import LostSession
+from cluster.client.environment import context_of
 from cluster.client.held_egress import HeldEgress
 from cluster.client.ingress_publication import World
 from cluster.client.payloads import Payloads, as_columns
-from cluster.client.session_conductor import WAIT_S, SessionConductor, State
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
-from cluster.protocol.enums import AdminRequestType, Offer
+from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
+from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
+from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
+from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
-
-if TYPE_CHECKING:
-    from cluster.client.context import CredentialsSupplier
 
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 ALL = 1 << 62  # messages of a poll without a limit
@@ -50,73 +50,49 @@ class ClusterClient:
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
         self._poll_at = OFFERED_PER_POLL
+        self._reopening: SessionOpening | None = None  # of a session in place of one that was lost
 
     @classmethod
     def connect(
         cls,
-        endpoints: str | Mapping[int, str | Endpoint],
+        endpoints: str | Mapping[int, str | Endpoint] | None = None,
         egress_listener: object = None,
-        *,
-        credentials: bytes | CredentialsSupplier = b"",
-        client_name: str = "",
-        message_timeout_s: float = 5.0,
-        new_leader_timeout_s: float | None = None,
-        keep_alive_interval_s: float | None = 1.0,
-        window_bytes: int | None = None,
+        **settings: Unpack[ClientSettings],
     ) -> ClusterClient:
         """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
 
         Over gRPC one member that can be reached is enough: it names the others. Of ``tcp:`` and ``ipc:``
-        endpoints name every member's. A thread of the client's own keeps the session alive and follows the
-        leader, whatever the application does; none with ``keep_alive_interval_s`` None.
+        endpoints name every member's. ``settings`` are those of ``ClientContext``. What is not given comes
+        from the environment (``environment.py``), endpoints from CLUSTER_ENDPOINTS.
+
+        A thread of the client's own keeps the session alive and follows the leader, whatever the
+        application does; none with ``keep_alive_interval_s`` None.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
         ``message_timeout_s``, AuthenticationRejected, or ClusterError with the cluster's reason.
         """
-        from cluster.transport.dialler import Dialler
-
-        settings: dict[str, Any] = {} if window_bytes is None else {"window_bytes": window_bytes}
-        context = ClientContext(
-            endpoints,
-            egress_listener,
-            credentials=credentials,
-            client_name=client_name,
-            message_timeout_s=message_timeout_s,
-            new_leader_timeout_s=new_leader_timeout_s,
-            keep_alive_interval_s=keep_alive_interval_s,
-            **settings,
-        )
-        world: World = Dialler()  # type: ignore[assignment]
+        attempt = AsyncConnect(endpoints, egress_listener, **settings)
         try:
-            opening = SessionOpening(context, world)
-            try:
-                while not opening.poll():
-                    world.wait(WAIT_S)
-                    world.poll()
-            finally:
-                opening.close()
-            client = cls(context, world, opening)
-        except BaseException:
-            world.close()
-            raise
-        if keep_alive_interval_s is not None:
-            world.run_beside(client.do_duty)
+            while (client := attempt.poll()) is None:
+                attempt.wait(WAIT_S)
+        finally:
+            attempt.close()
         return client
 
     # -- how it stands --
 
     @property
-    def state(self) -> State:
-        return self._session.state
+    def state(self) -> ClientState:
+        return self._session.state if self._reopening is None else ClientState.AWAIT_NEW_SESSION
 
     @property
     def is_closed(self) -> bool:
         """Whether the session is over, for the client (``why_closed``); a new one needs a new client."""
-        return self._session.is_closed
+        return self.state is ClientState.CLOSED
 
     @property
     def why_closed(self) -> str:
-        """Why the session is over, or empty."""
+        """Why the session is over, or empty; while a new one is opened, why the last one is."""
         return self._session.why_closed
 
     @property
@@ -135,7 +111,7 @@ class ClusterClient:
 
     @property
     def offered(self) -> int:
-        """Messages taken by ``offer`` and ``offer_batch`` so far."""
+        """Messages of this session that were taken so far."""
         return self._session.window.offered
 
     @property
@@ -178,7 +154,7 @@ class ClusterClient:
         """
         with self._turn:
             session = self._session
-            if session.state is not State.CONNECTED:
+            if session.state is not ClientState.CONNECTED:
                 result = self._refusal()
             elif len(payload) > session.payload_length_max:
                 raise self._too_long(len(payload), 0)
@@ -197,7 +173,7 @@ class ClusterClient:
         offsets, lengths, buffer = as_columns(payloads)
         with self._turn:
             session = self._session
-            if session.state is not State.CONNECTED:
+            if session.state is not ClientState.CONNECTED:
                 result = self._refusal()
             elif len(lengths) and int(lengths.max()) > session.payload_length_max:
                 row = int(lengths.argmax())
@@ -214,10 +190,10 @@ class ClusterClient:
 
     def _refusal(self) -> int:
         """Why nothing can be taken now."""
-        match self._session.state:
-            case State.AWAIT_NEW_LEADER:
+        match self.state:
+            case ClientState.AWAIT_NEW_LEADER | ClientState.AWAIT_NEW_SESSION:
                 return Offer.NOT_CONNECTED
-            case State.AWAIT_NEW_LEADER_CONNECTION:
+            case ClientState.AWAIT_NEW_LEADER_CONNECTION:
                 return Offer.ADMIN_ACTION
         return Offer.CLOSED
 
@@ -247,7 +223,7 @@ class ClusterClient:
         Raises ClientClosed when the session is over.
         """
         with self._turn:
-            if self.state in (State.PENDING_CLOSE, State.CLOSED):
+            if self.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
                 raise self._closed()
             return self._session.send(
                 AdminRequest(
@@ -279,11 +255,42 @@ class ClusterClient:
             return self._deliver(limit)
 
     def _turn_session(self) -> None:
+        """Hear what came, keep the session alive, follow the leader; or open another session."""
         with self._turn:
-            if not self.is_closed:
+            if self._reopening is not None:
+                self._world.poll()
+                self._reopen(self._reopening)
+            elif not self._session.is_closed:
                 self._session.poll(is_receiving=not self._held.is_full)
-                if self.is_closed:
-                    self._world.close()
+                if self._session.is_closed:
+                    self._lose_session()
+
+    def _lose_session(self) -> None:
+        """Open another where that is wanted; a service that closed it meant to."""
+        session = self._session
+        if not self._context.reopen or session.why_closed == CloseReason.SERVICE_ACTION.name:
+            self._world.close()
+            return
+        self._held.hold(
+            LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
+        )
+        self._reopening = SessionOpening(self._context, self._world)
+
+    def _reopen(self, opening: SessionOpening) -> None:
+        """Take a step towards another session, without an end unless the cluster refuses it."""
+        try:
+            if opening.poll():
+                assert opening.event is not None
+                self._session = SessionConductor(self._context, self._world, opening, self._held)
+                self._poll_at = OFFERED_PER_POLL
+                self._reopening = None
+                self._held.hold(opening.event)
+        except TimedOut:
+            self._reopening = SessionOpening(self._context, self._world)
+        except ClusterError as error:
+            self._reopening = None
+            self._session.why_closed += f"; no other was opened: {error}"
+            self._world.close()
 
     def _deliver(self, limit: int) -> int:
         """Tell the listener, whom this thread has to itself."""
@@ -298,7 +305,9 @@ class ClusterClient:
         self._turn_session()
         if self._held:
             self._world.wake()  # who waits in ``wait`` would not learn of it from the socket any more
-        return None if self.is_closed else self._session.rest_s()
+        if self.is_closed:
+            return None
+        return WAIT_S if self._reopening is not None else self._session.rest_s()
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something came or can be written, at most ``timeout_s``. Raises ClientClosed."""
@@ -309,26 +318,28 @@ class ClusterClient:
     def await_committed(self, timeout_s: float | None = None) -> int:
         """Poll until all that was offered is committed; returns the log position after the last message.
 
-        Raises TimedOut with how many are not, or ClientClosed.
+        Raises TimedOut with how many are not, or ClientClosed when the session is lost, also if another one
+        is opened in its place.
         """
         deadline_ns = None if timeout_s is None else self._world.now_ns() + int(timeout_s * 1e9)
-        window = self._session.window
+        session = self._session
+        window = session.window
         while window.unacknowledged:
             self._poll(ALL)
             if not window.unacknowledged:
                 break
-            if self.is_closed:
+            if session.is_closed:
                 raise ClientClosed(
-                    f"session {self.cluster_session_id} closed ({self.why_closed}) with "
-                    f"{window.unacknowledged} of {self.offered} messages not known to be committed"
+                    f"session {session.cluster_session_id} closed ({session.why_closed}) with "
+                    f"{window.unacknowledged} of {window.offered} messages not known to be committed"
                 )
             if deadline_ns is not None and self._world.now_ns() > deadline_ns:
                 raise TimedOut(
-                    f"{window.unacknowledged} of {self.offered} messages are not committed "
+                    f"{window.unacknowledged} of {window.offered} messages are not committed "
                     f"after {timeout_s:g} s"
                 )
             self._world.wait(WAIT_S)
-        return self.committed_position
+        return session.committed_position
 
     # -- ending --
 
@@ -339,9 +350,79 @@ class ClusterClient:
         until the leader has read the request: at most ``message_timeout``, a second if nothing is heard.
         """
         with self._turn:
-            if not self.is_closed:
-                self._session.close()
-                self._world.close()
+            if self.is_closed:
+                return
+            if self._reopening is not None:
+                self._reopening.close()
+                self._reopening = None
+            self._session.close()
+            self._world.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncConnect:
+    """An attempt to open a session, a step at a time (AeronCluster.AsyncConnect).
+
+    with AsyncConnect("127.0.0.1:9000") as attempt:
+        while (client := attempt.poll()) is None:
+            print(attempt.state.name)
+            attempt.wait(0.01)
+    """
+
+    def __init__(
+        self,
+        endpoints: str | Mapping[int, str | Endpoint] | None = None,
+        egress_listener: object = None,
+        **settings: Unpack[ClientSettings],
+    ) -> None:
+        """Take what ``ClusterClient.connect`` takes. Raises ConfigurationError; nothing is sent before."""
+        self._context = context_of(endpoints, egress_listener, settings)
+        self._world: World = Dialler()  # type: ignore[assignment]
+        self._opening = SessionOpening(self._context, self._world)
+        self._client: ClusterClient | None = None
+
+    @property
+    def state(self) -> ConnectState:
+        """How far it has come."""
+        return self._opening.state
+
+    @property
+    def step(self) -> int:
+        """Aeron's number of that."""
+        return int(self.state)
+
+    def poll(self) -> ClusterClient | None:
+        """Take one step, which never waits; the client once the session is open.
+
+        Raises what ``ClusterClient.connect`` does.
+        """
+        if self._client is None:
+            self._world.poll()
+            if self._opening.poll():
+                self._client = ClusterClient(self._context, self._world, self._opening)
+                if self._context.keep_alive_interval_s is not None:
+                    self._world.run_beside(self._client.do_duty)
+        return self._client
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until there may be something for ``poll`` to do, at most ``timeout_s``."""
+        self._world.wait(timeout_s)
+
+    def close(self) -> None:
+        """Give up an attempt that is not done; a client that it has made is the caller's."""
+        if self._client is None:
+            self._opening.close()
+            self._world.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
@@ -38,13 +38,34 @@ class _FixedCredentials:
         return self._credentials
 
 
+class ClientSettings(TypedDict, total=False):
+    """What ``connect`` takes by name, each as in ``ClientContext``."""
+
+    credentials: bytes | CredentialsSupplier
+    client_name: str
+    message_timeout_s: float
+    new_leader_timeout_s: float | None
+    keep_alive_interval_s: float | None
+    window_bytes: int
+    reopen: bool
+    cluster_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClientContext:
     """The settings of one client. Times in seconds, as given; ``…_ns`` are what the client counts in.
 
-    ``new_leader_timeout_s`` None: twice the leader's heartbeat time-out, which the cluster announces.
-    ``keep_alive_interval_s`` None: the application sends keep-alives itself, as with Aeron's client.
+    ``credentials``: who the client is, for the cluster's authenticator.
+    ``client_name``: for people who look at the cluster's sessions, at most 100 characters.
+    ``message_timeout_s``: how long to connect, and how long a leader may take to answer.
+    ``new_leader_timeout_s``: how long a session goes without a leader before the client gives it up. None:
+    twice the leader's heartbeat time-out, which the cluster announces.
+    ``keep_alive_interval_s``: how long the client is silent before it sends a keep-alive. None: the
+    application sends them itself, as with Aeron's client, and the client has no thread of its own.
     ``window_bytes`` bounds the messages that are kept until they are committed, to be sent again.
+    ``reopen``: when the session is lost, unless a service closed it, open another, and go on trying. The
+    listener's ``on_session_lost`` hears of it.
+    ``cluster_id``: refuse members of another cluster; -1 takes any.
     """
 
     ingress_endpoints: str | Mapping[int, str | Endpoint]
@@ -55,7 +76,8 @@ class ClientContext:
     new_leader_timeout_s: float | None = None
     keep_alive_interval_s: float | None = 1.0
     window_bytes: int = WINDOW_BYTES_DEFAULT
-    cluster_id: int = -1  # any
+    reopen: bool = False
+    cluster_id: int = -1
     endpoints: dict[int, Endpoint] = field(init=False)
     dispatch: EgressDispatch = field(init=False)
     credentials_supplier: CredentialsSupplier = field(init=False)
@@ -89,6 +111,10 @@ class ClientContext:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigurationError(f"{name} is {value}, expected more than 0, and an end")
+        if self.reopen and not self.dispatch.hears_of_lost_sessions:
+            raise ConfigurationError(
+                f"reopen: expected a listener with on_session_lost, got {self.egress_listener!r}"
+            )
         if self.window_bytes < 4096:
             raise ConfigurationError(f"window_bytes is {self.window_bytes}, expected at least 4096")
 

@@ -5,6 +5,7 @@
     on_session_event(correlation_id, cluster_session_id, leadership_term_id, leader_member_id, code, detail)
     on_new_leader(cluster_session_id, leadership_term_id, leader_member_id, ingress_endpoints)
     on_admin_response(cluster_session_id, correlation_id, request_type, response_code, message, payload)
+    on_session_lost(cluster_session_id, why, uncommitted_messages)      of a client with ``reopen``
 
     on_extension_message(schema_id, template_id, message)          of a schema that is not the cluster's
 
@@ -31,6 +32,7 @@ METHODS = (
     "on_session_event",
     "on_new_leader",
     "on_admin_response",
+    "on_session_lost",
     "on_extension_message",
 )
 
@@ -87,7 +89,16 @@ class ExtensionMessage:
     message: bytes
 
 
-Event: TypeAlias = SessionEvent | NewLeaderEvent | AdminResponse | ExtensionMessage
+@dataclass(frozen=True, slots=True)
+class LostSession:
+    """A session that ended against the client's will, with messages not known to be committed."""
+
+    cluster_session_id: int
+    why: str
+    uncommitted_messages: int
+
+
+Event: TypeAlias = SessionEvent | NewLeaderEvent | AdminResponse | ExtensionMessage | LostSession
 
 
 class EgressDispatch:
@@ -100,6 +111,7 @@ class EgressDispatch:
         "_on_messages",
         "_on_new_leader",
         "_on_session_event",
+        "_on_session_lost",
         "rows_done",
     )
 
@@ -109,8 +121,13 @@ class EgressDispatch:
         self._on_session_event = methods.get("on_session_event")
         self._on_new_leader = methods.get("on_new_leader")
         self._on_admin_response = methods.get("on_admin_response")
+        self._on_session_lost = methods.get("on_session_lost")
         self._on_extension_message = methods.get("on_extension_message")
         self.rows_done = 0  # of the batch that ``messages`` was given, also when the listener raised
+
+    @property
+    def hears_of_lost_sessions(self) -> bool:
+        return self._on_session_lost is not None
 
     def messages(self, batch: EgressBatch) -> None:
         """Tell of a batch; ``rows_done`` says how far.
@@ -150,6 +167,8 @@ class EgressDispatch:
                 self._new_leader(event)
             case AdminResponse():
                 self._admin_response(event)
+            case LostSession() if self._on_session_lost is not None:
+                self._on_session_lost(event.cluster_session_id, event.why, event.uncommitted_messages)
             case ExtensionMessage():
                 self._extension_message(event)
 

@@ -41,3 +41,9 @@ class EgressListener:
         payload: bytes,
     ) -> None:
         """What became of an admin request."""
+
+    def on_session_lost(self, cluster_session_id: int, why: str, uncommitted_messages: int) -> None:
+        """A client with ``reopen`` lost its session, and opens another: ``on_session_event`` tells its id.
+
+        The last so many messages of the lost one may be in the log or not; they are not sent again.
+        """

@@ -40,12 +40,13 @@ WAIT_S = 0.01
 CLOSE_SILENCE_NS = 1_000_000_000  # of a leader that is asked to close: it is waited for no longer
 
 
-class State(Enum):
+class ClientState(Enum):
     """How a client stands (AeronCluster.State)."""
 
     CONNECTED = "connected"
     AWAIT_NEW_LEADER = "await new leader"
     AWAIT_NEW_LEADER_CONNECTION = "await new leader connection"
+    AWAIT_NEW_SESSION = "await new session"  # of a client with ``reopen``
     PENDING_CLOSE = "pending close"
     CLOSED = "closed"
 
@@ -79,7 +80,7 @@ class SessionConductor:
         self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
         self._is_resume_asked = False
-        self.state = State.CONNECTED
+        self.state = ClientState.CONNECTED
         self.cluster_session_id = event.cluster_session_id
         self.leader_member_id = event.leader_member_id
         self.committed_position = -1  # log position after the last message known to be committed
@@ -98,7 +99,7 @@ class SessionConductor:
 
     @property
     def is_closed(self) -> bool:
-        return self.state is State.CLOSED
+        return self.state is ClientState.CLOSED
 
     # -- sending --
 
@@ -116,15 +117,15 @@ class SessionConductor:
     def send(self, message: Message) -> bool:
         """Send a message that the window does not keep, between those that it does; False if not now."""
         publication = self._publication
-        if self.state is not State.CONNECTED or publication is None or not self.window.is_flushed:
+        if self.state is not ClientState.CONNECTED or publication is None or not self.window.is_flushed:
             return False
         return any(publication.offer(message) > 0 for _ in range(SEND_ATTEMPTS))
 
     def send_keep_alive(self) -> bool:
         """Keep the session open without a message; False when it could not be sent now."""
-        if self.state is State.CONNECTED and not self.window.is_flushed:
+        if self.state is ClientState.CONNECTED and not self.window.is_flushed:
             self.flush()  # messages keep it alive as well
-            return self.state is State.CONNECTED
+            return self.state is ClientState.CONNECTED
         is_sent = self.send(SessionKeepAlive(self.leadership_term_id, self.cluster_session_id))
         if is_sent:
             self._last_sent_ns = self._world.now_ns()
@@ -138,7 +139,7 @@ class SessionConductor:
         if publication is None or not publication.connection.is_readable:
             self._world.poll()
         now_ns = self._world.now_ns()
-        if is_receiving and publication is not None and self.state is not State.PENDING_CLOSE:
+        if is_receiving and publication is not None and self.state is not ClientState.PENDING_CLOSE:
             connection = publication.connection
             if connection.is_readable or connection.has_frames:
                 self._receive(publication, now_ns)
@@ -149,26 +150,26 @@ class SessionConductor:
     def rest_s(self) -> float:
         """How long it may be left alone: until a keep-alive is due, hardly at all without a leader."""
         interval_ns = self._context.keep_alive_interval_ns
-        if self.state is not State.CONNECTED or interval_ns is None:
+        if self.state is not ClientState.CONNECTED or interval_ns is None:
             return WAIT_S
         return max((self._last_sent_ns + interval_ns - self._world.now_ns()) / 1e9, WAIT_S)
 
     def _do_work(self, now_ns: int) -> None:
         match self.state:
-            case State.CONNECTED:
+            case ClientState.CONNECTED:
                 if not self.window.is_flushed:
                     self.flush()
                 interval_ns = self._context.keep_alive_interval_ns
                 if interval_ns is not None and now_ns - self._last_sent_ns >= interval_ns:
                     self.send_keep_alive()
                 self._probe_leader(now_ns)
-            case State.AWAIT_NEW_LEADER:
+            case ClientState.AWAIT_NEW_LEADER:
                 self._seek_leader(now_ns)
-            case State.AWAIT_NEW_LEADER_CONNECTION:
+            case ClientState.AWAIT_NEW_LEADER_CONNECTION:
                 self._resume_here()
                 if now_ns > self._deadline_ns:
                     self.end(f"leader {self.leader_member_id} did not take the session up again in time")
-            case State.PENDING_CLOSE:
+            case ClientState.PENDING_CLOSE:
                 self.end(self.why_closed)
 
     # -- hearing --
@@ -196,7 +197,7 @@ class SessionConductor:
             case SessionEvent():
                 if message.code is EventCode.CLOSED:
                     self.why_closed = message.detail or "closed by the cluster"
-                    self.state = State.PENDING_CLOSE
+                    self.state = ClientState.PENDING_CLOSE
                 self._held.hold(message)
             case AdminResponse():
                 self._held.hold(message)
@@ -232,7 +233,7 @@ class SessionConductor:
             self._publications.why_failed[publication.member_id] = publication.connection.why_closed
             publication.connection.close()
         self._publication = None
-        self.state = State.AWAIT_NEW_LEADER
+        self.state = ClientState.AWAIT_NEW_LEADER
         self._deadline_ns = now_ns + self._new_leader_timeout_ns
 
     def _seek_leader(self, now_ns: int) -> None:
@@ -248,7 +249,7 @@ class SessionConductor:
                 self._ask_to_resume(publication)
             for message in publication.receive():
                 self._on_answer(message, publication, now_ns)
-                if self.state is not State.AWAIT_NEW_LEADER:
+                if self.state is not ClientState.AWAIT_NEW_LEADER:
                     return
 
     def _ask_to_resume(self, publication: IngressPublication) -> None:
@@ -277,7 +278,7 @@ class SessionConductor:
         """The member that we asked for the session does not lead, or takes no input now."""
         self._publications.adopt(event.detail)
         is_elsewhere = event.leader_member_id not in (-1, publication.member_id)
-        if is_elsewhere or self.state is State.AWAIT_NEW_LEADER_CONNECTION:
+        if is_elsewhere or self.state is ClientState.AWAIT_NEW_LEADER_CONNECTION:
             self._lose_leader(now_ns)
 
     def _on_new_leader(self, event: NewLeaderEvent, publication: IngressPublication, now_ns: int) -> None:
@@ -290,7 +291,7 @@ class SessionConductor:
         if event.leader_member_id != publication.member_id:
             self._lose_leader(now_ns)
             return
-        self.state = State.AWAIT_NEW_LEADER_CONNECTION
+        self.state = ClientState.AWAIT_NEW_LEADER_CONNECTION
         self._deadline_ns = now_ns + self._context.message_timeout_ns
         self._is_resume_asked = False
         self._resume_here()
@@ -305,7 +306,7 @@ class SessionConductor:
 
     def _on_resumed(self, resumed: link.SessionResumed, publication: IngressPublication, now_ns: int) -> None:
         self._publications.adopt(resumed.ingress_endpoints)
-        if self.state not in (State.AWAIT_NEW_LEADER, State.AWAIT_NEW_LEADER_CONNECTION):
+        if self.state not in (ClientState.AWAIT_NEW_LEADER, ClientState.AWAIT_NEW_LEADER_CONNECTION):
             return
         window = self.window
         if not window.acknowledged <= resumed.appended_messages <= window.offered:
@@ -320,7 +321,7 @@ class SessionConductor:
         self._publications.keep(publication)
         self.leader_member_id = resumed.leader_member_id
         window.rewind(resumed.appended_messages, resumed.leadership_term_id)
-        self.state = State.CONNECTED
+        self.state = ClientState.CONNECTED
         self._report_new_leader(
             NewLeaderEvent(
                 leadership_term_id=resumed.leadership_term_id,
@@ -340,9 +341,9 @@ class SessionConductor:
 
     def end(self, why: str) -> None:
         """The session is over: close its connections."""
-        if self.state is not State.CLOSED:
+        if self.state is not ClientState.CLOSED:
             self.why_closed = why
-            self.state = State.CLOSED
+            self.state = ClientState.CLOSED
             self._publication = None
             self._publications.close()
 
@@ -351,7 +352,7 @@ class SessionConductor:
 
         At most ``message_timeout``, a second if nothing is heard.
         """
-        if self.state is State.CONNECTED and self._publication is not None:
+        if self.state is ClientState.CONNECTED and self._publication is not None:
             self._ask_to_close(self._publication)
         self.end("closed by the client")
 
@@ -364,7 +365,7 @@ class SessionConductor:
         request = SessionCloseRequest(self.leadership_term_id, self.cluster_session_id)
         now_ns = heard_ns = self._world.now_ns()
         deadline_ns = now_ns + self._context.message_timeout_ns
-        while self.state is State.CONNECTED and now_ns <= min(deadline_ns, heard_ns + CLOSE_SILENCE_NS):
+        while self.state is ClientState.CONNECTED and now_ns <= min(deadline_ns, heard_ns + CLOSE_SILENCE_NS):
             is_heard = connection.discard()
             if not self.window.is_flushed:
                 self.flush()

@@ -20,10 +20,10 @@ from cluster.archive.files import make_directories, open_regular
 from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, key_of
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE
+from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE
 
 ENVIRONMENT_PREFIX = "CLUSTER_"
-CLIENT_VARIABLES = frozenset({ENDPOINTS_VARIABLE})  # no keys: commands that talk to members read them
+CLIENT_VARIABLES = (ENDPOINTS_VARIABLE, CLIENT_VARIABLE_PREFIX)  # no keys: clients read what begins so
 
 
 def load(
@@ -75,7 +75,9 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     Those that clients read are known too.
     """
     lines = []
-    for name in sorted(environment.keys() - CLIENT_VARIABLES):
+    for name in sorted(environment):
+        if name.startswith(CLIENT_VARIABLES):
+            continue
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
             lines.append(f"unknown environment variable {name}{_near(key)}")

@@ -26,8 +26,9 @@ UNIX_PATH_BYTES_MAX = 107
 PORT_MAX = 65_535
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
-# Where a client finds the members by default.
+# Where a client finds the members by default, and how its other variables begin.
 ENDPOINTS_VARIABLE = "CLUSTER_ENDPOINTS"
+CLIENT_VARIABLE_PREFIX = "CLUSTER_CLIENT_"
 
 _WITH_ID = re.compile(r"([0-9]+)=(.*)", re.DOTALL)
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cluster.client import Offer, State
+from cluster.client import ClientState, Offer
 from cluster.protocol import link
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionMessageHeader
@@ -26,7 +26,7 @@ def test_when_the_leader_dies_the_session_goes_on_with_the_new_one(cluster):
 
     cluster.leader.stop()
     cluster.elect(1)
-    poll_until(client, lambda: client.state is State.CONNECTED and client.leader_member_id == 1)
+    poll_until(client, lambda: client.state is ClientState.CONNECTED and client.leader_member_id == 1)
 
     assert client.cluster_session_id == session_id
     assert client.leadership_term_id == 2
@@ -41,7 +41,7 @@ def test_a_lost_connection_is_told_by_codes_and_never_raised(cluster):
     cluster.elect(None)
     client.poll_egress()
 
-    assert client.state is State.AWAIT_NEW_LEADER
+    assert client.state is ClientState.AWAIT_NEW_LEADER
     assert client.offer(b"x") == Offer.NOT_CONNECTED
     assert client.offer_batch([b"x"]) == Offer.NOT_CONNECTED
     assert client.send_keep_alive() is False
@@ -56,7 +56,7 @@ def test_a_connection_that_takes_nothing_any_more_is_closed_and_left(cluster, co
     connection.write = lambda buffer: code
     client.offer(b"x")
 
-    assert client.state is State.AWAIT_NEW_LEADER
+    assert client.state is ClientState.AWAIT_NEW_LEADER
     assert connection.is_closed
 
 
@@ -108,7 +108,7 @@ def test_what_comes_right_behind_the_answer_of_the_new_leader_is_heard(cluster):
     new_leader.on_resume = answer_with_all
     cluster.leader.stop()
     cluster.elect(1)
-    poll_until(client, lambda: client.state is State.CONNECTED and client.leader_member_id == 1)
+    poll_until(client, lambda: client.state is ClientState.CONNECTED and client.leader_member_id == 1)
     client.poll_egress()
 
     assert listener.payloads == [b"first", b"second"]
@@ -127,7 +127,7 @@ def test_the_same_leader_in_a_new_term_is_asked_what_it_holds(cluster):
     assert cluster.log == [b"1"]
 
     cluster.leader.send(cluster.leader.connection, cluster.new_leader_event())
-    poll_until(client, lambda: client.state is State.CONNECTED and client.leadership_term_id == 2)
+    poll_until(client, lambda: client.state is ClientState.CONNECTED and client.leadership_term_id == 2)
 
     assert len(cluster.leader.connections) == 1
     assert cluster.log == [b"1", b"2", b"3"]
@@ -143,11 +143,11 @@ def test_half_a_message_of_the_old_term_is_finished_before_the_leader_is_asked(c
     cluster.leader.send(connection, cluster.new_leader_event())
 
     client.poll_egress()
-    assert client.state is State.AWAIT_NEW_LEADER_CONNECTION
+    assert client.state is ClientState.AWAIT_NEW_LEADER_CONNECTION
     assert client.offer(b"x") == Offer.ADMIN_ACTION
     assert cluster.leader.of_type(link.SessionResume) == []
     connection.takes = None
-    poll_until(client, lambda: client.state is State.CONNECTED)
+    poll_until(client, lambda: client.state is ClientState.CONNECTED)
 
     assert cluster.log == [b"a" * 100, b"b" * 100]
 
@@ -160,14 +160,14 @@ def test_a_new_leader_of_another_session_is_passed_over(cluster):
     client.poll_egress()
 
     assert client.leadership_term_id == 1
-    assert client.state is State.CONNECTED
+    assert client.state is ClientState.CONNECTED
 
 
 def test_a_new_leader_elsewhere_is_dialled(cluster):
     client = connect(cluster)
     cluster.elect(1)
     cluster.members[0].send(cluster.members[0].connection, cluster.new_leader_event())
-    poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
+    poll_until(client, lambda: client.leader_member_id == 1 and client.state is ClientState.CONNECTED)
 
     assert all(connection.is_closed for connection in cluster.members[0].connections)
 
@@ -184,7 +184,7 @@ def test_a_member_that_names_another_leader_is_left_for_it_and_the_listener_is_t
     old = cluster.leader
     cluster.elect(1)
     redirected(cluster, old)
-    poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
+    poll_until(client, lambda: client.leader_member_id == 1 and client.state is ClientState.CONNECTED)
 
     assert [told[0] for told in listener.told] == ["new leader"]
     assert old.connection.is_closed
@@ -198,12 +198,12 @@ def test_a_member_that_knows_of_no_leader_is_kept_until_it_does_or_closes(cluste
     for _ in range(100):
         client.poll_egress()
         cluster.wait(0.01)
-    assert client.state is State.CONNECTED
+    assert client.state is ClientState.CONNECTED
     assert len(old.connections) == 1
 
     cluster.elect(2)
     old.send(old.connection, cluster.new_leader_event())
-    poll_until(client, lambda: client.leader_member_id == 2 and client.state is State.CONNECTED)
+    poll_until(client, lambda: client.leader_member_id == 2 and client.state is ClientState.CONNECTED)
 
 
 def test_a_leader_that_takes_no_input_for_now_is_kept(cluster):
@@ -212,7 +212,7 @@ def test_a_leader_that_takes_no_input_for_now_is_kept(cluster):
     redirected(cluster, cluster.leader)
     client.poll_egress()
 
-    assert client.state is State.CONNECTED
+    assert client.state is ClientState.CONNECTED
     assert not cluster.leader.connection.is_closed
 
 
@@ -223,12 +223,12 @@ def test_a_new_leader_that_is_replaced_before_it_takes_the_session_up_is_left_at
     first.on_resume = lambda connection, resume: redirected(cluster, first)
     first.send(first.connection, cluster.new_leader_event())
     client.poll_egress()
-    assert client.state is State.AWAIT_NEW_LEADER_CONNECTION
+    assert client.state is ClientState.AWAIT_NEW_LEADER_CONNECTION
     client.poll_egress()
-    assert client.state is State.AWAIT_NEW_LEADER
+    assert client.state is ClientState.AWAIT_NEW_LEADER
 
     cluster.elect(1)
-    poll_until(client, lambda: client.leader_member_id == 1 and client.state is State.CONNECTED)
+    poll_until(client, lambda: client.leader_member_id == 1 and client.state is ClientState.CONNECTED)
 
 
 def test_a_leader_that_is_stopped_and_not_dead_is_left_after_its_heartbeat_timeout(cluster):
@@ -249,7 +249,7 @@ def test_an_idle_leader_is_asked_for_a_sign_of_life_and_kept(cluster):
         cluster.wait(0.01)
 
     assert 10 <= len(cluster.leader.of_type(link.SessionResume)) <= 12
-    assert client.state is State.CONNECTED
+    assert client.state is ClientState.CONNECTED
     assert len(cluster.leader.connections) == 1
 
 
@@ -260,7 +260,7 @@ def test_a_client_that_was_not_polled_for_long_does_not_take_that_for_silence(cl
     cluster.wait(100)
     client.poll_egress()
 
-    assert client.state is State.CONNECTED
+    assert client.state is ClientState.CONNECTED
 
 
 @pytest.mark.conformance("S-54")
@@ -271,10 +271,10 @@ def test_the_client_is_connected_again_when_the_leader_took_the_session_up(clust
     for _ in range(200):  # followers answer with redirects to nobody meanwhile
         client.poll_egress()
         cluster.wait(0.01)
-    assert client.state is State.AWAIT_NEW_LEADER
+    assert client.state is ClientState.AWAIT_NEW_LEADER
 
     cluster.elect(2)
-    poll_until(client, lambda: client.state is State.CONNECTED)
+    poll_until(client, lambda: client.state is ClientState.CONNECTED)
     assert client.offer(b"x") > 0
 
 
@@ -384,7 +384,7 @@ def test_through_any_history_each_message_is_in_the_log_once_and_in_order(seed):
     cluster.leader.is_up = True
     for connection in cluster.leader.connections:
         connection.takes = None
-    poll_until(client, lambda: cluster.log == offered and client.state is State.CONNECTED)
+    poll_until(client, lambda: cluster.log == offered and client.state is ClientState.CONNECTED)
     cluster.acknowledge(len(offered))
     client.await_committed(1)
     assert len(offered) > 100

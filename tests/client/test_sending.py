@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cluster.client import ControlledAction, Offer, State
+from cluster.client import ClientState, ControlledAction, Offer
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 from cluster.protocol import link
 from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode
@@ -367,7 +367,7 @@ def test_a_closed_event_closes_the_client_at_the_poll_after_it(cluster):
     cluster.leader.send(cluster.leader.connection, other)
 
     client.poll_egress()
-    assert client.state in (State.PENDING_CLOSE, State.CLOSED)
+    assert client.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED)
     assert listener.told == [("session event", 0, 7, 1, 0, EventCode.CLOSED, "TIMEOUT")]
     with pytest.raises(ClientClosed, match="session 7 is closed: TIMEOUT"):
         client.poll_egress()

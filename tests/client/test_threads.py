@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster.client import ClusterClient, State
+from cluster.client import ClientState, ClusterClient
 from cluster.client.held_egress import HELD_BYTES_MAX
 from cluster.errors import ClientClosed
 from cluster.protocol.enums import EventCode
@@ -62,7 +62,7 @@ def test_the_duty_follows_a_leader_change_and_the_application_hears_of_it_with_i
     cluster.answer(b"from the old leader")
     cluster.leader.stop()
     cluster.elect(1)
-    do_duties(cluster, client, lambda: client.state is State.CONNECTED and client.leader_member_id == 1)
+    do_duties(cluster, client, lambda: client.state is ClientState.CONNECTED and client.leader_member_id == 1)
     cluster.answer(b"from the new leader")
     do_duties(cluster, client, lambda: bool(cluster.leader.of_type(SessionKeepAlive)))
 

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.load import Load, Session
 from benchmarks.real_members import await_that
 from cluster import ClusterClient, LogReader
-from cluster.client import State
+from cluster.client import ClientState
 from tests.faults.conftest import (
     BEYOND_STEADY_S,
     SHORT_TIMEOUTS,
@@ -83,7 +83,8 @@ def test_a_leader_that_wakes_and_was_replaced_sends_its_clients_to_the_new_one(m
     asleep = members.await_leader()
     endpoints = {"ipc": members.ipc, "tcp": members.tcp, "grpc": members.endpoints}[medium]
     hears = Hears()
-    with ClusterClient.connect(endpoints, hears) as client:
+    # Without a thread of its own, which would take the session up before the listener hears of it.
+    with ClusterClient.connect(endpoints, hears, keep_alive_interval_s=None) as client:
         hears.client = client
         members.pause(asleep)
         members.await_leader(other_than=asleep)
@@ -92,7 +93,7 @@ def test_a_leader_that_wakes_and_was_replaced_sends_its_clients_to_the_new_one(m
         def is_moved() -> bool:
             client.wait(0.05)
             client.poll_egress()
-            return client.leader_member_id != asleep and client.state is State.CONNECTED
+            return client.leader_member_id != asleep and client.state is ClientState.CONNECTED
 
         await_that(is_moved, "the client is with the new leader", tell=members.tell)
         assert hears.told[0] == (client.leader_member_id, False)

@@ -11,11 +11,16 @@ import cluster
 
 PUBLIC_NAMES = set(
     [
+        "AdminRequestType",
+        "AdminResponseCode",
         "AgentTermination",
+        "AsyncConnect",
         "AuthenticationRejected",
         "BufferClaim",
         "ClientClosed",
+        "ClientContext",
         "ClientSession",
+        "ClientState",
         "CloseReason",
         "Cluster",
         "ClusterClient",
@@ -24,6 +29,8 @@ PUBLIC_NAMES = set(
         "ClusterTimeUnit",
         "ClusteredService",
         "ConfigurationError",
+        "ControlledAction",
+        "CredentialsSupplier",
         "DataLoss",
         "DirectoryInUse",
         "EgressBatch",

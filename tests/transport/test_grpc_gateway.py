@@ -199,7 +199,7 @@ def test_a_session_carries_frames_both_ways_as_ipc_does(gateway, dialler, size):
 
 
 def test_a_stream_on_which_nothing_happens_is_kept(gateway, capfd):
-    """gRPC's server takes pings beyond its bound for an attack and ends the connection, at its third strike."""
+    """gRPC's server ends a connection that pings more often than its bound allows, at the third time."""
     is_done = threading.Event()
     pinging = [("grpc.keepalive_time_ms", 1_100), ("grpc.http2.max_pings_without_data", 0)]
     with grpc.insecure_channel(gateway.endpoint.target, options=pinging) as channel:

@@ -1,0 +1,75 @@
+"""Settings that a client takes from the environment where its caller gives none.
+
+CLUSTER_ENDPOINTS                    the members
+CLUSTER_CLIENT_NAME                  client_name
+CLUSTER_CLIENT_MESSAGE_TIMEOUT_S     message_timeout_s
+CLUSTER_CLIENT_NEW_LEADER_TIMEOUT_S  new_leader_timeout_s, none: as the cluster announces
+CLUSTER_CLIENT_KEEP_ALIVE_INTERVAL_S keep_alive_interval_s, none: the application sends them
+CLUSTER_CLIENT_WINDOW_BYTES          window_bytes
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from cluster.client.context import ClientContext, ClientSettings
+from cluster.errors import ConfigurationError
+from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE, Endpoint
+
+
+def _seconds_or_none(text: str) -> float | None:
+    return None if text.lower() == "none" else float(text)
+
+
+# Each variable with the setting that it stands for, how its text is read, and what is expected.
+VARIABLES: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    CLIENT_VARIABLE_PREFIX + "NAME": ("client_name", str, "a name"),
+    CLIENT_VARIABLE_PREFIX + "MESSAGE_TIMEOUT_S": ("message_timeout_s", float, "seconds"),
+    CLIENT_VARIABLE_PREFIX + "NEW_LEADER_TIMEOUT_S": (
+        "new_leader_timeout_s",
+        _seconds_or_none,
+        "seconds or none",
+    ),
+    CLIENT_VARIABLE_PREFIX + "KEEP_ALIVE_INTERVAL_S": (
+        "keep_alive_interval_s",
+        _seconds_or_none,
+        "seconds or none",
+    ),
+    CLIENT_VARIABLE_PREFIX + "WINDOW_BYTES": ("window_bytes", int, "a number of bytes"),
+}
+
+
+def context_of(
+    endpoints: str | Mapping[int, str | Endpoint] | None, egress_listener: object, settings: ClientSettings
+) -> ClientContext:
+    """The context of a client: what its caller gives, and for the rest the environment.
+
+    Raises ConfigurationError for what cannot be, wherever it comes from.
+    """
+    if endpoints is None:
+        endpoints = os.environ.get(ENDPOINTS_VARIABLE, "")
+        if not endpoints.strip():
+            raise ConfigurationError(f"endpoints: none given, and {ENDPOINTS_VARIABLE} is not set")
+    return ClientContext(endpoints, egress_listener, **(settings_in(os.environ) | settings))
+
+
+def settings_in(environment: Mapping[str, str]) -> ClientSettings:
+    """What the variables say. Raises ConfigurationError for a value or a name that means nothing."""
+    found: dict[str, Any] = {}
+    for name in sorted(environment):
+        if not name.startswith(CLIENT_VARIABLE_PREFIX):
+            continue
+        if name not in VARIABLES:
+            raise ConfigurationError(
+                f"environment variable {name}: no such setting; there are {', '.join(VARIABLES)}"
+            )
+        setting, read, expected = VARIABLES[name]
+        try:
+            found[setting] = read(environment[name])
+        except ValueError:
+            raise ConfigurationError(
+                f"environment variable {name} is {environment[name]!r}, expected {expected}"
+            ) from None
+    return cast(ClientSettings, found)

@@ -1,0 +1,109 @@
+"""Where a client's settings come from, and connecting a step at a time."""
+
+import typing
+from dataclasses import fields
+
+import pytest
+
+from cluster import AsyncConnect, ClusterClient
+from cluster.client import ClientContext
+from cluster.client.connecting import ConnectState
+from cluster.client.context import ClientSettings
+from cluster.client.environment import VARIABLES, settings_in
+from cluster.errors import ConfigurationError, TimedOut
+from cluster.node.config_keys import KEYS
+from cluster.node.config_text import unknown_variables
+from tests.client.leader import Leader
+
+EXAMPLES = {
+    "CLUSTER_CLIENT_NAME": ("billing", "client_name", "billing"),
+    "CLUSTER_CLIENT_MESSAGE_TIMEOUT_S": ("2.5", "message_timeout_s", 2.5),
+    "CLUSTER_CLIENT_NEW_LEADER_TIMEOUT_S": ("30", "new_leader_timeout_s", 30.0),
+    "CLUSTER_CLIENT_KEEP_ALIVE_INTERVAL_S": ("none", "keep_alive_interval_s", None),
+    "CLUSTER_CLIENT_WINDOW_BYTES": ("8192", "window_bytes", 8192),
+}
+
+
+@pytest.fixture
+def leader(tmp_path):
+    leader = Leader(str(tmp_path))
+    yield leader
+    leader.stop()
+
+
+def test_connect_takes_the_settings_of_a_context():
+    hints = typing.get_type_hints(ClientContext)
+    settings = {
+        field.name: hints[field.name]
+        for field in fields(ClientContext)
+        if field.init and field.name not in ("ingress_endpoints", "egress_listener")
+    }
+    assert typing.get_type_hints(ClientSettings) == settings
+
+
+def test_each_variable_is_read_and_belongs_to_no_member():
+    assert EXAMPLES.keys() == VARIABLES.keys()
+    environment = {name: text for name, (text, _, _) in EXAMPLES.items()}
+
+    assert settings_in(environment) == {setting: value for _, setting, value in EXAMPLES.values()}
+    assert unknown_variables(environment) == []
+    assert not any(f"CLUSTER_{key.upper()}" in VARIABLES for key in KEYS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("CLUSTER_CLIENT_WINDOW_BYTES", "64 MB", "WINDOW_BYTES is '64 MB', expected a number of bytes"),
+        ("CLUSTER_CLIENT_MESSAGE_TIMEOUT_S", "none", "MESSAGE_TIMEOUT_S is 'none', expected seconds"),
+        ("CLUSTER_CLIENT_MESSAGE_TIMEOUT_S", "-1", "message_timeout_s is -1.0, expected more than 0"),
+        ("CLUSTER_CLIENT_TIMEOUT", "1", "CLUSTER_CLIENT_TIMEOUT: no such setting; there are CLUSTER_CLIENT_"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_its_value(monkeypatch, name, value, told):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=told):
+        ClusterClient.connect("127.0.0.1:1")
+
+
+def test_without_endpoints_the_environment_names_them_and_what_is_given_goes_before_it(leader, monkeypatch):
+    monkeypatch.delenv("CLUSTER_ENDPOINTS", raising=False)
+    with pytest.raises(ConfigurationError, match="none given, and CLUSTER_ENDPOINTS is not set"):
+        ClusterClient.connect()
+
+    monkeypatch.setenv("CLUSTER_ENDPOINTS", leader.endpoints["tcp"])
+    monkeypatch.setenv("CLUSTER_CLIENT_WINDOW_BYTES", "1")
+    with ClusterClient.connect(window_bytes=8192) as client:
+        assert client.offer(b"x") > 0
+        client.await_committed(20)
+
+
+@pytest.mark.conformance("S-27")
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_connecting_is_seen_step_by_step(leader, medium):
+    states = [ConnectState.CREATE_INGRESS_PUBLICATIONS]
+    with AsyncConnect(leader.endpoints[medium]) as attempt:
+        assert (attempt.state, attempt.step) == (states[0], 0)
+        while (client := attempt.poll()) is None:
+            if attempt.state is not states[-1]:
+                states.append(attempt.state)
+            attempt.wait(0.01)
+        assert attempt.poll() is client
+    with client:
+        assert attempt.state is ConnectState.DONE
+        assert client.offer(b"x") > 0
+        client.await_committed(20)
+
+    assert states == list(ConnectState)[:-1]
+
+
+def test_an_attempt_that_is_given_up_or_fails_leaves_nothing_open(leader):
+    with AsyncConnect(leader.endpoints["ipc"]) as attempt:
+        attempt.poll()
+    attempt.wait(0)  # of what is closed ends at once
+
+    with (
+        pytest.raises(TimedOut, match="AWAIT_PUBLICATION_CONNECTED"),
+        AsyncConnect("ipc:/nowhere.sock", message_timeout_s=0.05) as attempt,
+    ):
+        while attempt.poll() is None:
+            attempt.wait(0.01)
