@@ -95,7 +95,7 @@ class RealMembers:
         self.ids = list(range(count))
         self.base_port = base_port or free_base_port(count)
         self.hosts = list(hosts) or ["127.0.0.1"] * count
-        self.keys = dict(keys or {})
+        self.keys = {"insecure_network": bool(hosts), **(keys or {})}
         self.keys_of: dict[int, dict[str, Any]] = {member_id: {} for member_id in self.ids}
         self.prefix_of: dict[int, list[str]] = {member_id: [] for member_id in self.ids}
         self.command = ["-m", "cluster", "node"]

@@ -19,17 +19,21 @@ _MODULE_OF = {
     "ClusterClient": "cluster.client.cluster_client",
     "AsyncConnect": "cluster.client.cluster_client",
     "ClientContext": "cluster.client.context",
-    "CredentialsSupplier": "cluster.client.context",
+    "CredentialsSupplier": "cluster.client.credentials",
     "EgressListener": "cluster.client.egress_listener",
     "EgressBatch": "cluster.client.egress_dispatch",
     "ControlledAction": "cluster.client.egress_dispatch",
     "ClientState": "cluster.client.session_conductor",
     "Offer": "cluster.protocol.enums",
+    "TokenCredentials": "cluster.client.credentials",
+    "PasswordCredentials": "cluster.client.credentials",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
     # a member
     "ClusterNode": "cluster.node.node",
     "NodeConfig": "cluster.node.config",
+    "Authenticator": "cluster.consensus.authentication",
+    "AuthorisationService": "cluster.consensus.authentication",
     # what they speak of
     "Role": "cluster.protocol.enums",
     "CloseReason": "cluster.protocol.enums",

@@ -28,6 +28,7 @@ COMMANDS = {
     "up": "Run a whole cluster on this machine, one process per member.",
     "node": "Run one member from a configuration file.",
     "certs": "Make a certificate authority, and certificates of members and clients.",
+    "principal": "Write the file of principals that a member's authenticator goes by.",
     "send": "Send lines or records as one session; print what is answered.",
     "bench": "Measure throughput and round-trip latency of a running cluster.",
     "top": "Watch roles, positions, lag, sessions and counters of the members.",

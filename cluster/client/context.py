@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypedDict
+from typing import TypedDict
 
+from cluster.client.credentials import CredentialsSupplier, as_supplier
 from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
@@ -13,29 +14,6 @@ from cluster.transport.endpoint import Endpoint, parse_endpoints
 
 SECOND_NS = 1_000_000_000
 CLIENT_NAME_LENGTH_MAX = 100
-
-
-class CredentialsSupplier(Protocol):
-    """Who the client says it is (io.aeron.security.CredentialsSupplier)."""
-
-    def encoded_credentials(self) -> bytes:
-        """What goes into the connect request."""
-        ...
-
-    def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        """The answer to a challenge of the cluster's authenticator."""
-        ...
-
-
-class _FixedCredentials:
-    def __init__(self, credentials: bytes) -> None:
-        self._credentials = credentials
-
-    def encoded_credentials(self) -> bytes:
-        return self._credentials
-
-    def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        return self._credentials
 
 
 class ClientSettings(TypedDict, total=False):
@@ -70,7 +48,7 @@ class ClientContext:
 
     ingress_endpoints: str | Mapping[int, str | Endpoint]
     egress_listener: object = None
-    credentials: bytes | CredentialsSupplier = b""
+    credentials: bytes | CredentialsSupplier = field(default=b"", repr=False)
     client_name: str = ""
     message_timeout_s: float = 5.0
     new_leader_timeout_s: float | None = None
@@ -95,14 +73,7 @@ class ClientContext:
             endpoints = parse_endpoints(",".join(listed))
         object.__setattr__(self, "endpoints", endpoints)
         object.__setattr__(self, "dispatch", as_dispatch(self.egress_listener))
-        supplier = self.credentials
-        if isinstance(supplier, bytes):
-            supplier = _FixedCredentials(supplier)
-        elif not hasattr(supplier, "encoded_credentials"):
-            raise ConfigurationError(
-                f"credentials: expected bytes or a CredentialsSupplier, got {supplier!r}"
-            )
-        object.__setattr__(self, "credentials_supplier", supplier)
+        object.__setattr__(self, "credentials_supplier", as_supplier(self.credentials))
         if len(self.client_name) > CLIENT_NAME_LENGTH_MAX:
             raise ConfigurationError(
                 f"client_name has {len(self.client_name)} characters, at most {CLIENT_NAME_LENGTH_MAX} go"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode
+from cluster.protocol.enums import AdminResponseCode, EventCode
 
 
 class EgressListener:
@@ -35,7 +35,7 @@ class EgressListener:
         self,
         cluster_session_id: int,
         correlation_id: int,
-        request_type: AdminRequestType,
+        request_type: int,
         response_code: AdminResponseCode,
         message: str,
         payload: bytes,

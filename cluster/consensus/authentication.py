@@ -1,11 +1,18 @@
 """Who may open a session, and who may ask for what (io.aeron.security: Authenticator, AuthorisationService).
 
-The hooks run in the duty cycle and must not wait. Both defaults are Aeron's: everyone is welcome under an
-empty principal; of the protected requests only those of backups and standbys are allowed.
+The hooks run in the duty cycle and must not wait. By default everyone is welcome under an empty principal,
+and may do all but administer.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
+from cluster.protocol import CLUSTER
+from cluster.protocol.link import LINK_SCHEMA, LogRequest, StatusRequest
+
+SESSION_CONNECT_REQUEST = 3
 BACKUP_QUERY = 77
 HEARTBEAT_REQUEST = 79
 STANDBY_SNAPSHOT = 81
@@ -18,6 +25,16 @@ class SessionProxy(Protocol):
     @property
     def session_id(self) -> int: ...
 
+    @property
+    def encoded_credentials(self) -> bytes:
+        """What the client sent last: with its connect request, or in answer to a challenge."""
+        ...
+
+    @property
+    def certificate_name(self) -> str | None:
+        """The common name in the client's certificate, verified by TLS; None when it has shown none."""
+        ...
+
     def challenge(self, encoded_challenge: bytes) -> bool:
         """Ask for more; False when it could not be sent now."""
         ...
@@ -26,8 +43,8 @@ class SessionProxy(Protocol):
         """Accept the session under this principal, at most 4,096 bytes."""
         ...
 
-    def reject(self) -> None:
-        """Refuse the session."""
+    def reject(self, reason: str = ...) -> None:
+        """Refuse the session. The reason goes to the audit log, not to the client."""
         ...
 
 
@@ -46,8 +63,14 @@ class Authenticator(Protocol):
         """In every slow tick while a challenge is not answered or not decided."""
         ...
 
-    def may_resume(self, encoded_principal: bytes, encoded_credentials: bytes, now_ms: int) -> bool:
-        """Whether a client with these credentials may take back a session of this principal."""
+    def may_resume(
+        self,
+        encoded_principal: bytes,
+        encoded_credentials: bytes,
+        now_ms: int,
+        certificate_name: str | None,
+    ) -> bool | None:
+        """Whether this client may take back a session of this principal; None: ask in the next tick."""
         ...
 
 
@@ -66,7 +89,13 @@ class DefaultAuthenticator:
     def on_challenged_session(self, session: SessionProxy, now_ms: int) -> None:
         session.authenticate(b"")
 
-    def may_resume(self, encoded_principal: bytes, encoded_credentials: bytes, now_ms: int) -> bool:
+    def may_resume(
+        self,
+        encoded_principal: bytes,
+        encoded_credentials: bytes,
+        now_ms: int,
+        certificate_name: str | None,
+    ) -> bool | None:
         return True
 
 
@@ -78,10 +107,55 @@ class AuthorisationService(Protocol):
         ...
 
 
-class AllowBackupAndStandby:
-    """The default: requests of backups and standbys, nothing else (so no AdminRequest)."""
+class Right(StrEnum):
+    """What a principal may be granted; of which requests each is, ``right_to`` says."""
+
+    WRITE = "write"
+    READ = "read"
+    ADMIN = "admin"
+
+
+_RIGHTS = {
+    (CLUSTER.id, SESSION_CONNECT_REQUEST): Right.WRITE,
+    (CLUSTER.id, BACKUP_QUERY): Right.READ,
+    (CLUSTER.id, HEARTBEAT_REQUEST): Right.READ,
+    (CLUSTER.id, STANDBY_SNAPSHOT): Right.READ,
+    (LINK_SCHEMA.id, LogRequest.TEMPLATE_ID): Right.READ,
+    (LINK_SCHEMA.id, StatusRequest.TEMPLATE_ID): Right.READ,
+    (CLUSTER.id, ADMIN_REQUEST): Right.ADMIN,
+}
+
+
+def right_to(schema_id: int, action_id: int) -> Right | None:
+    """The right that a request needs; None for one that nobody may make."""
+    return _RIGHTS.get((schema_id, action_id))
+
+
+class AllowAllButAdmin:
+    """The default: whoever reaches the member may write and read, and not administer."""
 
     def is_authorised(
         self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
     ) -> bool:
-        return schema_id == 111 and action_id in (BACKUP_QUERY, HEARTBEAT_REQUEST, STANDBY_SNAPSHOT)
+        return right_to(schema_id, action_id) in (Right.WRITE, Right.READ)
+
+
+OnRefused = Callable[[str, bytes, str, str], None]
+
+
+def _unheard(peer: str, encoded_principal: bytes, what: str, why: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Who may come in, who may do what, and who hears of refusals: peer, principal, what, why."""
+
+    authenticator: Authenticator
+    authorisation: AuthorisationService
+    on_refused: OnRefused = _unheard
+
+
+def open_security() -> Security:
+    """That of a member without an authenticator."""
+    return Security(DefaultAuthenticator(), AllowAllButAdmin())

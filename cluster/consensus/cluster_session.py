@@ -42,6 +42,7 @@ class ClusterSession:
         "connection_id",
         "correlation_id",
         "detail",
+        "encoded_credentials",
         "encoded_principal",
         "event_code",
         "has_new_leader_event_pending",
@@ -77,6 +78,7 @@ class ClusterSession:
         self.resume_hash = resume_hash(response_channel)  # empty: it cannot be resumed
         self.connection_id = connection_id
         self.resume_correlation_id = NULL_VALUE  # of the newest SessionResume: older ones come late
+        self.encoded_credentials = b""  # until it is decided about
         self.encoded_principal = b""
         self.opened_log_position = NULL_POSITION
         self.close_reason: CloseReason | None = None
@@ -89,6 +91,7 @@ class ClusterSession:
 
     def reject(self, code: EventCode, detail: str) -> None:
         self.state = SessionState.REJECTED
+        self.encoded_credentials = b""
         self.event_code = code
         self.detail = detail
 
@@ -99,6 +102,7 @@ class ClusterSession:
                 f"at most {ENCODED_PRINCIPAL_LENGTH_MAX} are allowed"
             )
         self.encoded_principal = bytes(encoded_principal)
+        self.encoded_credentials = b""
         self.state = SessionState.AUTHENTICATED
 
     def open(self, log_position: int) -> None:

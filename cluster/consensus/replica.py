@@ -12,7 +12,7 @@ are no entries here: a kernel takes runs of them into ``sessions.table`` (cluste
 
 from collections.abc import Iterable, Iterator
 
-from cluster.consensus.authentication import Authenticator
+from cluster.consensus.authentication import Security
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import ModuleState
 from cluster.consensus.module_snapshot import ModuleSnapshot, SnapshotPlace, module_records, state_records
@@ -47,7 +47,7 @@ class ReplicatedState:
     """
 
     def __init__(
-        self, context: ConsensusModuleContext, port: SessionPort, authenticator: Authenticator | None = None
+        self, context: ConsensusModuleContext, port: SessionPort, security: Security | None = None
     ) -> None:
         self.cluster_time = 0
         self.leadership_term_id = NULL_VALUE
@@ -55,7 +55,7 @@ class ReplicatedState:
             NULL_VALUE  # that wrote what is processed; a join comes before its term is read
         )
         self.module = ModuleState()
-        self.sessions = SessionManager(context, port, authenticator)
+        self.sessions = SessionManager(context, port, security)
         self.timers = PriorityHeapTimerService()
         self.trackers = [
             PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)

@@ -25,10 +25,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from cluster.consensus.authentication import Authenticator, DefaultAuthenticator
+from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.cluster_session import ClusterSession, SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import UncommittedEntries
+from cluster.consensus.session_admission import AdmissionPort, SessionAdmission
 from cluster.log import session_table
 from cluster.log.session_table import SessionTable
 from cluster.protocol import snapshot
@@ -36,12 +37,11 @@ from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.resume import is_token_of
-from cluster.protocol.sbe import Message
-from cluster.protocol.session import Challenge, NewLeaderEvent, SessionConnectRequest, SessionEvent
+from cluster.protocol.session import NewLeaderEvent, SessionConnectRequest, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, version_text
 
 
-class SessionPort(Protocol):
+class SessionPort(AdmissionPort, Protocol):
     """What the manager needs of its member: the log of a leader, and the clients' connections."""
 
     def append_session_open(self, session: ClusterSession) -> int:
@@ -50,54 +50,19 @@ class SessionPort(Protocol):
 
     def append_session_close(self, session: ClusterSession, reason: CloseReason) -> int: ...
 
-    def is_connected(self, connection_id: int) -> bool: ...
-
-    def send_egress(self, connection_id: int, message: Message) -> bool:
-        """Whether the connection took the message."""
-        ...
-
     def close_egress(self, connection_id: int) -> None:
         """Close the connection once what was sent is out."""
         ...
-
-
-class _Proxy:
-    """What an authenticator gets (Aeron: ClusterSessionProxy)."""
-
-    __slots__ = ("_manager", "_session")
-
-    def __init__(self, manager: "SessionManager", session: ClusterSession) -> None:
-        self._manager = manager
-        self._session = session
-
-    @property
-    def session_id(self) -> int:
-        return self._session.id
-
-    def challenge(self, encoded_challenge: bytes) -> bool:
-        session = self._session
-        sent = self._manager.port.send_egress(
-            session.connection_id, Challenge(session.correlation_id, session.id, encoded_challenge)
-        )
-        if sent:
-            session.state = SessionState.CHALLENGED
-        return sent
-
-    def authenticate(self, encoded_principal: bytes) -> bool:
-        self._session.authenticate(encoded_principal)
-        return True
-
-    def reject(self) -> None:
-        self._session.reject(EventCode.AUTHENTICATION_REJECTED, "session failed authentication")
 
 
 class SessionManager:
     """All sessions of one member. ``table`` has the same open sessions for the kernels, with their counts."""
 
     def __init__(
-        self, context: ConsensusModuleContext, port: SessionPort, authenticator: Authenticator | None = None
+        self, context: ConsensusModuleContext, port: SessionPort, security: Security | None = None
     ) -> None:
         self.port = port
+        self.admission = SessionAdmission(security or open_security(), port)
         self.table = SessionTable(context.max_sessions)
         self.sessions: dict[int, ClusterSession] = {}
         self.next_session_id = 1
@@ -106,7 +71,6 @@ class SessionManager:
         # Of a member that led and does not: until then its clients wait to hear who leads; None: none do.
         self.clients_kept_until_ns: int | None = None
         self._context = context
-        self._authenticator: Authenticator = authenticator or DefaultAuthenticator()
         self._timeout = context.cluster_duration(context.session_timeout_ns)
         self._pending: list[ClusterSession] = []
         self._redirects: list[ClusterSession] = []
@@ -157,7 +121,7 @@ class SessionManager:
             session.reject(EventCode.ERROR, refusal)
             self._rejected.append(session)
         else:
-            self._authenticator.on_connect_request(session.id, bytes(request.encoded_credentials), now_ms)
+            self.admission.on_connect_request(session, bytes(request.encoded_credentials), now_ms)
             self._pending.append(session)
 
     def _refusal(self, connection_id: int, request: SessionConnectRequest) -> str | None:
@@ -189,10 +153,10 @@ class SessionManager:
             if session.id == session_id and session.state is SessionState.CHALLENGED:
                 session.correlation_id = correlation_id
                 session.time_of_last_activity_ns = now_ns
-                self._authenticator.on_challenge_response(session_id, encoded_credentials, now_ms)
+                self.admission.on_challenge_response(session, encoded_credentials, now_ms)
 
-    def find_resumed(self, request: SessionResume, now_ms: int) -> ClusterSession | None:
-        """The open session that the request's client opened; None when there is none, or it may not."""
+    def find_resumed(self, request: SessionResume) -> ClusterSession | None:
+        """The open session that was opened with the request's token; None when there is none."""
         token = bytes(request.resume_token)
         if request.cluster_session_id == NULL_VALUE:
             opened = (s for s in reversed(list(self)) if is_token_of(s.resume_hash, token))
@@ -203,9 +167,6 @@ class SessionManager:
             session is None
             or session.state is not SessionState.OPEN
             or not is_token_of(session.resume_hash, token)
-            or not self._authenticator.may_resume(
-                session.encoded_principal, bytes(request.encoded_credentials), now_ms
-            )
         ):
             return None
         return session
@@ -285,7 +246,7 @@ class SessionManager:
                 self.end_egress(session.connection_id)
                 work_count += 1
                 continue
-            self._authenticate(session, now_ms)
+            self.admission.decide(session, now_ms)
             if session.state is SessionState.AUTHENTICATED:
                 work_count += self._open(session, cluster_time)
             elif session.state is SessionState.REJECTED:
@@ -293,15 +254,6 @@ class SessionManager:
                 self._rejected.append(session)
                 work_count += 1
         return work_count
-
-    def _authenticate(self, session: ClusterSession, now_ms: int) -> None:
-        if not self.port.is_connected(session.connection_id):
-            return
-        if session.state is SessionState.CHALLENGED:
-            self._authenticator.on_challenged_session(_Proxy(self, session), now_ms)
-        elif session.state < SessionState.CHALLENGED:
-            session.state = SessionState.CONNECTED
-            self._authenticator.on_connected_session(_Proxy(self, session), now_ms)
 
     def _open(self, session: ClusterSession, cluster_time: int) -> int:
         if not self.port.is_connected(session.connection_id):

@@ -17,7 +17,7 @@ from random import Random
 
 from cluster.archive.mark_files import MarkFile
 from cluster.consensus.actions import CompleteElection
-from cluster.consensus.authentication import AllowBackupAndStandby, Authenticator, AuthorisationService
+from cluster.consensus.authentication import Security
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
@@ -90,8 +90,7 @@ class ConsensusModuleAgent:
         service_channels: Sequence[ServiceChannel],
         counters: MemberCounters,
         random: Random,
-        authenticator: Authenticator | None = None,
-        authorisation: AuthorisationService | None = None,
+        security: Security,
         mark_file: MarkFile | None = None,
         needed_positions: Sequence[NeededPosition] = (),
         on_event: Callable[[str], None] = _nothing,
@@ -115,8 +114,7 @@ class ConsensusModuleAgent:
             channels=tuple(service_channels),
             counters=counters,
             random=random,
-            authenticator=authenticator,
-            authorisation=authorisation or AllowBackupAndStandby(),
+            security=security,
             needed_positions=tuple(needed_positions),
             turn=self.turn,
             reporter=self.reporter,

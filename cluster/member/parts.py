@@ -12,7 +12,7 @@ from itertools import count
 from random import Random
 
 from cluster.archive.snapshot_archive import SnapshotArchive
-from cluster.consensus.authentication import Authenticator, AuthorisationService
+from cluster.consensus.authentication import Security
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
@@ -66,8 +66,7 @@ class Parts:
         channels: tuple[ServiceChannel, ...],
         counters: MemberCounters,
         random: Random,
-        authenticator: Authenticator | None,
-        authorisation: AuthorisationService,
+        security: Security,
         needed_positions: tuple[NeededPosition, ...],
         turn: Turn,
         reporter: Reporter,
@@ -86,9 +85,9 @@ class Parts:
         self.liveness = Liveness(context.leader_heartbeat_timeout_ns)
         other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
         self.peers = Peers(other_ids, self.liveness.gone_member_ids, links)
-        self._build_log(authenticator, needed_positions)
+        self._build_log(security, needed_positions)
         self._build_disk(random, distrusts_log=distrusts_log)
-        self._build_clients(authorisation, channels)
+        self._build_clients(security, channels)
         self._build_services(channels)
         self.admission = Admission(
             context.app_version,
@@ -103,15 +102,16 @@ class Parts:
         self.leader_ports = self._leader_ports()
         self.follower_ports = self._follower_ports()
 
-    def _build_log(
-        self, authenticator: Authenticator | None, needed_positions: tuple[NeededPosition, ...]
-    ) -> None:
+    def _build_log(self, security: Security, needed_positions: tuple[NeededPosition, ...]) -> None:
         context, files, links, reporter = self.context, self.files, self.links, self._reporter
         self.log = MemberLog(context, files.archive, files.recording_log, self.counters)
         self._outlet = SessionOutlet(
-            self.clients, self.log, lambda: (self.replica.leadership_term_id, self.replica.cluster_time)
+            self.clients,
+            self.log,
+            lambda: (self.replica.leadership_term_id, self.replica.cluster_time),
+            security.on_refused,
         )
-        self.replica = ReplicatedState(context, self._outlet, authenticator)
+        self.replica = ReplicatedState(context, self._outlet, security)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
@@ -137,9 +137,7 @@ class Parts:
             context, files.archive, self.log, self.repair, self.links, self._turn
         )
 
-    def _build_clients(
-        self, authorisation: AuthorisationService, channels: tuple[ServiceChannel, ...]
-    ) -> None:
+    def _build_clients(self, security: Security, channels: tuple[ServiceChannel, ...]) -> None:
         context, files, replica = self.context, self.files, self.replica
         self.toggles = Toggles(self.counters)
         self.node_control = NodeControl(self.toggles, files.recording_log, files.archive, self._reporter)
@@ -151,7 +149,7 @@ class Parts:
             self.status,
             self.egress,
             self.toggles,
-            authorisation,
+            security.authorisation,
             self._turn,
         )
         self.ingress = IngressAdapter(

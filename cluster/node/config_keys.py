@@ -179,6 +179,33 @@ class NodeKeys(BaseModel):
         aeron="aeron.cluster.session.timeout",
         gt=0,
     )
+    # -- who may come in --
+    insecure_network: bool = _key(
+        False,
+        """Whether the member may listen beyond loopback without TLS and an authenticator. Whoever reaches
+        its ports may then read the whole log, write into it, and take part as a member.""",
+        section="Who may come in",
+    )
+    authenticator: str = _key(
+        "none",
+        """Who a client is. none: nobody in particular. token: whom its token names. password: the user whose
+        password it has. certificate: the name in its certificate, which TLS has verified. Or an Authenticator
+        of your own, "module:ClassName", found from the working directory too. The same on every member.""",
+        unit="none, token, password, certificate or module:ClassName",
+        aeron="aeron.cluster.authenticator.supplier",
+    )
+    authenticator_file: str = _key(
+        "",
+        """Of token and password: a file with a line for each principal, which `cluster principal add` writes.
+        It is read again when it changes.""",
+    )
+    authorisation: str = _key(
+        "",
+        """What each principal may do: a file of lines such as "alice: write, read", "*" for all others, read
+        again when it changes; or an AuthorisationService of your own, "module:ClassName". When empty:
+        without an authenticator all may write and read, with one nobody may do anything.""",
+        aeron="aeron.cluster.authorisation.service.supplier",
+    )
     # -- strangers: whoever has no session yet, or only reads --
     connections_max: int = _key(
         BOUNDS.connections_max,

@@ -17,13 +17,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster.archive.files import make_directories, open_regular
+from cluster.client.credentials import TOKEN_FILE_VARIABLE
 from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, key_of
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE
 
 ENVIRONMENT_PREFIX = "CLUSTER_"
-CLIENT_VARIABLES = (ENDPOINTS_VARIABLE, CLIENT_VARIABLE_PREFIX)  # no keys: clients read what begins so
+# No keys: clients read what is called so, or begins so.
+CLIENT_VARIABLES = (ENDPOINTS_VARIABLE, TOKEN_FILE_VARIABLE, CLIENT_VARIABLE_PREFIX)
 
 
 def load(

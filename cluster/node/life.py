@@ -96,6 +96,7 @@ class MemberLife:
             counters=self.counters,
             random=ports.random,
             mark_file=ports.mark_file,
+            security=ports.security,
             needed_positions=ports.needed_positions(),
             on_event=ports.on_event,
             on_error=lambda error: ports.record(ports.mark_file, "consensus module", error),

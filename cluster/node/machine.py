@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.archive.export_watermark import ExportWatermark
 from cluster.archive.files import Files
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.consensus.authentication import Security
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ServiceError
 from cluster.log.frames import message_length_max
@@ -43,6 +44,7 @@ class Machine:
         poller: Poller,
         bounds: Bounds,
         log: NodeLog,
+        security: Security,
         *,
         on_service_error: Callable[[ServiceError, int], None],
     ) -> None:
@@ -56,6 +58,7 @@ class Machine:
         self._log = log
         self._message_length_max = message_length_max(config.log_term_length)
         self._clients: ClientPort
+        self.security = security
         self._gateway: GrpcGateway | None = None
 
     def on_event(self, text: str) -> None:

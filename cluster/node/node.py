@@ -29,6 +29,7 @@ from cluster.node import config_text
 from cluster.node.config import NodeConfig
 from cluster.node.descriptors import fit_descriptors
 from cluster.node.disk_failures import SURVIVED, DiskFailures
+from cluster.node.exposure import check_exposure
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
 from cluster.node.machine import Machine
@@ -41,6 +42,8 @@ from cluster.protocol.enums import (
     ElectionState,
     Role,
 )
+from cluster.security.audit import AuditLog
+from cluster.security.loading import load_security
 from cluster.transport.clock import epoch_ms
 from cluster.transport.poller import Poller, Target
 
@@ -109,6 +112,7 @@ class ClusterNode:
 
     def _open(self) -> None:
         config = self.config
+        check_exposure(config)
         files = OsFiles()
         self._mark_file = ClusterMarkFile.create(
             str(config.cluster_path),
@@ -125,6 +129,9 @@ class ClusterNode:
         self._opened.callback(self.log.close)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
 
+        audit = AuditLog(str(config.path / "audit.log"))
+        self._opened.callback(audit.close)
+        security = load_security(config, self._on_security_error, audit.refused)
         bounds, told = fit_descriptors(config.bounds)
         if told:
             self.log.info("strangers get less than was configured", why=told)
@@ -141,6 +148,7 @@ class ClusterNode:
             self._poller,
             bounds,
             self.log,
+            security,
             on_service_error=self._tell_service_error,
         )
 
@@ -329,6 +337,12 @@ class ClusterNode:
         assert self._life is not None
         self._life.counters.errors.get_and_add(1)
         self._machine.record(self._mark_file, "consensus module", error)
+
+    def _on_security_error(self, error: Exception) -> None:
+        """A file of principals or rights has become wrong, or a user's class has raised."""
+        if self._life is not None:
+            self._life.counters.errors.get_and_add(1)
+        self._machine.record(self._mark_file, "authentication", error)
 
     def _tell_service_error(self, error: ServiceError, count: int) -> None:
         if self._on_service_error is not None:

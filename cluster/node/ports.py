@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from cluster.archive.files import Files
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.consensus.authentication import Security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
@@ -60,6 +61,7 @@ class Ports(Protocol):
     files: Files
     random: Random
     mark_file: ClusterMarkFile  # the consensus module's
+    security: Security
 
     def epoch_ms(self) -> int: ...
 

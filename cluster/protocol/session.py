@@ -5,7 +5,7 @@ Clients write on the ingress stream, the consensus module and the leader's servi
 
 from typing import Annotated
 
-from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode
+from cluster.protocol.enums import AdminResponseCode, EventCode
 from cluster.protocol.sbe import Ascii, Blob, Message, Time, Version, i32, i64, since
 
 ENCODED_PRINCIPAL_LENGTH_MAX = 4096
@@ -83,14 +83,14 @@ class AdminRequest(Message, template_id=26):
     leadership_term_id: i64
     cluster_session_id: i64
     correlation_id: i64
-    request_type: AdminRequestType
+    request_type: i32  # AdminRequestType, or one that is not known here
     payload: Blob = b""
 
 
 class AdminResponse(Message, template_id=27):
     cluster_session_id: i64
     correlation_id: i64
-    request_type: AdminRequestType
+    request_type: i32  # AdminRequestType, or one that is not known here
     response_code: AdminResponseCode
     message: Ascii = ""
     payload: Blob = b""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from cluster.archive.files import Buffer, Files
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.consensus.authentication import open_security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
@@ -82,6 +83,7 @@ class SimulatedPorts:
         self.random = random
         self._member = member
         self._context = context
+        self.security = open_security()
         self.mark_file = ClusterMarkFile.create(
             f"{member.directory}/cluster",
             files=self.files,

@@ -69,7 +69,7 @@ class GrpcGateway:
     def __init__(
         self,
         listen: Endpoint,
-        connect: Callable[[str | None], socket.socket],
+        connect: Callable[[str | None, str], socket.socket],
         open_log: OpenLog,
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
@@ -172,7 +172,7 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         """Pass frames both ways until either end is done."""
-        host = context.peer().rpartition(":")[0]
+        host = _host(context)
         if self._hosts[host] >= self._bounds.address_connections_max:
             text = f"{self._hosts[host]} sessions of {host} (address_connections_max)"
             if self._on_error is not None:
@@ -192,7 +192,7 @@ class GrpcGateway:
     ) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         try:
-            sock = self._connect(_certificate_name(context))
+            sock = self._connect(_certificate_name(context), _host(context))
         except OSError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
             raise AssertionError from None  # abort raises
@@ -259,6 +259,11 @@ class _Handlers(grpc.GenericRpcHandler):
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return self._handlers.get(details.method)
+
+
+def _host(context: grpc.aio.ServicerContext) -> str:
+    """Of the peer, which gRPC names as in ``ipv4:127.0.0.1:40123``."""
+    return str(context.peer()).partition(":")[2].rpartition(":")[0]
 
 
 def _certificate_name(context: grpc.aio.ServicerContext) -> str | None:

@@ -78,12 +78,14 @@ class _Client:
         "is_known",
         "opened_ns",
         "partial_ns",
+        "peer",
         "sent",
     )
 
     def __init__(self, connection: Connection, host: str, now_ns: int) -> None:
         self.connection = connection
         self.host = host  # over TCP
+        self.peer = host
         self.opened_ns = now_ns
         # Of the next byte taken, while some are queued; of the peer's close when finishing.
         self.deadline_ns = 0
@@ -142,7 +144,7 @@ class ClientPort:
         self._buffered_bytes = 0  # of all clients
         self._queued: dict[int, _Client] = {}  # with bytes that their sockets have not taken
         self._ready: list[Connection] = []
-        self._made: deque[tuple[socket.socket, str | None]] = deque()  # by ``connect``, not accepted yet
+        self._made: deque[tuple[socket.socket, str | None, str]] = deque()  # by ``connect``, not accepted yet
         self._is_shut_down = False
         self._connection_id = 0  # of the newest
         self._last_served = 0
@@ -164,16 +166,17 @@ class ClientPort:
     def connection_count(self) -> int:
         return len(self._clients)
 
-    def connect(self, certificate_name: str | None) -> socket.socket:
+    def connect(self, certificate_name: str | None, peer: str) -> socket.socket:
         """A client's end of a new connection, made within this process; called from any thread.
 
+        ``peer`` is the host of the client for whom it is.
         ``certificate_name`` is that of the client for whom it is: no other process can claim one like this.
         Raises ConnectionRefusedError when the port is shut down.
         """
         if self._is_shut_down:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = socket.socketpair()
-        self._made.append((ours, certificate_name))
+        self._made.append((ours, certificate_name, peer))
         self._poller.wake()
         return theirs
 
@@ -188,8 +191,8 @@ class ClientPort:
                 self._accept(sock, now_ns, handler)
                 work += 1
         for _ in range(min(len(self._made), ACCEPTS_PER_POLL_MAX)):
-            sock, certificate_name = self._made.popleft()
-            self._accept(sock, now_ns, handler, certificate_name)
+            sock, certificate_name, peer = self._made.popleft()
+            self._accept(sock, now_ns, handler, certificate_name, peer)
             work += 1
         if now_ns >= self._next_sweep_ns:
             self._sweep(now_ns, handler)
@@ -227,7 +230,12 @@ class ClientPort:
         return True
 
     def _accept(
-        self, sock: socket.socket, now_ns: int, handler: ClientsHandler, certificate_name: str | None = None
+        self,
+        sock: socket.socket,
+        now_ns: int,
+        handler: ClientsHandler,
+        certificate_name: str | None = None,
+        peer: str = "",
     ) -> None:
         self._connection_id += 1
         connection = Connection(
@@ -247,6 +255,7 @@ class ClientPort:
             self._report(f"a client was turned away: {why}")
             return
         client = _Client(connection, host, now_ns)
+        client.peer = peer or host or "this host"
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client
         self._hosts[host] += 1
 
@@ -429,6 +438,11 @@ class ClientPort:
         """The common name in the client's certificate, verified; None when it has shown none, or is gone."""
         client = self._clients.get(connection_id)
         return None if client is None else client.connection.certificate_name
+
+    def peer(self, connection_id: int) -> str:
+        """The host of a client, ``this host`` over a Unix socket; empty when it is gone."""
+        client = self._clients.get(connection_id)
+        return "" if client is None else client.peer
 
     def is_connected(self, connection_id: int) -> bool:
         """Whether ``send`` can reach the client."""

@@ -1,5 +1,6 @@
 """Sessions of a leader, and what their port is asked to do."""
 
+from cluster.consensus.authentication import AllowAllButAdmin, DefaultAuthenticator, Security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.sessions import SessionManager
 from cluster.protocol.link import SessionResume
@@ -20,6 +21,8 @@ class Outside:
         self.log = []
         self.egress = []
         self.closed = []
+        self.names = {}
+        self.refused = []
         self.takes_log = True
         self.connected = {1, 2, 3, 4, 5, 6}
         self.takes_egress = True
@@ -40,6 +43,12 @@ class Outside:
 
     def is_connected(self, connection_id):
         return connection_id in self.connected
+
+    def certificate_name(self, connection_id):
+        return self.names.get(connection_id)
+
+    def on_refused(self, connection_id, encoded_principal, what, why):
+        self.refused.append((connection_id, encoded_principal, what, why))
 
     def send_egress(self, connection_id, message):
         if not self.takes_egress or connection_id not in self.connected:
@@ -62,11 +71,12 @@ class Outside:
 class Sessions:
     """A member's sessions and the time; a leader unless told otherwise."""
 
-    def __init__(self, authenticator=None, **settings):
+    def __init__(self, authenticator=None, authorisation=None, **settings):
         self.outside = Outside()
         settings.setdefault("max_sessions", 10)
         self.context = ConsensusModuleContext(ingress_endpoints=ENDPOINTS, **settings)
-        self.manager = SessionManager(self.context, self.outside, authenticator)
+        security = Security(authenticator or DefaultAuthenticator(), authorisation or AllowAllButAdmin())
+        self.manager = SessionManager(self.context, self.outside, security)
         self.now_ns = 0
         self.is_committing = True  # all that is appended, at once
 
@@ -106,7 +116,11 @@ class Sessions:
 
     def finds(self, session_id, token=TOKEN, credentials=b""):
         request = SessionResume(1, session_id, TERM, credentials, token)
-        return self.manager.find_resumed(request, self.cluster_time)
+        session = self.manager.find_resumed(request)
+        if session is None:
+            return None
+        may = self.manager.admission.may_resume(session, 1, credentials, self.cluster_time)
+        return session if may else None
 
     def replays_open(self, session_id, position=2000, channel="channel"):
         event = SessionOpenEvent(TERM - 1, 9, session_id, 0, 102, channel, b"who")
@@ -133,5 +147,5 @@ class Watching:
     def on_challenged_session(self, session, now_ms):
         self.asked.append(("challenged", session.session_id))
 
-    def may_resume(self, encoded_principal, encoded_credentials, now_ms):
+    def may_resume(self, encoded_principal, encoded_credentials, now_ms, certificate_name):
         return encoded_credentials == b"secret"

@@ -56,6 +56,12 @@ class ALog:
     def is_connected(self, connection_id):
         return True
 
+    def certificate_name(self, connection_id):
+        return None
+
+    def on_refused(self, connection_id, encoded_principal, what, why):
+        raise AssertionError(why)
+
     def send_egress(self, connection_id, message):
         return True
 

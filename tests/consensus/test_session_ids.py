@@ -28,6 +28,12 @@ class Log:
     def is_connected(self, connection_id: int) -> bool:
         return True
 
+    def certificate_name(self, connection_id: int) -> None:
+        return None
+
+    def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
+        raise AssertionError(why)
+
     def send_egress(self, connection_id: int, message: object) -> bool:
         return True
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consensus.authentication import AllowBackupAndStandby
+from cluster.consensus.authentication import AllowAllButAdmin
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
 from cluster.consensus.context import SECOND
 from cluster.errors import LocalProtocolError
@@ -458,8 +458,60 @@ def test_a_commit_forgets_what_it_covers():
 
 
 @pytest.mark.conformance("C-214")
-def test_by_default_only_backups_and_standbys_are_authorised():
-    default = AllowBackupAndStandby()
+def test_by_default_everybody_may_write_and_read_and_nobody_administer():
+    default = AllowAllButAdmin()
 
-    assert [action for action in range(120) if default.is_authorised(111, action, None, b"")] == [77, 79, 81]
-    assert not default.is_authorised(112, 77, None, b"")
+    def allowed(schema_id):
+        return [action for action in range(120) if default.is_authorised(schema_id, action, None, b"")]
+
+    assert allowed(111) == [3, 77, 79, 81]
+    assert allowed(1111) == [10, 12]
+    assert allowed(112) == []
+
+
+class Granting:
+    """An authorisation service that knows one principal."""
+
+    def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
+        return (schema_id, action_id) == (111, 3) and encoded_principal == b"writer"
+
+
+@pytest.mark.parametrize(("principal", "is_open"), [(b"writer", True), (b"reader", False)])
+def test_a_session_needs_the_right_to_write_beside_an_identity(principal, is_open):
+    sessions = Sessions(Watching(lambda session: session.authenticate(principal)), Granting())
+
+    sessions.connects(1)
+    sessions.tick()
+    sessions.tick()
+
+    assert bool(sessions.manager.sessions) is is_open
+    if not is_open:
+        code, detail = sessions.outside.events(1)[-1]
+        assert (code, detail) == (EventCode.AUTHENTICATION_REJECTED, "no right to write")
+        assert sessions.outside.refused == [(1, b"reader", "to open a session", "no right to write")]
+
+
+def test_a_refusal_is_told_to_those_who_watch_and_not_to_the_client():
+    sessions = Sessions(Watching(lambda session: session.reject("wrong password")))
+
+    sessions.connects(1)
+    sessions.tick()
+    sessions.tick()
+
+    assert sessions.outside.events(1) == [
+        (EventCode.AUTHENTICATION_REJECTED, "session failed authentication")
+    ]
+    assert sessions.outside.refused == [(1, b"", "to open a session", "wrong password")]
+
+
+def test_an_authenticator_sees_credentials_and_the_name_in_the_certificate():
+    seen = []
+    sessions = Sessions(
+        Watching(lambda session: seen.append((session.encoded_credentials, session.certificate_name)))
+    )
+    sessions.outside.names[1] = "alice"
+
+    sessions.connects(1)
+    sessions.tick()
+
+    assert seen == [(b"secret", "alice")]

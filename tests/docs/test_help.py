@@ -34,6 +34,8 @@ ELSEWHERE = {
     "cluster send --endpoints tcp:": COMMANDS + "test_a_file_is_sent_whole",
     "D=cluster-data": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
     "cluster send --endpoints ipc:": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
+    "cluster principal add --file passwords": "tests/security/test_sessions_of_members.py::"
+    "test_whose_password_fits_comes_in_and_others_do_not",
     "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
     "cluster top": README,
     "cluster log tail --follow": README,

@@ -141,7 +141,7 @@ class Challenges(DefaultAuthenticator):
 def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
     cluster, _ = a_cluster()
     leader, follower = cluster.leader, cluster.followers[0]
-    leader.replica.sessions._authenticator = Challenges()
+    leader.replica.sessions.admission._authenticator = Challenges()
     answers = []
 
     def take(data):

@@ -211,6 +211,8 @@ USED_ELSEWHERE = {
         "members",
         "tcp_ingress",
     },
+    "cluster.node.exposure": {"insecure_network"},
+    "cluster.security.loading": {"authenticator", "authenticator_file", "authorisation"},
     "cluster.node.machine": {"grpc_gateway", "ipc_ingress", "log_export_watermark"},
     "cluster.node.node": {"idle_spin_ns", "log_level"},
 }

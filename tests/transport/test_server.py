@@ -504,7 +504,7 @@ def test_connections_know_their_kind_of_socket():
 
 def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serve):
     server = serve()
-    with server.port.connect("alice") as alice, server.port.connect(None) as nobody:
+    with server.port.connect("alice", "10.0.0.1") as alice, server.port.connect(None, "") as nobody:
         for client in (alice, nobody):
             client.settimeout(DEADLINE_S)
             client.sendall(HELLO)
@@ -513,4 +513,4 @@ def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serv
     assert names == ["alice", None]
     server.port.shutdown()
     with pytest.raises(ConnectionRefusedError):
-        server.port.connect("alice")
+        server.port.connect("alice", "10.0.0.1")

@@ -1,6 +1,7 @@
 """What clients ask for besides sending messages: to connect, to resume, to close, to administer."""
 
 from cluster.consensus.authentication import ADMIN_REQUEST, AuthorisationService
+from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.clients.egress_publisher import EgressPublisher
@@ -10,7 +11,13 @@ from cluster.member.log.publication import LogPublication
 from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol import CLUSTER
-from cluster.protocol.enums import AdminResponseCode, CloseReason, ClusterControlToggle, EventCode
+from cluster.protocol.enums import (
+    AdminRequestType,
+    AdminResponseCode,
+    CloseReason,
+    ClusterControlToggle,
+    EventCode,
+)
 from cluster.protocol.link import SessionResume, SessionResumed
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import (
@@ -47,6 +54,7 @@ class ClientRequests:
         self._toggles = toggles
         self.authorisation = authorisation
         self._turn = turn
+        self._undecided: dict[int, SessionResume] = {}  # by connection, one each
 
     @property
     def publication(self) -> LogPublication | None:
@@ -73,8 +81,12 @@ class ClientRequests:
             detail = self._context.ingress_endpoints
             self._send_event(connection_id, request, EventCode.REDIRECT, detail)
             return
-        session = self._sessions.find_resumed(request, self._replica.now_ms)
-        if session is None:
+        session = self._sessions.find_resumed(request)
+        may = session is not None and self._may_resume(session, connection_id, request)
+        if may is None:
+            self._undecided[connection_id] = request
+            return
+        if session is None or not may:
             detail = f"session {session_id} is not open, or not this client's"
             self._send_event(connection_id, request, EventCode.CLOSED, detail)
             if session_id != NULL_VALUE:  # else it connects now
@@ -89,6 +101,17 @@ class ClientRequests:
             self._tell_resumed(connection_id, request)
         else:
             self._turn.hasten_slow_tick()
+
+    def _may_resume(self, session: ClusterSession, connection_id: int, request: SessionResume) -> bool | None:
+        credentials = bytes(request.encoded_credentials)
+        return self._sessions.admission.may_resume(session, connection_id, credentials, self._replica.now_ms)
+
+    def retry_resumes(self) -> None:
+        """Ask again for the clients whose credentials were not decided about yet."""
+        undecided, self._undecided = self._undecided, {}
+        for connection_id, request in undecided.items():
+            if self._outlet.is_connected(connection_id):
+                self.on_session_resume(connection_id, request)
 
     def _tell_resumed(self, connection_id: int, request: SessionResume) -> None:
         session_id = request.cluster_session_id
@@ -164,14 +187,7 @@ class ClientRequests:
             or request.leadership_term_id != self._replica.leadership_term_id
         ):
             return
-        if self.authorisation.is_authorised(
-            CLUSTER.id, ADMIN_REQUEST, request.request_type, session.encoded_principal
-        ):
-            code, text = AdminResponseCode.OK, ""
-            if not self._toggles.request(ClusterControlToggle.SNAPSHOT):
-                code, text = AdminResponseCode.ERROR, "another control action is under way"
-        else:
-            code, text = AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
+        code, text = self._administer(session, request)
         response = AdminResponse(
             cluster_session_id=session.id,
             correlation_id=request.correlation_id,
@@ -180,3 +196,14 @@ class ClientRequests:
             message=text,
         )
         self._outlet.send_egress(connection_id, response)
+
+    def _administer(self, session: ClusterSession, request: AdminRequest) -> tuple[AdminResponseCode, str]:
+        kind, principal = request.request_type, session.encoded_principal
+        if not self.authorisation.is_authorised(CLUSTER.id, ADMIN_REQUEST, kind, principal):
+            self._outlet.on_refused(session.connection_id, principal, "to administer", "no right to admin")
+            return AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
+        if kind != AdminRequestType.SNAPSHOT:
+            return AdminResponseCode.ERROR, f"request type {kind} is not known, expected SNAPSHOT"
+        if not self._toggles.request(ClusterControlToggle.SNAPSHOT):
+            return AdminResponseCode.ERROR, "another control action is under way"
+        return AdminResponseCode.OK, ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from cluster.consensus.authentication import OnRefused
 from cluster.consensus.cluster_session import ClusterSession
 from cluster.member.frames import egress_frame
 from cluster.member.log.member_log import MemberLog
@@ -16,12 +17,17 @@ class SessionOutlet:
     """The ``SessionPort`` of a member (consensus/sessions.py)."""
 
     def __init__(
-        self, clients: Clients, log: MemberLog, term_and_time: Callable[[], tuple[int, int]]
+        self,
+        clients: Clients,
+        log: MemberLog,
+        term_and_time: Callable[[], tuple[int, int]],
+        on_refused: OnRefused,
     ) -> None:
         """``term_and_time``: leadership term and cluster time, which the log's next entry has."""
         self._clients = clients
         self._log = log
         self._term_and_time = term_and_time
+        self._on_refused = on_refused
 
     @property
     def publication(self) -> LogPublication | None:
@@ -51,6 +57,12 @@ class SessionOutlet:
 
     def is_connected(self, connection_id: int) -> bool:
         return self._clients.is_connected(connection_id)
+
+    def certificate_name(self, connection_id: int) -> str | None:
+        return self._clients.certificate_name(connection_id)
+
+    def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
+        self._on_refused(self._clients.peer(connection_id), encoded_principal, what, why)
 
     def send_egress(self, connection_id: int, message: Message) -> bool:
         return self.send(connection_id, egress_frame(message))

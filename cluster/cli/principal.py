@@ -1,0 +1,82 @@
+"""``cluster principal``: the file of principals that a member's authenticator goes by."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.cli.verbs import Verbs, example
+from cluster.errors import ConfigurationError, StorageError
+
+SECRET_MODE = 0o600
+TOKEN_BYTES = 32
+
+app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """What a principal proves itself by."""
+
+    TOKEN = "token"
+    PASSWORD = "password"
+
+
+@app.callback()
+def _principal() -> None:
+    """Write the file of principals that a member's authenticator goes by."""
+
+
+@app.command(
+    epilog=example(
+        "principal",
+        "add --file tokens feed --secret-file feed.token",
+        "add --file passwords --kind password alice <alice.password",
+        more="A token is drawn at random where its secret file is missing. Secrets are never printed, nor\n"
+        "taken from the command line. A member reads the file again when it changes.",
+    )
+)
+def add(
+    name: Annotated[str, typer.Argument(help="The principal.", metavar="NAME")],
+    file: Annotated[Path, typer.Option("--file", help="The file of principals; made when missing.")],
+    kind: Annotated[Kind, typer.Option("--kind", help="What it proves itself by.")] = Kind.TOKEN,
+    secret_file: Annotated[
+        Path | None, typer.Option(help="Where the secret is, in one line; standard input when not given.")
+    ] = None,
+) -> None:
+    """Add a principal to a file, or give it a new secret."""
+    from cluster.security.principals import check_name, password_digest, put, token_digest
+
+    check_name(name)
+    if kind is Kind.TOKEN and secret_file is not None and not secret_file.exists():
+        _draw(secret_file)
+    secret = _secret(secret_file)
+    digest = password_digest(secret) if kind is Kind.PASSWORD else token_digest(secret)
+    was_there = put(str(file), name, digest)
+    print(f"{name}: {'changed' if was_there else 'added'} in {file}")
+
+
+def _draw(path: Path) -> None:
+    """Write a new token, for its user's eyes alone."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE)
+        with open(fd, "w") as file:
+            file.write(f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")
+    except OSError as error:
+        raise StorageError(path, error.errno, "cannot be written") from None
+
+
+def _secret(path: Path | None) -> bytes:
+    from cluster.client.credentials import read_secret
+
+    if path is not None:
+        return read_secret(path)
+    secret = sys.stdin.buffer.readline().strip()
+    if not secret:
+        raise ConfigurationError("standard input: expected a secret in its first line, which is empty")
+    return secret

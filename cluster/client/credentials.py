@@ -1,0 +1,111 @@
+"""Who a client says it is. Secrets stay in their files until they are sent, and are in no ``repr``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cluster.errors import ConfigurationError
+
+TOKEN_FILE_VARIABLE = "CLUSTER_TOKEN_FILE"
+SECRET_BYTES_MAX = 4096
+
+
+class CredentialsSupplier(Protocol):
+    """What a client shows (io.aeron.security.CredentialsSupplier)."""
+
+    def encoded_credentials(self) -> bytes:
+        """What goes into the connect request."""
+        ...
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        """The answer to a challenge of the cluster's authenticator."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FixedCredentials:
+    """The bytes that were given, whatever is asked."""
+
+    credentials: bytes
+
+    def encoded_credentials(self) -> bytes:
+        return self.credentials
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        return self.credentials
+
+    def __repr__(self) -> str:
+        return "FixedCredentials(…)"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCredentials:
+    """The token in a file, read whenever it is sent: a new one is taken without a restart."""
+
+    file: str | Path
+
+    def encoded_credentials(self) -> bytes:
+        """Raises ConfigurationError that names the file."""
+        return read_secret(self.file)
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        return self.encoded_credentials()
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordCredentials:
+    """A user, and the password in a file."""
+
+    user: str
+    file: str | Path
+
+    def __post_init__(self) -> None:
+        if not self.user or ":" in self.user:
+            raise ConfigurationError(f"user {self.user!r}: expected a name without a colon")
+
+    def encoded_credentials(self) -> bytes:
+        """``user:password``. Raises ConfigurationError that names the file."""
+        return self.user.encode() + b":" + read_secret(self.file)
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        return self.encoded_credentials()
+
+
+def read_secret(path: str | Path) -> bytes:
+    """The first line of a file. Raises ConfigurationError that names the file, and not what is in it."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SECRET_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    secret = data.partition(b"\n")[0].strip()
+    if not secret:
+        raise ConfigurationError(f"{path}: expected a secret in its first line, which is empty")
+    if len(data) > SECRET_BYTES_MAX:
+        raise ConfigurationError(f"{path}: expected a secret of at most {SECRET_BYTES_MAX} bytes")
+    return secret
+
+
+def as_supplier(credentials: bytes | CredentialsSupplier) -> CredentialsSupplier:
+    """What is given to a client as a supplier. Raises ConfigurationError for what is none."""
+    if isinstance(credentials, bytes):
+        return FixedCredentials(credentials)
+    if not hasattr(credentials, "encoded_credentials"):
+        kind = type(credentials).__name__
+        raise ConfigurationError(f"credentials: expected bytes or a CredentialsSupplier, got a {kind}")
+    return credentials
+
+
+def credentials_of(
+    token_file: str | None, user: str | None, password_file: str | None
+) -> bytes | CredentialsSupplier:
+    """What the files stand for; empty for none. Raises ConfigurationError where they do not fit together."""
+    if token_file and (user or password_file):
+        raise ConfigurationError("give a token file, or user and password file, not both")
+    if bool(user) != bool(password_file):
+        raise ConfigurationError("user and password file are given together, or not at all")
+    if token_file:
+        return TokenCredentials(token_file)
+    return PasswordCredentials(user, password_file) if user and password_file else b""

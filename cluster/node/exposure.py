@@ -1,0 +1,44 @@
+"""Whether strangers can reach a member that lets everybody in: then it does not start."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from cluster.errors import ConfigurationError
+from cluster.node.config import NodeConfig
+
+
+def check_exposure(config: NodeConfig) -> None:
+    """Raise ConfigurationError for a member that would listen beyond loopback, unless it may.
+
+    A name counts as what it resolves to; one that does not resolve cannot be listened at.
+    """
+    if config.insecure_network:
+        return
+    for key, endpoint in listening(config).items():
+        host = endpoint.rpartition(":")[0].strip("[]")
+        if not is_loopback(host):
+            raise ConfigurationError(
+                f"{key} {endpoint} is not on loopback, where strangers could reach this member: set TLS "
+                "(tls_certificate, tls_key, tls_ca) and an authenticator, or insecure_network = true"
+            )
+
+
+def listening(config: NodeConfig) -> dict[str, str]:
+    """What a member listens at, by what that is for."""
+    found = {"the consensus endpoint": config.member.consensus_endpoint}
+    if config.grpc_gateway != "none":
+        found["the ingress endpoint"] = config.member.ingress_endpoint
+    if tcp_ingress := config.tcp_ingress_of(config.member):
+        found["tcp_ingress"] = tcp_ingress
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether all that the host's name stands for is this host alone."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)

@@ -1,0 +1,82 @@
+"""The audit log: one line for each refusal, in a file that does not grow without an end.
+
+    {"time": "2026-01-31T12:00:00Z", "peer": "10.0.0.7", "principal": "alice", "what": …, "why": …}
+
+A flood of refusals is counted, not written: beyond ten at once and one a second the next line says how many
+were left out. At 1 MiB the file becomes ``audit.log.1``, in place of the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+from cluster.archive.files import FILE_MODE
+from cluster.transport.clock import monotonic_ns
+
+BYTES_MAX = 1024 * 1024
+LINES_AT_ONCE = 10
+LINE_INTERVAL_NS = 1_000_000_000
+TEXT_LENGTH_MAX = 256  # of a field: names come from strangers
+
+
+class AuditLog:
+    """Takes refusals from any thread. What the disk does not take is counted as left out."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._fd = _open(path)
+        self._allowed = float(LINES_AT_ONCE)
+        self._counted_ns = monotonic_ns()
+        self._left_out = 0
+
+    def refused(self, peer: str, encoded_principal: bytes, what: str, why: str) -> None:
+        """Write that ``peer`` was refused ``what``. ``why`` holds no secret."""
+        fields = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "peer": peer,
+            "principal": encoded_principal.decode(errors="replace")[:TEXT_LENGTH_MAX],
+            "what": what,
+            "why": why[:TEXT_LENGTH_MAX],
+        }
+        with self._lock:
+            if not self._may_write():
+                self._left_out += 1
+                return
+            if self._left_out:
+                fields["left_out"] = str(self._left_out)
+            self._write(json.dumps(fields).encode() + b"\n")
+
+    def _may_write(self) -> bool:
+        now_ns = monotonic_ns()
+        self._allowed += (now_ns - self._counted_ns) / LINE_INTERVAL_NS
+        self._allowed = min(self._allowed, LINES_AT_ONCE)
+        self._counted_ns = now_ns
+        if self._allowed < 1:
+            return False
+        self._allowed -= 1
+        return True
+
+    def _write(self, line: bytes) -> None:
+        try:
+            if os.fstat(self._fd).st_size + len(line) > BYTES_MAX:
+                self._begin_anew()
+            os.write(self._fd, line)
+            self._left_out = 0
+        except OSError:
+            self._left_out += 1
+
+    def _begin_anew(self) -> None:
+        os.replace(self._path, f"{self._path}.1")
+        fd, self._fd = self._fd, _open(self._path)
+        os.close(fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)

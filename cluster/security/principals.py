@@ -1,0 +1,153 @@
+"""Digests of secrets by principal: what an authenticator's file holds in place of the secrets.
+
+    alice: scrypt$15$8$1$<salt>$<hash>      a password: slow to try, by scrypt (RFC 7914)
+    feed: sha256$<hash>                     a token, drawn at random: nothing is to be guessed
+
+Salt and hash are hexadecimal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from typing import NamedTuple, Protocol
+
+from cluster.archive.files import FILE_MODE
+from cluster.errors import ConfigurationError, StorageError
+from cluster.security.text_file import read_lines
+
+NAME_LENGTH_MAX = 256
+SECRET_LENGTH_MAX = 1024
+SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P = 15, 8, 1  # 32 MiB and about 50 ms
+SCRYPT_MEMORY_MAX = 256 * 1024 * 1024
+SALT_BYTES = 16
+_PASSWORD = re.compile(
+    r"scrypt\$(1[0-9]|20)\$([1-9][0-9]?)\$([1-9][0-9]?)\$([0-9a-f]{16,128})\$([0-9a-f]{64})"
+)
+_TOKEN = re.compile(r"sha256\$([0-9a-f]{64})")
+_NAME = re.compile(r"[\w.@=+/ -]+")
+
+
+class Digest(Protocol):
+    """What is known of one secret."""
+
+    def fits(self, secret: bytes) -> bool:
+        """Whether it is this one; takes as long for a wrong one as for the right one."""
+        ...
+
+
+class PasswordDigest(NamedTuple):
+    """Of a password, salted. ``fits`` takes some 50 ms."""
+
+    log_n: int
+    r: int
+    p: int
+    salt: bytes
+    hash: bytes
+
+    def fits(self, secret: bytes) -> bool:
+        return hmac.compare_digest(self.hash, _scrypt(secret, self))
+
+    def __repr__(self) -> str:
+        return "PasswordDigest(…)"
+
+    def __str__(self) -> str:
+        return f"scrypt${self.log_n}${self.r}${self.p}${self.salt.hex()}${self.hash.hex()}"
+
+
+class TokenDigest(NamedTuple):
+    """Of a token."""
+
+    hash: bytes
+
+    def fits(self, secret: bytes) -> bool:
+        return hmac.compare_digest(self.hash, hashlib.sha256(secret).digest())
+
+    def __repr__(self) -> str:
+        return "TokenDigest(…)"
+
+    def __str__(self) -> str:
+        return f"sha256${self.hash.hex()}"
+
+
+def password_digest(password: bytes) -> PasswordDigest:
+    """A digest of the password with a salt of its own."""
+    salt = secrets.token_bytes(SALT_BYTES)
+    empty = PasswordDigest(SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P, salt, b"")
+    return empty._replace(hash=_scrypt(password, empty))
+
+
+def token_digest(token: bytes) -> TokenDigest:
+    return TokenDigest(hashlib.sha256(token).digest())
+
+
+def _scrypt(password: bytes, digest: PasswordDigest) -> bytes:
+    return hashlib.scrypt(
+        password,
+        salt=digest.salt,
+        n=1 << digest.log_n,
+        r=digest.r,
+        p=digest.p,
+        maxmem=SCRYPT_MEMORY_MAX,
+        dklen=32,
+    )
+
+
+def parse_tokens(lines: dict[str, str], path: str) -> dict[str, TokenDigest]:
+    """The tokens' digests by principal. Raises ConfigurationError that names the principal."""
+    return {name: _parse_token(name, text, path) for name, text in lines.items()}
+
+
+def _parse_token(name: str, text: str, path: str) -> TokenDigest:
+    match = _TOKEN.fullmatch(text)
+    if match is None:
+        raise ConfigurationError(f"{path}: {name} has no digest of a token, expected sha256$…")
+    return TokenDigest(bytes.fromhex(match[1]))
+
+
+def parse_passwords(lines: dict[str, str], path: str) -> dict[str, PasswordDigest]:
+    """The passwords' digests by principal. Raises ConfigurationError that names the principal."""
+    return {name: _parse_password(name, text, path) for name, text in lines.items()}
+
+
+def _parse_password(name: str, text: str, path: str) -> PasswordDigest:
+    match = _PASSWORD.fullmatch(text)
+    if match is None:
+        raise ConfigurationError(f"{path}: {name} has no digest of a password, expected scrypt$…")
+    log_n, r, p = int(match[1]), int(match[2]), int(match[3])
+    if 128 * r * ((1 << log_n) + p) >= SCRYPT_MEMORY_MAX:
+        raise ConfigurationError(f"{path}: the digest of {name} takes more memory than 256 MiB")
+    return PasswordDigest(log_n, r, p, bytes.fromhex(match[4]), bytes.fromhex(match[5]))
+
+
+def check_name(name: str) -> str:
+    """The name of a principal as files can hold it. Raises ConfigurationError."""
+    if not _NAME.fullmatch(name) or name != name.strip() or len(name) > NAME_LENGTH_MAX:
+        raise ConfigurationError(
+            f"principal {name!r}: expected 1 to {NAME_LENGTH_MAX} letters, digits, spaces or . _ - @ = + /"
+        )
+    return name
+
+
+def put(path: str, name: str, digest: PasswordDigest | TokenDigest) -> bool:
+    """Write the line of a principal, in place of the one that it had; whether it had one.
+
+    The file is there whole, as it was before or as it shall be. Raises ConfigurationError, StorageError.
+    """
+    lines = read_lines(path) if os.path.lexists(path) else {}
+    was_there = name in lines
+    text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: str(digest)}.items())
+    aside = f"{path}.new"
+    try:
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        with open(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+        os.replace(aside, path)
+    except OSError as error:
+        raise StorageError(path, error.errno, "cannot be written") from None
+    return was_there

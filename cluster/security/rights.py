@@ -1,0 +1,46 @@
+"""What each principal may do, from a file: ``principal: write, read``, with ``*`` for all others."""
+
+from __future__ import annotations
+
+from cluster.consensus.authentication import Right, right_to
+from cluster.errors import ConfigurationError
+from cluster.security.text_file import OnError, WatchedFile
+
+EVERYBODY = "*"
+
+
+def parse_rights(lines: dict[str, str], path: str) -> dict[str, frozenset[Right]]:
+    """The rights by principal. Raises ConfigurationError that names principal and word."""
+    return {name: frozenset(_parse(name, text, path)) for name, text in lines.items()}
+
+
+def _parse(name: str, text: str, path: str) -> list[Right]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in list(Right):
+            raise ConfigurationError(f"{path}: {name} has {word!r}, expected {', '.join(Right)}")
+    return [Right(word) for word in words]
+
+
+class RightsFile:
+    """An AuthorisationService that grants what its file says, and nothing else."""
+
+    def __init__(self, path: str, on_error: OnError) -> None:
+        """Raises ConfigurationError."""
+        self._file = WatchedFile(path, parse_rights, on_error)
+
+    def is_authorised(
+        self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
+    ) -> bool:
+        rights = self._file.value()
+        name = encoded_principal.decode(errors="replace")
+        return right_to(schema_id, action_id) in rights.get(name, rights.get(EVERYBODY, frozenset()))
+
+
+class NoRights:
+    """The AuthorisationService where an authenticator has no rights beside it: nobody may do anything."""
+
+    def is_authorised(
+        self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
+    ) -> bool:
+        return False

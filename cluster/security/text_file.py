@@ -1,0 +1,94 @@
+"""A file of ``name: value`` lines that people edit while a member runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from cluster.archive.files import open_regular
+from cluster.errors import ClusterError, ConfigurationError
+from cluster.transport.clock import monotonic_ns
+
+LOOK_INTERVAL_NS = 1_000_000_000
+BYTES_MAX = 16 * 1024 * 1024
+
+T = TypeVar("T")
+OnError = Callable[[ClusterError], None]
+
+
+class WatchedFile(Generic[T]):
+    """What a file says, read again when it has changed; looked at once a second at most.
+
+    A new content that is wrong is reported once, and the one before it stays in force.
+    """
+
+    def __init__(self, path: str, parse: Callable[[dict[str, str], str], T], on_error: OnError) -> None:
+        """``parse`` gets the lines, and the path for its errors. Raises ConfigurationError."""
+        self._path = path
+        self._parse = parse
+        self._on_error = on_error
+        self._seen = _signature(path)
+        self._next_look_ns = monotonic_ns() + LOOK_INTERVAL_NS
+        self.version = 0  # how often it was read anew
+        self._value = parse(read_lines(path), path)
+
+    def value(self) -> T:
+        """The content in force."""
+        now_ns = monotonic_ns()
+        if now_ns >= self._next_look_ns:
+            self._next_look_ns = now_ns + LOOK_INTERVAL_NS
+            self._look()
+        return self._value
+
+    def _look(self) -> None:
+        signature = _signature(self._path)
+        if signature == self._seen:
+            return
+        self._seen = signature
+        try:
+            self._value = self._parse(read_lines(self._path), self._path)
+            self.version += 1
+        except ConfigurationError as error:
+            self._on_error(ConfigurationError(f"{error}; what it said before stays in force"))
+
+
+def read_lines(path: str) -> dict[str, str]:
+    """Name to value of each line; empty lines and those that begin with ``#`` say nothing.
+
+    Raises ConfigurationError that names the line, and never what stands behind the colon.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(_read(path).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, colon, value = line.rpartition(":")
+        name = name.strip()
+        if not colon or not name:
+            raise ConfigurationError(f"{path}, line {number}: expected name: value")
+        if name in found:
+            raise ConfigurationError(f"{path}, line {number}: {name} stands there twice")
+        found[name] = value.strip()
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(open_regular(path, os.O_RDONLY), "rb") as file:
+            data = file.read(BYTES_MAX + 1)
+        if len(data) > BYTES_MAX:
+            raise ConfigurationError(f"{path}: more than {BYTES_MAX} bytes")
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: not a text in UTF-8") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _signature(path: str) -> tuple[int, ...]:
+    """What changes when a file is written or replaced; empty without a file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,148 @@
+"""The files of principals and rights: what they say, and what is said of wrong ones."""
+
+import os
+import stat
+
+import pytest
+
+from cluster.consensus.authentication import Right
+from cluster.errors import ConfigurationError
+from cluster.security import text_file
+from cluster.security.principals import (
+    check_name,
+    parse_passwords,
+    parse_tokens,
+    password_digest,
+    put,
+    token_digest,
+)
+from cluster.security.rights import RightsFile, parse_rights
+from cluster.security.text_file import read_lines
+
+CONNECT, READ_LOG, ADMIN = (111, 3), (1111, 10), (111, 26)
+
+
+@pytest.fixture(autouse=True)
+def looked_at_every_time(monkeypatch):
+    monkeypatch.setattr(text_file, "LOOK_INTERVAL_NS", 0)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "file"
+
+
+def rights_of(rights, principal):
+    return [request for request in (CONNECT, READ_LOG, ADMIN) if rights.is_authorised(*request, 0, principal)]
+
+
+@pytest.mark.parametrize(
+    ("text", "granted"),
+    [
+        ("alice: write, read", [CONNECT, READ_LOG]),
+        ("alice: admin\nbob: write", [ADMIN]),
+        ("*: read\nbob: write", [READ_LOG]),
+        ("*: read\nalice:", []),
+        ("", []),
+        ("# alice: write\n\n  alice :read\n", [READ_LOG]),
+    ],
+)
+def test_a_principal_may_do_what_its_line_says_and_else_what_the_line_of_all_others_says(file, text, granted):
+    file.write_text(text)
+    rights = RightsFile(str(file), pytest.fail)
+    assert rights_of(rights, b"alice") == granted
+    assert not rights.is_authorised(111, 9999, None, b"alice")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("alice write", "line 1: expected name: value"),
+        (": write", "line 1: expected name: value"),
+        ("a: read\n\na: write", "line 3: a stands there twice"),
+        ("alice: writ", "alice has 'writ', expected write, read, admin"),
+    ],
+)
+def test_a_file_of_rights_that_is_wrong_is_refused_by_line_and_word(file, text, complaint):
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as refused:
+        RightsFile(str(file), pytest.fail)
+    assert str(refused.value).endswith(complaint)
+    assert str(file) in str(refused.value)
+
+
+def test_a_file_that_changes_is_read_again_and_a_wrong_one_leaves_the_last_in_force(file):
+    told = []
+    file.write_text("alice: write")
+    rights = RightsFile(str(file), told.append)
+
+    file.write_text("alice: read, admin")
+    assert rights_of(rights, b"alice") == [READ_LOG, ADMIN]
+
+    file.write_text("alice: everything, really")
+    assert rights_of(rights, b"alice") == [READ_LOG, ADMIN]
+    assert rights_of(rights, b"alice") == [READ_LOG, ADMIN]
+    assert [str(error) for error in told] == [
+        f"{file}: alice has 'everything', expected write, read, admin; what it said before stays in force"
+    ]
+
+    file.unlink()
+    assert rights_of(rights, b"alice") == [READ_LOG, ADMIN]
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "binary"])
+def test_what_is_no_file_of_text_is_named(file, kind):
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "binary":
+        file.write_bytes(b"\xff\xfe: x")
+    with pytest.raises(Exception, match=str(file)):
+        read_lines(str(file))
+
+
+def test_digests_are_of_their_secrets_and_show_nothing(file):
+    password, token = password_digest(b"s3cret"), token_digest(b"t0ken")
+    assert put(str(file), "alice", password) is False
+    assert put(str(file), "alice", password) is True
+    again = parse_passwords(read_lines(str(file)), str(file))["alice"]
+    assert again.fits(b"s3cret") and not again.fits(b"s3cre") and not again.fits(b"")
+    assert password_digest(b"s3cret").hash != password.hash, "each has a salt of its own"
+    assert repr(password) == "PasswordDigest(…)" and repr(token) == "TokenDigest(…)"
+
+    put(str(file), "alice", token)
+    again = parse_tokens(read_lines(str(file)), str(file))["alice"]
+    assert again.fits(b"t0ken") and not again.fits(b"other")
+
+
+@pytest.mark.parametrize(("parse", "kind"), [(parse_tokens, "token"), (parse_passwords, "password")])
+def test_a_line_that_is_no_digest_is_named_without_what_it_holds(parse, kind):
+    with pytest.raises(ConfigurationError) as refused:
+        parse({"alice": "hunter2"}, "F")
+    assert f"F: alice has no digest of a {kind}, expected" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_digest_that_takes_too_much_memory_is_refused():
+    text = f"scrypt$20$8$1${'00' * 16}${'00' * 32}"
+    with pytest.raises(ConfigurationError, match="more memory than 256 MiB"):
+        parse_passwords({"alice": text}, "F")
+
+
+@pytest.mark.parametrize("name", ["", " a", "a:b", "a\nb", "#", "x" * 257])
+def test_a_name_that_no_file_can_hold_is_refused(name):
+    with pytest.raises(ConfigurationError, match="principal"):
+        check_name(name)
+
+
+def test_a_file_of_principals_is_closed_to_others_whatever_the_umask_says(file):
+    before = os.umask(0)
+    try:
+        put(str(file), "alice", token_digest(b"x"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_words_of_rights_are_those_of_the_enumeration():
+    assert parse_rights({"a": "write, read, admin"}, "F") == {"a": frozenset(Right)}
