@@ -34,6 +34,7 @@ _MODULE_OF = {
     "NodeConfig": "cluster.node.config",
     "Authenticator": "cluster.consensus.authentication",
     "AuthorisationService": "cluster.consensus.authentication",
+    "TlsFiles": "cluster.transport.tls",
     # what they speak of
     "Role": "cluster.protocol.enums",
     "CloseReason": "cluster.protocol.enums",
@@ -60,6 +61,7 @@ _MODULE_OF = {
     "ProtocolError": "cluster.errors",
     "LocalProtocolError": "cluster.errors",
     "RemoteProtocolError": "cluster.errors",
+    "TlsFailed": "cluster.errors",
 }
 
 __all__ = list(_MODULE_OF)

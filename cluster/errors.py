@@ -19,6 +19,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 └── ProtocolError
     ├── LocalProtocolError         our own caller broke the rules of the protocol
     └── RemoteProtocolError        the peer did: drop its connection, keep running
+        └── TlsFailed              its certificate, ours, or the lack of one: give others, then connect again
 """
 
 import errno
@@ -159,3 +160,7 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """Bytes from a peer break the protocol: drop its connection, keep running."""
+
+
+class TlsFailed(RemoteProtocolError):
+    """Two sides did not agree to speak TLS: a certificate will not do, or one side speaks none."""

@@ -69,7 +69,7 @@ class ClusterClient:
         application does; none with ``keep_alive_interval_s`` None.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
-        ``message_timeout_s``, AuthenticationRejected, or ClusterError with the cluster's reason.
+        ``message_timeout_s``, TlsFailed, AuthenticationRejected, or ClusterError with the cluster's reason.
         """
         attempt = AsyncConnect(endpoints, egress_listener, **settings)
         try:
@@ -387,7 +387,7 @@ class AsyncConnect:
     ) -> None:
         """Take what ``ClusterClient.connect`` takes. Raises ConfigurationError; nothing is sent before."""
         self._context = context_of(endpoints, egress_listener, settings)
-        self._world: World = Dialler()  # type: ignore[assignment]
+        self._world: World = Dialler(self._context.tls)  # type: ignore[assignment]
         self._opening = SessionOpening(self._context, self._world)
         self._client: ClusterClient | None = None
 

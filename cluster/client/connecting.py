@@ -20,7 +20,7 @@ from itertools import count
 
 from cluster.client.context import ClientContext
 from cluster.client.ingress_publication import IngressPublication, IngressPublications, World
-from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
+from cluster.errors import AuthenticationRejected, ClusterError, TimedOut, TlsFailed
 from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.resume import with_resume_hash
@@ -76,7 +76,8 @@ class SessionOpening:
         """Take one step; True once the session is open.
 
         ``TimedOut`` names the state reached and what failed at each member; ``AuthenticationRejected`` and
-        ``ClusterError`` hold the cluster's own words. After any of them the attempt is closed.
+        ``ClusterError`` hold the cluster's own words; ``TlsFailed`` says why no member will do. After any of
+        them the attempt is closed.
         """
         now_ns = self._world.now_ns()
         try:
@@ -88,6 +89,8 @@ class SessionOpening:
                     self.state = ConnectState.AWAIT_PUBLICATION_CONNECTED
                 case ConnectState.AWAIT_PUBLICATION_CONNECTED:
                     self.publications.do_work(now_ns)
+                    if self.publications.are_all_incompatible:
+                        raise TlsFailed(f"no session: {self.publications.describe_failures()}")
                     self._choose(now_ns)
                 case ConnectState.SEND_MESSAGE:
                     self._send()

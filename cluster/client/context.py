@@ -11,6 +11,7 @@ from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import Endpoint, parse_endpoints
+from cluster.transport.tls import TlsFiles
 
 SECOND_NS = 1_000_000_000
 CLIENT_NAME_LENGTH_MAX = 100
@@ -27,6 +28,7 @@ class ClientSettings(TypedDict, total=False):
     window_bytes: int
     reopen: bool
     cluster_id: int
+    tls: TlsFiles | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class ClientContext:
     ``reopen``: when the session is lost, unless a service closed it, open another, and go on trying. The
     listener's ``on_session_lost`` hears of it.
     ``cluster_id``: refuse members of another cluster; -1 takes any.
+    ``tls``: paths of the files for members that speak TLS, whose chain and host name are checked.
     """
 
     ingress_endpoints: str | Mapping[int, str | Endpoint]
@@ -56,6 +59,7 @@ class ClientContext:
     window_bytes: int = WINDOW_BYTES_DEFAULT
     reopen: bool = False
     cluster_id: int = -1
+    tls: TlsFiles | None = None
     endpoints: dict[int, Endpoint] = field(init=False)
     dispatch: EgressDispatch = field(init=False)
     credentials_supplier: CredentialsSupplier = field(init=False)

@@ -7,6 +7,7 @@ CLUSTER_CLIENT_MESSAGE_TIMEOUT_S     message_timeout_s
 CLUSTER_CLIENT_NEW_LEADER_TIMEOUT_S  new_leader_timeout_s, none: as the cluster announces
 CLUSTER_CLIENT_KEEP_ALIVE_INTERVAL_S keep_alive_interval_s, none: the application sends them
 CLUSTER_CLIENT_WINDOW_BYTES          window_bytes
+CLUSTER_TLS_CA, _CERTIFICATE, _KEY   tls: paths of PEM files
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cluster.client.context import ClientContext, ClientSettings
 from cluster.client.credentials import TOKEN_FILE_VARIABLE, TokenCredentials
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE, Endpoint
+from cluster.transport.tls import tls_in
 
 
 def _seconds_or_none(text: str) -> float | None:
@@ -62,6 +64,8 @@ def settings_in(environment: Mapping[str, str]) -> ClientSettings:
     found: dict[str, Any] = {}
     if token_file := environment.get(TOKEN_FILE_VARIABLE):
         found["credentials"] = TokenCredentials(token_file)
+    if (tls := tls_in(environment)) is not None:
+        found["tls"] = tls
     for name in sorted(environment):
         if not name.startswith(CLIENT_VARIABLE_PREFIX):
             continue

@@ -26,6 +26,7 @@ class MemberConnection(Protocol):
     end: int
     is_closed: bool
     is_readable: bool
+    is_incompatible: bool
     why_closed: str
 
     @property
@@ -143,6 +144,7 @@ class IngressPublication:
             connection.close(str(error))
             return
         if reply.code is not link.LinkErrorCode.OK:
+            connection.is_incompatible = reply.code is link.LinkErrorCode.TLS_REQUIRED
             connection.close(reply.detail)
             return
         if self.member_id < 0:
@@ -200,6 +202,7 @@ class IngressPublications:
         self._publications: dict[int, IngressPublication] = {}
         self._next_dial_ns: dict[int, int] = {}
         self.why_failed: dict[int, str] = {}  # the last reason, by member
+        self._incompatible: set[int] = set()  # members whose TLS, or ours, will not do
 
     def do_work(self, now_ns: int) -> None:
         """Dial members that are not connected, once an interval each, and take the greetings on."""
@@ -207,6 +210,8 @@ class IngressPublications:
             publication = self._publications.get(member_id)
             if publication is not None and publication.is_closed:
                 self.why_failed[member_id] = publication.connection.why_closed
+                if publication.connection.is_incompatible:
+                    self._incompatible.add(member_id)
                 del self._publications[member_id]
                 publication = None
             if publication is None and now_ns >= self._next_dial_ns.get(member_id, 0):
@@ -227,6 +232,11 @@ class IngressPublications:
         if (other := self._publications.get(member_id)) is not None:
             other.connection.close("the member has another endpoint")
         self._publications[member_id] = publication
+
+    @property
+    def are_all_incompatible(self) -> bool:
+        """Whether TLS, or the lack of it, keeps us from every member, so that dialling on is in vain."""
+        return self._incompatible >= self.endpoints.keys()
 
     def connected(self) -> list[IngressPublication]:
         """Those that said Hello, in the order of the endpoints."""

@@ -16,6 +16,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import LOOPBACK_HOSTS, parse_endpoint
+from cluster.transport.tls import TlsFiles
 
 TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
 
@@ -67,6 +68,16 @@ class NodeConfig(NodeKeys):
                 "leader_heartbeat_interval",
                 self.leader_heartbeat_interval_ns < self.leader_heartbeat_timeout_ns,
                 "less than leader_heartbeat_timeout",
+            ),
+            (
+                "tls_certificate, tls_key and tls_ca",
+                len({bool(path) for path in (self.tls_certificate, self.tls_key, self.tls_ca)}) == 1,
+                "all of them or none",
+            ),
+            (
+                "tls_client_certificates",
+                self.tls_client_certificates == "none" or bool(self.tls_certificate),
+                "none without tls_certificate",
             ),
         ):
             if not is_right:
@@ -151,6 +162,15 @@ class NodeConfig(NodeKeys):
     def bounds(self) -> Bounds:
         """What strangers may take, for the ports."""
         return Bounds(**self._fields_of(Bounds))
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """What this member shows and checks over TLS; None: it speaks none."""
+        if not self.tls_certificate:
+            return None
+        return TlsFiles(
+            *(str(self._path(text)) for text in (self.tls_ca, self.tls_certificate, self.tls_key))
+        )
 
     @property
     def module_context(self) -> ConsensusModuleContext:

@@ -206,6 +206,27 @@ class NodeKeys(BaseModel):
         without an authenticator all may write and read, with one nobody may do anything.""",
         aeron="aeron.cluster.authorisation.service.supplier",
     )
+    # -- TLS --
+    tls_certificate: str = _key(
+        "",
+        """This member's certificate in PEM, with those between it and the authority; {member_id} stands for
+        the id. Its common name, and one of its DNS names, is "member-<id>.cluster-<cluster id>", as `cluster
+        certs` makes it. Set together with the next two: TLS is then all that the TCP and gRPC ports speak, to
+        clients, readers and members. Files that change are read again. These three have no environment
+        variables: those of such names are the clients'.""",
+        section="TLS",
+    )
+    tls_key: str = _key("", "Its key in PEM, without a passphrase; {member_id} stands for the id.")
+    tls_ca: str = _key(
+        "",
+        "The authorities in PEM that members, and clients who show a certificate, are checked against; "
+        "{member_id} stands for the id.",
+    )
+    tls_client_certificates: Literal["none", "required"] = _key(
+        "none",
+        """Whether clients and readers have to show a certificate of `tls_ca`, over TCP and gRPC. Members
+        always do.""",
+    )
     # -- strangers: whoever has no session yet, or only reads --
     connections_max: int = _key(
         BOUNDS.connections_max,

@@ -22,10 +22,16 @@ from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, key_of
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE
+from cluster.transport.tls import TLS_VARIABLES
 
 ENVIRONMENT_PREFIX = "CLUSTER_"
 # No keys: clients read what is called so, or begins so.
-CLIENT_VARIABLES = (ENDPOINTS_VARIABLE, TOKEN_FILE_VARIABLE, CLIENT_VARIABLE_PREFIX)
+CLIENT_VARIABLES = (
+    ENDPOINTS_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    CLIENT_VARIABLE_PREFIX,
+    *TLS_VARIABLES.values(),
+)
 
 
 def load(
@@ -57,7 +63,7 @@ def load(
     environment = os.environ if environment is None else environment
     for key in KEYS:
         variable = ENVIRONMENT_PREFIX + key.upper()
-        if variable in environment:
+        if variable in environment and not variable.startswith(CLIENT_VARIABLES):
             values[key] = environment[variable]
             places[key] = f"environment variable {variable}"
     for key, value in (overrides or {}).items():

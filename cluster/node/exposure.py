@@ -14,7 +14,7 @@ def check_exposure(config: NodeConfig) -> None:
 
     A name counts as what it resolves to; one that does not resolve cannot be listened at.
     """
-    if config.insecure_network:
+    if config.insecure_network or (config.tls_files is not None and config.authenticator != "none"):
         return
     for key, endpoint in listening(config).items():
         host = endpoint.rpartition(":")[0].strip("[]")

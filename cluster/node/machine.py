@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from cluster.archive.files import Files
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import Security
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, ServiceError
+from cluster.errors import ClusterError, ConfigurationError, ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
@@ -25,8 +24,10 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
+from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
+from cluster.transport.sockets import HandedOver
 
 if TYPE_CHECKING:
     from cluster.reader.served_member import ServedMember
@@ -45,6 +46,7 @@ class Machine:
         bounds: Bounds,
         log: NodeLog,
         security: Security,
+        tls: MemberTls | None,
         *,
         on_service_error: Callable[[ServiceError, int], None],
     ) -> None:
@@ -56,6 +58,7 @@ class Machine:
         self._poller = poller
         self._bounds = bounds
         self._log = log
+        self._tls = tls
         self._message_length_max = message_length_max(config.log_term_length)
         self._clients: ClientPort
         self.security = security
@@ -95,6 +98,7 @@ class Machine:
             on_error=self._on_peer_error,
             bounds=self._bounds,
             local={id_: Endpoint(Medium.IPC, path=str(path)) for id_, path in config.link_paths.items()},
+            tls=self._tls,
         )
 
     def open_clients(self, incarnation: int) -> ClientPort:
@@ -112,6 +116,7 @@ class Machine:
             on_error=self._on_peer_error,
             bounds=self._bounds,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
+            tls=self._tls,
         )
         return self._clients
 
@@ -129,6 +134,18 @@ class Machine:
     def _on_watermark_error(self, error: ClusterError) -> None:
         self.record(self.mark_file, "export watermark", error)
 
+    # -- certificates --
+
+    def refresh_certificates(self) -> None:
+        """Read them anew where their files have changed; those that will not do are told, and not used."""
+        if self._tls is None:
+            return
+        try:
+            if self._tls.refresh():
+                self._log.info("certificates were read again", valid_to=self._tls.not_after.isoformat())
+        except ConfigurationError as error:
+            self.record(self.mark_file, "certificates, of which the old ones stay in use", error)
+
     # -- the gateway --
 
     def open_gateway(self) -> GrpcGateway:
@@ -142,6 +159,7 @@ class Machine:
             self._message_length_max,
             self._bounds,
             self._on_peer_error,
+            self._tls,
         )
         self._gateway.start()
         return self._gateway
@@ -165,10 +183,10 @@ class Machine:
         """Where the slowest of the remote readers is."""
         return None if self._gateway is None else self._gateway.least_reader_position
 
-    def _hand_over(self, sock: socket.socket, received: bytes) -> None:
+    def _hand_over(self, reader: HandedOver) -> None:
         """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
         assert self._gateway is not None
-        self._gateway.adopt(sock, received)
+        self._gateway.adopt(reader)
 
 
 def tcp_endpoints(config: NodeConfig) -> str:

@@ -45,6 +45,7 @@ from cluster.protocol.enums import (
 from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security
 from cluster.transport.clock import epoch_ms
+from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller, Target
 
 HOUSEKEEPING_INTERVAL_NS = 1_000_000_000
@@ -113,6 +114,7 @@ class ClusterNode:
     def _open(self) -> None:
         config = self.config
         check_exposure(config)
+        tls = _member_tls(config)
         files = OsFiles()
         self._mark_file = ClusterMarkFile.create(
             str(config.cluster_path),
@@ -149,6 +151,7 @@ class ClusterNode:
             bounds,
             self.log,
             security,
+            tls,
             on_service_error=self._tell_service_error,
         )
 
@@ -298,6 +301,7 @@ class ClusterNode:
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
             self.log.tell_repeated(now_ns)
+            self._machine.refresh_certificates()
             life.update_activity()
         life.counters_file.drain_commands()
         if life.consensus_module.is_closed:
@@ -354,6 +358,15 @@ def _forget_unused() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+def _member_tls(config: NodeConfig) -> MemberTls | None:
+    """Raises ConfigurationError for files that will not do."""
+    files = config.tls_files
+    if files is None:
+        return None
+    asks_clients = config.tls_client_certificates == "required"
+    return MemberTls(files, config.member_id, config.cluster_id, asks_clients=asks_clients)
 
 
 def _settings(config: NodeConfig) -> LifeSettings:

@@ -38,6 +38,7 @@ class LinkErrorCode(IntEnum):
     FAILED = 6
     INVALID_ARGUMENT = 7  # no position that a range of the log can begin or end at
     OUT_OF_RANGE = 8  # beyond what is committed
+    TLS_REQUIRED = 9  # of a HelloReply in the clear: nothing else is spoken there
 
 
 class PromiseState(IntEnum):

@@ -19,6 +19,7 @@ from cluster.errors import (
     LogDamaged,
     RemoteProtocolError,
     TimedOut,
+    TlsFailed,
 )
 from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit, Role
@@ -32,6 +33,7 @@ from cluster.transport.endpoint import (
     parse_endpoints,
 )
 from cluster.transport.log_client import LogClient, Unreachable, open_log_client, statuses
+from cluster.transport.tls import TlsFiles, client_context, tls_in
 
 TIMEOUT_S = 5.0  # of one request to one member
 GIVE_UP_S = 20.0  # without any member that goes on
@@ -39,14 +41,19 @@ RETRY_INTERVAL_S = 0.1
 STALLED_MS = 500  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 
-OpenClient = Callable[[Endpoint, float], LogClient]
+OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
 
 
-def member_status(endpoint: Endpoint | str, timeout_s: float = 2.0) -> link.LogStatus:
-    """How one member stands. Raises ``ClusterError`` when it does not answer."""
+def member_status(
+    endpoint: Endpoint | str, timeout_s: float = 2.0, tls: TlsFiles | None = None
+) -> link.LogStatus:
+    """How one member stands. Raises ``ClusterError`` when it does not answer.
+
+    Without ``tls`` the environment is asked, as by ``RemoteLog``.
+    """
     if isinstance(endpoint, str):
         endpoint = parse_endpoint(endpoint)
-    client = open_log_client(endpoint, timeout_s)
+    client = open_log_client(endpoint, timeout_s, tls_in(os.environ) if tls is None else tls)
     try:
         return client.status()
     finally:
@@ -63,6 +70,7 @@ class RemoteLog:
         self,
         endpoints: str,
         *,
+        tls: TlsFiles | None = None,
         timeout_s: float = TIMEOUT_S,
         give_up_s: float = GIVE_UP_S,
         spread: int | None = None,
@@ -72,12 +80,18 @@ class RemoteLog:
     ) -> None:
         """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason.
 
+        TlsFailed when TLS, or the lack of ``tls``, keeps all of them from it, and ConfigurationError for
+        files that will not do.
+        Without ``tls`` the environment is asked (CLUSTER_TLS_CA, CLUSTER_TLS_CERTIFICATE, CLUSTER_TLS_KEY).
         ``spread`` chooses among the followers, so that many readers do not all take the same.
         """
+        tls = tls_in(os.environ) if tls is None else tls
+        if tls is not None:
+            client_context(tls)  # says which of the files will not do
         self.warnings: list[str] = []
         self._endpoints = parse_endpoints(endpoints)
         self._are_all_given = all(member_id >= 0 for member_id in self._endpoints)
-        self._open_client = lambda endpoint: open_client(endpoint, timeout_s)
+        self._open_client = lambda endpoint: open_client(endpoint, timeout_s, tls)
         self._clients = {
             member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
         }
@@ -108,6 +122,8 @@ class RemoteLog:
                 found, failures = self._ask_all()  # those too that the first ones named
             if found:
                 return found[self._order[0]]
+            if all(isinstance(error, TlsFailed) for error in failures.values()):
+                raise TlsFailed(f"no member answers: {_describe(failures)}")
             if self._now_ms() > deadline_ms:
                 raise TimedOut(f"no member answers: {_describe(failures)}")
             self._wait(RETRY_INTERVAL_S)

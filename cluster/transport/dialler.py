@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 from weakref import WeakMethod
 
@@ -13,6 +14,8 @@ from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.tls import TlsFiles, TlsSession, client_context
+from cluster.transport.tls_connection import TlsConnection
 
 Duty: TypeAlias = Callable[[], "float | None"]
 
@@ -20,7 +23,13 @@ Duty: TypeAlias = Callable[[], "float | None"]
 class Dialler:
     """Makes connections that one thread at a time polls; what a client sees of the world."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: TlsFiles | None = None) -> None:
+        """With ``tls`` nothing else is spoken over TCP and gRPC.
+
+        Raises ConfigurationError for files that will not do.
+        """
+        self._tls = tls
+        self._context = None if tls is None else client_context(tls)
         self._poller = Poller()
         self._receive_buffer = ReceiveBuffer()
         self._sleeping = threading.Lock()  # held by the thread that waits
@@ -64,9 +73,13 @@ class Dialler:
             # Loading gRPC takes longer than a short-lived client over a socket lives.
             from cluster.transport.grpc_client import open_session
 
-            stream = open_session(endpoint)
+            stream = open_session(endpoint, self._tls)
             return Connection(stream.sock, self._poller, self._receive_buffer, explain=stream.explain)
-        return dial(endpoint, self._poller, self._receive_buffer)
+        make: Callable[..., Connection] = Connection
+        if self._context is not None and endpoint.medium is Medium.TCP:
+            session = TlsSession(self._context, str(endpoint), server_name=endpoint.host)
+            make = partial(TlsConnection, tls=session)
+        return dial(endpoint, self._poller, self._receive_buffer, make=make)
 
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
         """The Aeron channel that a session's egress would have: recorded in the log, and used by nobody here.

@@ -12,14 +12,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import grpc
 
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.grpc_service import CHANNEL_OPTIONS, MESSAGE_BYTES_MAX, SESSION_METHOD
-from cluster.transport.sockets import SOCKET_BUFFER_BYTES
+from cluster.transport.grpc_credentials import diagnose_call, open_channel
+from cluster.transport.grpc_service import MESSAGE_BYTES_MAX, SESSION_METHOD
+from cluster.transport.sockets import SOCKET_BUFFER_BYTES, Explanation
+from cluster.transport.tls import TlsFiles
 
 
 class SessionStream:
@@ -27,23 +30,26 @@ class SessionStream:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.failure = ""  # why gRPC ended it, known before the end-of-file is
+        self.failure: Explanation = "", False  # known before the end-of-file is
 
-    def explain(self) -> str:
-        """Why the stream ended, empty when it ended well or goes on."""
+    def explain(self) -> Explanation:
+        """Why gRPC ended the stream, empty when it ended well or goes on, and whether that was TLS."""
         return self.failure
 
 
-def open_session(endpoint: Endpoint) -> SessionStream:
-    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file."""
+def open_session(endpoint: Endpoint, tls: TlsFiles | None) -> SessionStream:
+    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file.
+
+    Raises ConfigurationError for files that cannot be read.
+    """
     ours, theirs = socket.socketpair()
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
-    channel = grpc.insecure_channel(endpoint.target, options=CHANNEL_OPTIONS)
+    channel = open_channel(endpoint, tls)
     call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
     stream = SessionStream(ours)
     threading.Thread(
         target=_pump_responses,
-        args=(channel, call, theirs, stream),
+        args=(channel, call, theirs, stream, partial(diagnose_call, endpoint, tls)),
         name=f"grpc-session-{endpoint}",
         daemon=True,
     ).start()
@@ -59,7 +65,11 @@ def _requests(sock: socket.socket) -> Iterator[bytes]:
 
 
 def _pump_responses(
-    channel: grpc.Channel, call: Iterator[bytes], sock: socket.socket, stream: SessionStream
+    channel: grpc.Channel,
+    call: Iterator[bytes],
+    sock: socket.socket,
+    stream: SessionStream,
+    diagnose: Callable[[grpc.RpcError], str],
 ) -> None:
     # The call ends with RpcError when the gateway is not there or went away; a broken pair says that
     # our own side closed. Either way both ends learn of it by end-of-file.
@@ -68,7 +78,8 @@ def _pump_responses(
             for data in call:
                 sock.sendall(data)
     except grpc.RpcError as error:
-        stream.failure = _describe(error)
+        tls_failure = diagnose(error)
+        stream.failure = tls_failure or _describe(error), bool(tls_failure)
     finally:
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)

@@ -32,6 +32,7 @@ from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter, check_whole
+from cluster.transport.grpc_credentials import server_credentials
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,
     MESSAGE_BYTES_MAX,
@@ -41,7 +42,8 @@ from cluster.transport.grpc_service import (
     STATUS_METHOD,
 )
 from cluster.transport.log_server import LogServer, OpenLog, RequestRefused
-from cluster.transport.sockets import SOCKET_BUFFER_BYTES
+from cluster.transport.member_tls import MemberTls
+from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
 
 Request = TypeVar("Request", link.LogRequest, link.StatusRequest)
 
@@ -74,12 +76,14 @@ class GrpcGateway:
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
         on_error: Callable[[ClusterError], None] | None = None,
+        tls: MemberTls | None = None,
     ) -> None:
         """Serve at ``listen`` what the member and its log's files have.
 
         ``connect`` makes a connection to the member for a client whose certificate has the given name; it
         raises OSError. ``open_log`` opens the log for one reader; it is called in worker threads.
         ``on_error`` hears, in the gateway's thread, of who was refused or cut off at a bound.
+        With ``tls`` nothing else is spoken.
         """
         assert listen.medium is Medium.GRPC
         self._listen = listen
@@ -88,6 +92,7 @@ class GrpcGateway:
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
         self._log = LogServer(open_log, self._executor, bounds, on_error)
         self._on_error = on_error
+        self._tls = tls
         self._bounds = bounds
         self._hosts: Counter[str] = Counter()  # sessions' streams of each
         self._loop = asyncio.new_event_loop()
@@ -146,7 +151,10 @@ class GrpcGateway:
         await _add_standard_services(server)
         _check_free(self._listen)
         try:
-            self.port = server.add_insecure_port(self._listen.target)
+            if self._tls is None:
+                self.port = server.add_insecure_port(self._listen.target)
+            else:
+                self.port = server.add_secure_port(self._listen.target, server_credentials(self._tls))
         except RuntimeError as error:
             raise ConfigurationError(f"{self._listen}: cannot listen there: {error}") from None
         await server.start()
@@ -157,12 +165,12 @@ class GrpcGateway:
         """Where in the log the slowest reader is, None without one. May be asked from any thread."""
         return self._log.least_position
 
-    def adopt(self, sock: socket.socket, received: bytes) -> None:
+    def adopt(self, reader: HandedOver) -> None:
         """Serve a reader that came to the member's own port. Called from the member's thread."""
-        self._loop.call_soon_threadsafe(self._adopt, sock, received)
+        self._loop.call_soon_threadsafe(self._adopt, reader)
 
-    def _adopt(self, sock: socket.socket, received: bytes) -> None:
-        task = self._loop.create_task(self._log.serve(sock, received))
+    def _adopt(self, reader: HandedOver) -> None:
+        task = self._loop.create_task(self._log.serve(reader))
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)
 

@@ -12,7 +12,7 @@ replaced together, so a frame never comes from before the last ``on_link_down``.
 Anybody may say Hello, but only who answers at a member's configured address is that member: the answer has
 its incarnation, a hash, and a Hello is believed when it brings the secret of that hash. The secret is sent to
 configured addresses only. A Hello with another secret may be of the member's next life, or of a stranger: the
-address is asked (``_Claim``), and until it has answered nothing happens to the link.
+address is asked (``LinkClaim``), and until it has answered nothing happens to the link.
 
 Losing a connection is a hint, not a fact:
 
@@ -33,28 +33,34 @@ its port: a third less time for each hop. Who shares no directories with us is r
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.errors import ClusterError, RemoteProtocolError, TlsFailed
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
+from cluster.transport.link_peer import LinkClaim, LinkPeer
 from cluster.transport.listener import Listener
+from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, dial
+from cluster.transport.tls_connection import TlsConnection
 
 MS = 1_000_000
 DIAL_INTERVAL_NS = 50 * MS
 DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made again
 STABLE_AFTER_NS = 1_000 * MS
+GREETINGS_PER_POLL_MAX = 8  # so that a flood of handshakes cannot hold up a turn
 FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
 REFUSALS_OF_GONE = 3
 KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter only asks who is there
@@ -80,64 +86,6 @@ class LinksHandler(Protocol):
         ...
 
 
-class _Claim:
-    """A connection whose Hello is of another process than the one that we know at the member's address."""
-
-    __slots__ = ("connection", "crc", "deadline_ns", "incarnation", "question")
-
-    def __init__(self, connection: Connection, incarnation: int, crc: int, deadline_ns: int) -> None:
-        self.connection = connection
-        self.incarnation = incarnation
-        self.crc = crc
-        self.deadline_ns = deadline_ns  # of the answer
-        self.question: Connection | None = None  # to the member's address, who is there
-
-
-class _Peer:
-    """One other member, and both connections of its link."""
-
-    __slots__ = (
-        "claim",
-        "dial_ns",
-        "endpoint",
-        "first_dial_ns",
-        "incarnation",
-        "incoming",
-        "incoming_crc",
-        "incoming_incarnation",
-        "is_gone",
-        "is_up",
-        "member_id",
-        "next_dial_ns",
-        "next_question_ns",
-        "outgoing",
-        "outgoing_crc",
-        "outgoing_incarnation",
-        "refusals",
-        "up_since_ns",
-    )
-
-    def __init__(self, member_id: int, endpoint: Endpoint, now_ns: int) -> None:
-        self.member_id = member_id
-        self.endpoint = endpoint
-        self.outgoing: Connection | None = None
-        self.outgoing_incarnation: int | None = None  # None until its HelloReply
-        self.outgoing_crc = 0  # of all that was sent on it
-        self.incoming: Connection | None = None  # only after its Hello
-        self.incoming_incarnation: int | None = None
-        self.incoming_crc = 0  # of all that came on it
-        self.incarnation: int | None = None  # of the process that last answered at its address
-        self.claim: _Claim | None = None
-        self.next_question_ns = now_ns
-        self.is_up = False
-        self.is_gone = False
-        self.up_since_ns = 0
-        self.refusals = 0
-        self.first_dial_ns = now_ns
-        self.next_dial_ns = now_ns
-        self.dial_ns = 0
-
-
 class MemberLinks:
     """Keeps a link to every other member; polled and called by one thread."""
 
@@ -154,12 +102,13 @@ class MemberLinks:
         on_error: Callable[[ClusterError], None] | None = None,
         bounds: Bounds = DEFAULT_BOUNDS,
         local: Mapping[int, Endpoint] = MappingProxyType({}),
+        tls: MemberTls | None = None,
     ) -> None:
         """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
 
         ``local`` has the Unix sockets of members on this host, ours with them.
         ``secret``, of 63 bits at most, is new with each life of this process. ``on_error`` hears of peers
-        that broke the protocol; their connection is dropped.
+        that broke the protocol; their connection is dropped. With ``tls`` nothing else is spoken over TCP.
         """
         self.member_id = member_id
         self.incarnation = link.incarnation_of(secret)
@@ -170,13 +119,14 @@ class MemberLinks:
         self._bounds = bounds
         self._receive_buffer = ReceiveBuffer()
         self._local = local
+        self._tls = tls
         self._listeners = [Listener(listen, poller, self._report)]
         self.endpoint = self._listeners[0].endpoint
         if member_id in local:
             self._listen_locally(local[member_id])
         now_ns = clock_ns()
         self._peers = {
-            other: _Peer(other, endpoint, now_ns)
+            other: LinkPeer(other, endpoint, now_ns)
             for other, endpoint in sorted(members.items())
             if other != member_id
         }
@@ -259,7 +209,7 @@ class MemberLinks:
                 work += self._connect(peer, now_ns, handler)
         return work
 
-    def _receive(self, peer: _Peer, incoming: Connection, now_ns: int, handler: LinksHandler) -> int:
+    def _receive(self, peer: LinkPeer, incoming: Connection, now_ns: int, handler: LinksHandler) -> int:
         work = 0
         try:
             if incoming.receive():
@@ -273,7 +223,7 @@ class MemberLinks:
             return 1
         return work
 
-    def _open_envelopes(self, peer: _Peer, incoming: Connection, handler: LinksHandler) -> None:
+    def _open_envelopes(self, peer: LinkPeer, incoming: Connection, handler: LinksHandler) -> None:
         """Hand over the frames that came, an envelope at a time."""
         buffer, start, end = incoming.buffer, incoming.start, incoming.end
         while start < end and incoming is peer.incoming:  # a handler may end the link
@@ -284,7 +234,7 @@ class MemberLinks:
         if incoming is peer.incoming:
             incoming.release(start)
 
-    def _lose(self, peer: _Peer, now_ns: int, handler: LinksHandler) -> None:
+    def _lose(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> None:
         """An established link broke: drop both connections, so that nothing of it is heard later."""
         assert peer.is_up
         peer.is_up = False
@@ -294,7 +244,7 @@ class MemberLinks:
         peer.next_dial_ns = now_ns
         handler.on_link_down(peer.member_id)
 
-    def _connect(self, peer: _Peer, now_ns: int, handler: LinksHandler) -> int:
+    def _connect(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> int:
         """Bring a link that is down one step further."""
         work = 0
         outgoing = peer.outgoing
@@ -335,18 +285,23 @@ class MemberLinks:
             return 1
         return work
 
-    def _dial(self, peer: _Peer) -> Connection:
+    def _dial(self, peer: LinkPeer) -> Connection:
         local = self._local.get(peer.member_id)
         if local is not None:
-            connection = self._dial_to(local)
+            connection = self._dial_to(local, Connection)
             if not connection.was_refused:
                 return connection
-        return self._dial_to(peer.endpoint)
+        make: Callable[..., Connection] = Connection
+        if self._tls is not None:
+            make = partial(TlsConnection, tls=self._tls.dial_member(peer.member_id, peer.endpoint))
+        return self._dial_to(peer.endpoint, make)
 
-    def _dial_to(self, endpoint: Endpoint) -> Connection:
-        return dial(endpoint, self._poller, self._receive_buffer, check_header=check_header)
+    def _dial_to(self, endpoint: Endpoint, make: Callable[..., Connection]) -> Connection:
+        return dial(endpoint, self._poller, self._receive_buffer, make=make, check_header=check_header)
 
-    def _on_dial_failed(self, peer: _Peer, outgoing: Connection, now_ns: int, handler: LinksHandler) -> None:
+    def _on_dial_failed(
+        self, peer: LinkPeer, outgoing: Connection, now_ns: int, handler: LinksHandler
+    ) -> None:
         was_refused = outgoing.was_refused
         self._drop_outgoing(peer)
         peer.next_dial_ns = max(now_ns, peer.dial_ns + DIAL_INTERVAL_NS)
@@ -356,12 +311,12 @@ class MemberLinks:
         ):
             self._report_gone(peer, handler)
 
-    def _report_gone(self, peer: _Peer, handler: LinksHandler) -> None:
+    def _report_gone(self, peer: LinkPeer, handler: LinksHandler) -> None:
         if not peer.is_gone:
             peer.is_gone = True
             handler.on_member_gone(peer.member_id)
 
-    def _read_reply(self, peer: _Peer, outgoing: Connection, handler: LinksHandler) -> None:
+    def _read_reply(self, peer: LinkPeer, outgoing: Connection, handler: LinksHandler) -> None:
         incarnation = self._read_incarnation(peer, outgoing)
         if incarnation is None:
             return
@@ -371,7 +326,7 @@ class MemberLinks:
             self._report_stranger(peer)
             self._drop_incoming(peer)
 
-    def _read_incarnation(self, peer: _Peer, dialled: Connection) -> int | None:
+    def _read_incarnation(self, peer: LinkPeer, dialled: Connection) -> int | None:
         """Of the process that answers at the member's address; None when no good answer is there."""
         try:
             if not dialled.receive():
@@ -389,7 +344,7 @@ class MemberLinks:
             return None
         return reply.incarnation
 
-    def _observe(self, peer: _Peer, incarnation: int, handler: LinksHandler) -> None:
+    def _observe(self, peer: LinkPeer, incarnation: int, handler: LinksHandler) -> None:
         """A process answered at the member's address: the one that we knew, or its successor."""
         if peer.incarnation is not None and peer.incarnation != incarnation:
             self._report_gone(peer, handler)
@@ -411,20 +366,16 @@ class MemberLinks:
         work = 0
         for listener in self._listeners:
             for sock in listener.accept():
-                connection = Connection(
-                    sock,
-                    self._poller,
-                    self._receive_buffer,
-                    frame_length_max=self._bounds.greeting_length_max,
-                    check_header=check_header,
-                )
-                self._greeting.append((connection, now_ns + self._bounds.greeting_timeout_ns))
+                self._greeting.append((self._accept(sock), now_ns + self._bounds.greeting_timeout_ns))
                 work += 1
         if not self._greeting:
             return work
         waiting: list[tuple[Connection, int]] = []
+        heard = 0
         for connection, deadline_ns in self._greeting:
-            if connection.is_readable and self._take_hello(connection, now_ns, handler):
+            is_heard = connection.is_readable and heard < GREETINGS_PER_POLL_MAX
+            heard += is_heard
+            if is_heard and self._take_hello(connection, now_ns, handler):
                 work += 1
             elif not connection.is_closed:
                 if now_ns > deadline_ns:
@@ -440,6 +391,19 @@ class MemberLinks:
         self._greeting = waiting[-greetings_max:]
         return work
 
+    def _accept(self, sock: socket.socket) -> Connection:
+        make: Callable[..., Connection] = Connection
+        if self._tls is not None and sock.family != socket.AF_UNIX:
+            refusal = b"".join(map(bytes, self._reply(link.LinkErrorCode.TLS_REQUIRED, SPEAKS_TLS)))
+            make = partial(TlsConnection, tls=self._tls.accept_member(), plain_refusal=refusal)
+        return make(
+            sock,
+            self._poller,
+            self._receive_buffer,
+            frame_length_max=self._bounds.greeting_length_max,
+            check_header=check_header,
+        )
+
     def _turn_away(self, connection: Connection, why: str) -> None:
         self._report(f"an unknown peer: {why}")
         connection.close(why)
@@ -449,6 +413,9 @@ class MemberLinks:
         try:
             if not connection.receive():
                 return connection.is_closed
+        except TlsFailed as error:
+            self._turn_away(connection, str(error))
+            return True
         except RemoteProtocolError as error:
             self._turn_away(connection, f"{error} (greeting_length_max)")
             return True
@@ -459,7 +426,7 @@ class MemberLinks:
         except RemoteProtocolError as error:
             self._turn_away(connection, str(error))
             return True
-        code, detail = self._judge(hello)
+        code, detail = self._judge(hello, connection)
         if code is not link.LinkErrorCode.OK:
             self._report(f"a peer that calls itself member {hello.member_id}: {detail}")
             connection.offer(*self._reply(code, detail))
@@ -475,7 +442,7 @@ class MemberLinks:
         incarnation = link.incarnation_of(hello.secret)
         if peer.outgoing_incarnation not in (None, incarnation):
             self._drop_claim(peer)
-            peer.claim = _Claim(connection, incarnation, crc, now_ns + DIAL_TIMEOUT_NS)
+            peer.claim = LinkClaim(connection, incarnation, crc, now_ns + DIAL_TIMEOUT_NS)
             return True
         if peer.is_up:
             self._lose(peer, now_ns, handler)
@@ -484,13 +451,13 @@ class MemberLinks:
             peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
         return True
 
-    def _take_incoming(self, peer: _Peer, connection: Connection, incarnation: int, crc: int) -> None:
+    def _take_incoming(self, peer: LinkPeer, connection: Connection, incarnation: int, crc: int) -> None:
         self._drop_incoming(peer)
         peer.incoming = connection
         peer.incoming_incarnation = incarnation
         peer.incoming_crc = crc
 
-    def _examine(self, peer: _Peer, claim: _Claim, now_ns: int, handler: LinksHandler) -> int:
+    def _examine(self, peer: LinkPeer, claim: LinkClaim, now_ns: int, handler: LinksHandler) -> int:
         """Ask the member's address who is there, and believe that."""
         question = claim.question
         if question is None:
@@ -523,10 +490,10 @@ class MemberLinks:
             self._drop_claim(peer)
         return 1
 
-    def _report_stranger(self, peer: _Peer) -> None:
+    def _report_stranger(self, peer: LinkPeer) -> None:
         self._report(f"a stranger said that it was member {peer.member_id}, which is at {peer.endpoint}")
 
-    def _judge(self, hello: link.Hello) -> tuple[link.LinkErrorCode, str]:
+    def _judge(self, hello: link.Hello, connection: Connection) -> tuple[link.LinkErrorCode, str]:
         if hello.cluster_id != self.cluster_id:
             detail = (
                 f"cluster {hello.cluster_id}, but member {self.member_id} is of cluster {self.cluster_id}"
@@ -539,6 +506,10 @@ class MemberLinks:
         if hello.member_id not in self._peers:
             known = ", ".join(map(str, self._peers))
             return link.LinkErrorCode.REFUSED, f"member {self.member_id} knows only the members {known}"
+        if self._tls is not None and not connection.is_local:
+            shown, expected = connection.certificate_name, self._tls.name_of(hello.member_id)
+            if shown != expected:
+                return link.LinkErrorCode.REFUSED, f"its certificate is of {shown!r}, expected {expected}"
         return link.LinkErrorCode.OK, ""
 
     def _reply(self, code: link.LinkErrorCode, detail: str) -> list[Buffer]:
@@ -556,19 +527,19 @@ class MemberLinks:
 
     # -- ending --
 
-    def _drop_outgoing(self, peer: _Peer) -> None:
+    def _drop_outgoing(self, peer: LinkPeer) -> None:
         if peer.outgoing is not None:
             peer.outgoing.close()
         peer.outgoing = None
         peer.outgoing_incarnation = None
 
-    def _drop_incoming(self, peer: _Peer) -> None:
+    def _drop_incoming(self, peer: LinkPeer) -> None:
         if peer.incoming is not None:
             peer.incoming.close()
         peer.incoming = None
         peer.incoming_incarnation = None
 
-    def _drop_claim(self, peer: _Peer) -> None:
+    def _drop_claim(self, peer: LinkPeer) -> None:
         if peer.claim is not None:
             peer.claim.connection.close()
             if peer.claim.question is not None:

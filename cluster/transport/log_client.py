@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError
+from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError, TlsFailed
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.grpc_service import CHANNEL_OPTIONS, READ_LOG_METHOD, STATUS_METHOD
+from cluster.transport.grpc_service import READ_LOG_METHOD, STATUS_METHOD
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.tls import TlsFiles, describe_failure
+from cluster.transport.tls_socket import wrap
 
 if TYPE_CHECKING:
     import grpc
@@ -42,7 +46,10 @@ class Unreachable(ClusterError):
 
 
 class LogClient(Protocol):
-    """One member as a reader sees it. Raises Unreachable, RemoteProtocolError, ConfigurationError."""
+    """One member as a reader sees it.
+
+    Raises Unreachable, RemoteProtocolError, TlsFailed, ConfigurationError.
+    """
 
     def status(self) -> link.LogStatus: ...
 
@@ -51,9 +58,9 @@ class LogClient(Protocol):
     def close(self) -> None: ...
 
 
-def open_log_client(endpoint: Endpoint, timeout_s: float) -> LogClient:
-    """A client of the member at ``endpoint``; nothing is sent yet."""
-    return (_GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient)(endpoint, timeout_s)
+def open_log_client(endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None = None) -> LogClient:
+    """A client of the member at ``endpoint``; nothing is sent yet. Over ``ipc:`` there is no TLS."""
+    return (_GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient)(endpoint, timeout_s, tls)
 
 
 def statuses(clients: dict[int, LogClient]) -> dict[int, link.LogStatus | ClusterError]:
@@ -98,16 +105,18 @@ def _only_status(endpoint: Endpoint, answers: Iterator[Answer]) -> link.LogStatu
 
 
 class _GrpcLogClient:
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None) -> None:
         self._endpoint = endpoint
+        self._tls = tls
         self._timeout_s = timeout_s
         self._channel: grpc.Channel | None = None
 
     def _connected(self) -> grpc.Channel:
         if self._channel is None:
-            import grpc  # takes longer to load than a whole request over a socket
+            # Loading gRPC takes longer than a whole request over a socket.
+            from cluster.transport.grpc_credentials import open_channel
 
-            self._channel = grpc.insecure_channel(self._endpoint.target, options=CHANNEL_OPTIONS)
+            self._channel = open_channel(self._endpoint, self._tls)
         return self._channel
 
     def status(self) -> link.LogStatus:
@@ -117,7 +126,7 @@ class _GrpcLogClient:
         try:
             data = channel.unary_unary(STATUS_METHOD)(link.StatusRequest(0).encode(), timeout=self._timeout_s)
         except grpc.RpcError as error:
-            raise Unreachable(self._describe(error)) from None
+            raise self._failure(error) from None
         return _only_status(self._endpoint, _answers(self._endpoint, data))
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
@@ -135,13 +144,17 @@ class _GrpcLogClient:
                 raise Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s") from None
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise ConfigurationError(f"{self._endpoint}: {error.details()}") from None
-            raise Unreachable(self._describe(error)) from None
+            raise self._failure(error) from None
         finally:
             silence.close()
             call.cancel()
 
-    def _describe(self, error: grpc.RpcError) -> str:
-        return f"{self._endpoint}: {error.code().name}: {error.details()}"
+    def _failure(self, error: grpc.RpcError) -> ClusterError:
+        from cluster.transport.grpc_credentials import diagnose_call
+
+        if tls_failure := diagnose_call(self._endpoint, self._tls, error):
+            return TlsFailed(tls_failure)
+        return Unreachable(f"{self._endpoint}: {error.code().name}: {error.details()}")
 
     def close(self) -> None:
         if self._channel is not None:
@@ -187,9 +200,9 @@ class _Silence:
 class _SocketLogClient:
     """Over ``tcp:`` and ``ipc:``, where the member hands readers' connections to its log server."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None) -> None:
+        self._open = partial(_Exchange, endpoint, timeout_s, tls if endpoint.medium is Medium.TCP else None)
         self._endpoint = endpoint
-        self._timeout_s = timeout_s
         self._idle: _Exchange | None = None  # kept from one status to the next
 
     def status(self) -> link.LogStatus:
@@ -197,7 +210,7 @@ class _SocketLogClient:
         if exchange is not None:
             with contextlib.suppress(Unreachable):  # the member has closed what was idle for long
                 return self._ask(exchange)
-        return self._ask(_Exchange(self._endpoint, self._timeout_s))
+        return self._ask(self._open())
 
     def _ask(self, exchange: _Exchange) -> link.LogStatus:
         try:
@@ -210,7 +223,7 @@ class _SocketLogClient:
         return status
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
-        exchange = _Exchange(self._endpoint, self._timeout_s)
+        exchange = self._open()
         try:
             exchange.send(link.LogRequest(0, from_position, to_position, max_bytes))
             while True:
@@ -230,7 +243,7 @@ class _SocketLogClient:
 class _Exchange:
     """One blocking connection that was greeted."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._splitter = FrameSplitter()
@@ -239,12 +252,16 @@ class _Exchange:
         try:
             with endpoint.address() as address:
                 self._sock.connect(address)
+            if tls is not None:
+                self._sock = wrap(self._sock, tls, endpoint)
             self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.READER))
             data = self.receive()
             _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
             reply = decode(data, offset, length)
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError(f"{endpoint}: the first frame is not a HelloReply")
+            if reply.code is link.LinkErrorCode.TLS_REQUIRED:
+                raise TlsFailed(f"{endpoint}: {reply.detail}")
             if reply.code is not link.LinkErrorCode.OK:
                 raise Unreachable(f"{endpoint}: {reply.detail}")
         except OSError as error:
@@ -270,7 +287,9 @@ class _Exchange:
             raise self._broken(error) from None
         raise Unreachable(f"{self._endpoint}: the member closed the connection")
 
-    def _broken(self, error: OSError) -> Unreachable:
+    def _broken(self, error: OSError) -> ClusterError:
+        if isinstance(error, ssl.SSLError):
+            return TlsFailed(describe_failure(error, str(self._endpoint), self._sock))
         silent = f"silent for {self._timeout_s:g} s"
         why = silent if isinstance(error, TimeoutError) else error.strerror or str(error)
         return Unreachable(f"{self._endpoint}: {why}")

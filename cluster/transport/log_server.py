@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
@@ -32,6 +31,8 @@ from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.reader_stream import ReaderStream
+from cluster.transport.sockets import HandedOver
 
 BLOCK_BYTES_DEFAULT = 1024 * 1024
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
@@ -241,21 +242,21 @@ class LogServer:
             await self._run(log.close)
         yield self._end(request, position, code, text)
 
-    async def serve(self, sock: socket.socket, received: bytes) -> None:
+    async def serve(self, reader: HandedOver) -> None:
         """Answer the requests of one reader's socket, one after the other, until it is closed."""
+        stream = ReaderStream(reader)
         try:
             with self.admitted():
-                await self._serve(sock, received)
+                await self._serve(stream, reader.received)
         except RequestRefused as error:
             with contextlib.suppress(OSError):
-                sock.send(link_frame(link.LinkError(0, error.code, str(error))))
+                stream.send_at_once(link_frame(link.LinkError(0, error.code, str(error))))
         except (OSError, RemoteProtocolError):
             return  # the reader is gone, or is none
         finally:
-            sock.close()
+            reader.sock.close()
 
-    async def _serve(self, sock: socket.socket, received: bytes) -> None:
-        loop = asyncio.get_running_loop()
+    async def _serve(self, stream: ReaderStream, received: bytes) -> None:
         splitter = FrameSplitter(REQUEST_LENGTH_MAX)
         data = received
         while True:
@@ -265,12 +266,12 @@ class LogServer:
                 async with contextlib.aclosing(self._answer(message)) as answers:
                     async for answer in answers:
                         try:
-                            await self.in_time(loop.sock_sendall(sock, answer))
+                            await self.in_time(stream.send(answer))
                         except RequestRefused:
                             return  # within an answer nothing else can be sent
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    data = await loop.sock_recv(sock, REQUEST_LENGTH_MAX)
+                    data = await stream.receive(REQUEST_LENGTH_MAX)
             except TimeoutError:
                 text = f"the reader asked nothing for {self._timeout_s:g} s (reader_timeout)"
                 raise self._refusal(text) from None

@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,9 +32,11 @@ from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.listener import ACCEPTS_PER_POLL_MAX, Listener
+from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.message_frames import decode_first_frame, link_frame
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
+from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, HandedOver, ReceiveBuffer
+from cluster.transport.tls_connection import TlsConnection
 
 STALL_TIMEOUT_NS = 10 * SECOND_NS
 FINISH_TIMEOUT_NS = 1 * SECOND_NS  # for the peer to close, once it has the end of its stream
@@ -113,19 +115,21 @@ class ClientPort:
         message_length_max: int,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_error: Callable[[ClusterError], None] | None = None,
-        hand_over: Callable[[socket.socket, bytes], None] | None = None,
+        hand_over: Callable[[HandedOver], None] | None = None,
         bounds: Bounds = DEFAULT_BOUNDS,
+        tls: MemberTls | None = None,
     ) -> None:
         """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
 
         ``message_length_max`` counts the SBE header too. ``on_error`` hears of clients that were cut off.
         ``hand_over`` takes the sockets of readers of the log, with what they sent after their Hello; without
-        it they are refused.
+        it they are refused. With ``tls`` nothing else is spoken over TCP.
         """
         self._poller = poller
         self._clock_ns = clock_ns
         self._on_error = on_error
         self._hand_over = hand_over
+        self._tls = tls
         self._cluster_id = cluster_id
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._bounds = bounds
@@ -238,17 +242,16 @@ class ClientPort:
         peer: str = "",
     ) -> None:
         self._connection_id += 1
-        connection = Connection(
+        connection = self._connection(
             sock,
-            self._poller,
-            self._receive_buffer,
             connection_id=self._connection_id,
             on_readable=self._on_readable,
             is_log_allowed=False,
             frame_length_max=self._frame_length_max,
             queue_bytes_max=self._bounds.egress_bytes_max,
         )
-        connection.certificate_name = certificate_name
+        if certificate_name is not None:
+            connection.certificate_name = certificate_name
         host = connection.peer_host
         if why := self._make_room(host, handler):
             connection.close(why)
@@ -258,6 +261,15 @@ class ClientPort:
         client.peer = peer or host or "this host"
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client
         self._hosts[host] += 1
+
+    def _connection(self, sock: socket.socket, **options: Any) -> Connection:
+        if self._tls is None or sock.family == socket.AF_UNIX:
+            return Connection(sock, self._poller, self._receive_buffer, **options)
+        refusal = self._reply.replace(code=link.LinkErrorCode.TLS_REQUIRED, detail=SPEAKS_TLS)
+        tls = self._tls.accept_client()
+        return TlsConnection(
+            sock, self._poller, self._receive_buffer, tls, plain_refusal=link_frame(refusal), **options
+        )
 
     def _make_room(self, host: str, handler: ClientsHandler) -> str:
         """Let the oldest stranger go where a bound is reached; returns the bound when there is none."""
@@ -310,7 +322,7 @@ class ClientPort:
         self._bound_buffered(client, has_taken=taken > 0)
         if connection.is_closed:
             self._forget(client, connection, handler)
-        elif connection.has_frames:
+        elif connection.has_frames and not connection.is_readable:
             connection.is_readable = True
             self._ready.append(connection)
         return taken
@@ -335,7 +347,7 @@ class ClientPort:
             client.is_known = True
         else:
             assert self._hand_over is not None
-            self._hand_over(*connection.detach())
+            self._hand_over(connection.detach())
 
     def _forget(self, client: _Client, connection: Connection, handler: ClientsHandler) -> None:
         del self._clients[connection.connection_id]

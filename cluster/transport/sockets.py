@@ -18,7 +18,9 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +29,9 @@ from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.enums import Offer
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import READABLE, WRITABLE, Poller
+
+if TYPE_CHECKING:
+    from cluster.transport.tls import TlsSession
 
 Buffer = bytes | bytearray | memoryview | np.ndarray
 
@@ -54,12 +59,35 @@ class ReceiveBuffer:
         self.view: memoryview = self.array.data
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A connection that its owner gave away: the socket, and what was received on it and not taken.
+
+    ``tls`` is the session that its bytes go through, None where they go in the clear.
+    """
+
+    sock: socket.socket
+    received: bytes
+    certificate_name: str | None = None
+    tls: TlsSession | None = None
+
+
+# Why a stream ended, empty when it does not know, and whether dialling again is in vain.
+Explanation = tuple[str, bool]
+
+
+def _unexplained() -> Explanation:
+    return "", False
+
+
 class Connection:
     """One connected (or connecting) stream socket.
 
     ``buffer[start:end]`` are the whole frames that the last ``receive`` found, 32-byte aligned in the
     buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name
     in the certificate that the peer has shown and proven to own; None when it has shown none.
+    ``is_incompatible`` says of a closed one that the two sides will not do for one another: dialling again is
+    in vain.
     """
 
     __slots__ = (
@@ -86,6 +114,7 @@ class Connection:
         "error_number",
         "frame_length_max",
         "is_closed",
+        "is_incompatible",
         "is_readable",
         "position",
         "queued_bytes",
@@ -106,11 +135,11 @@ class Connection:
         frame_length_max: int = FRAME_LENGTH_MAX,
         queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         check_header: Callable[[np.ndarray, int], None] | None = None,
-        explain: Callable[[], str] = str,
+        explain: Callable[[], Explanation] = _unexplained,
     ) -> None:
         """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet.
 
-        ``explain`` may know better than the socket why the peer ended: empty, it does not.
+        ``explain`` may know better than the socket why the peer ended.
         """
         sock.setblocking(False)
         if sock.family == socket.AF_UNIX:
@@ -140,6 +169,7 @@ class Connection:
         self.certificate_name: str | None = None
         self.is_readable = False
         self.is_closed = False
+        self.is_incompatible = False
         self.why_closed = ""
         self.error_number = 0
         self.position = 0  # bytes accepted by offer and write since the connection was made
@@ -172,11 +202,15 @@ class Connection:
             self.close("both sides are done")
             return
         if events & WRITABLE:
-            if self._queue:
+            if self._has_unsent:
                 self.flush()
             else:
                 self._watch()  # once was enough for want_writable
-        if events & (READABLE | _ERROR_OR_HANG_UP) and not self.is_readable:
+        if events & (READABLE | _ERROR_OR_HANG_UP):
+            self._mark_readable()
+
+    def _mark_readable(self) -> None:
+        if not self.is_readable:
             self.is_readable = True
             if self._on_readable is not None:
                 self._on_readable(self)
@@ -202,9 +236,14 @@ class Connection:
         return 0 if self._carry is None else len(self._carry)
 
     @property
+    def is_local(self) -> bool:
+        """Whether the other end is of this host, by the kind of socket."""
+        return self._sock.family == socket.AF_UNIX
+
+    @property
     def peer_host(self) -> str:
         """Host of the other end of a TCP connection; empty on a Unix socket, or when it is gone."""
-        if self._sock.family == socket.AF_UNIX:
+        if self.is_local:
             return ""
         try:
             return str(self._sock.getpeername()[0])
@@ -287,7 +326,8 @@ class Connection:
             self._fail(error)
             return 0
         if received == 0:
-            self.close(self._explain() or "the peer closed the connection")
+            why, self.is_incompatible = self._explain()
+            self.close(why or "the peer closed the connection")
         return received
 
     def _keep(self, offset: int, follows: int) -> None:
@@ -346,13 +386,8 @@ class Connection:
             self.position += total
             return self.position
         assert len(buffers) <= BUFFERS_PER_SEND_MAX
-        sock = self._sock
-        try:
-            taken = sock.send(buffers[0]) if len(buffers) == 1 else sock.sendmsg(buffers)  # type: ignore
-        except (BlockingIOError, InterruptedError):
-            taken = 0
-        except OSError as error:
-            self._fail(error)
+        taken = self._send(buffers)
+        if self.is_closed:
             return Offer.CLOSED
         if taken < total:
             for buffer in buffers:
@@ -377,15 +412,25 @@ class Connection:
             return Offer.NOT_CONNECTED
         if self._queue:
             return 0
+        taken = self._send((buffer,))
+        self.position += taken
+        return Offer.CLOSED if self.is_closed else taken
+
+    @property
+    def _has_unsent(self) -> bool:
+        return bool(self._queue)
+
+    def _send(self, buffers: Sequence[Buffer]) -> int:
+        """How many bytes the socket took; what it says against it closes the connection."""
         try:
-            taken = self._sock.send(buffer)  # type: ignore[arg-type]
+            if len(buffers) == 1:
+                return self._sock.send(buffers[0])  # type: ignore[arg-type]
+            return self._sock.sendmsg(buffers)  # type: ignore[arg-type]
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
             self._fail(error)
-            return Offer.CLOSED
-        self.position += taken
-        return taken
+            return 0
 
     def want_writable(self) -> None:
         """Wake ``Poller.wait`` once when the socket takes bytes again, for callers of ``write``."""
@@ -396,13 +441,8 @@ class Connection:
         """Send what is queued as far as the socket takes it."""
         queue = self._queue
         while queue and not self.is_closed:
-            buffers = [queue[i] for i in range(min(len(queue), BUFFERS_PER_SEND_MAX))]
-            try:
-                taken = self._sock.sendmsg(buffers)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                self._fail(error)
+            taken = self._send([queue[i] for i in range(min(len(queue), BUFFERS_PER_SEND_MAX))])
+            if not taken:
                 return
             self.queued_bytes -= taken
             while taken:
@@ -425,7 +465,7 @@ class Connection:
 
     def _watch(self) -> None:
         events = 0 if self._is_paused else READABLE
-        self._set_events(events | WRITABLE if self._queue else events)
+        self._set_events(events | WRITABLE if self._has_unsent else events)
 
     def _set_events(self, events: int) -> None:
         if events != self._events and not self.is_closed:
@@ -434,7 +474,8 @@ class Connection:
 
     def _fail(self, error: OSError) -> None:
         self.error_number = error.errno or 0
-        self.close(self._explain() or error.strerror or str(error))
+        why, self.is_incompatible = self._explain()
+        self.close(why or error.strerror or str(error))
 
     @property
     def is_finishing(self) -> bool:
@@ -470,18 +511,16 @@ class Connection:
         self._sock.close()
         self._queue.clear()
         self.queued_bytes = 0
-        # The owner has yet to see that this connection ended.
-        if self._on_readable is not None and not self.is_readable:
-            self.is_readable = True
-            self._on_readable(self)
+        if self._on_readable is not None:
+            self._mark_readable()  # the owner has yet to see that this connection ended
 
-    def detach(self) -> tuple[socket.socket, bytes]:
+    def detach(self) -> HandedOver:
         """Give the socket away, with the bytes received and not released; this connection is closed then."""
         rest = self.buffer[self.start : self._limit].tobytes() if self._limit else b""
         self.is_closed = True
         self.why_closed = "handed over"
         self._poller.unregister(self._sock.fileno())
-        return self._sock, rest
+        return HandedOver(self._sock, rest)
 
     @property
     def was_refused(self) -> bool:
@@ -493,11 +532,13 @@ def dial(
     endpoint: Endpoint,
     poller: Poller,
     receive_buffer: ReceiveBuffer,
+    *,
+    make: Callable[..., Connection] = Connection,
     **options: object,
 ) -> Connection:
     """Start to connect to ``endpoint`` and return at once; failures show as a closed connection.
 
-    ``options`` are ``Connection``'s. Host names are resolved in line: give addresses where that matters.
+    ``options`` are those of what is made. Host names are resolved in line: give addresses where that matters.
     """
     assert endpoint.medium is not Medium.GRPC
     sock = poller.open_socket(endpoint.family)
@@ -511,7 +552,7 @@ def dial(
     is_connecting = error in _IN_PROGRESS
     if sock.family == socket.AF_UNIX and error == errno.EAGAIN:
         is_connecting = False  # its backlog is full: a Unix socket does not connect later by itself
-    connection = Connection(sock, poller, receive_buffer, is_connecting=is_connecting, **options)  # type: ignore[arg-type]
+    connection = make(sock, poller, receive_buffer, is_connecting=is_connecting, **options)
     if error and not is_connecting:
         connection._fail(OSError(error, why))
     return connection

@@ -20,6 +20,7 @@ from cluster.protocol.session import (
 )
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.grpc_gateway import GrpcGateway
+from cluster.transport.member_tls import MemberTls
 from cluster.transport.message_frames import each_frame, link_frame, message_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
@@ -30,7 +31,8 @@ MESSAGE_LENGTH_MAX = 200_000
 class Leader:
     """``log`` holds the payloads in order; what it answers and acknowledges can be changed."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, tls: MemberTls | None = None) -> None:
+        self.certificate_names: list[str | None] = []  # of those that connected
         self.log: list[bytes] = []
         self.closed: list[int] = []
         self.keep_alives = 0
@@ -49,9 +51,14 @@ class Leader:
             cluster_id=0,
             incarnation=1,
             message_length_max=MESSAGE_LENGTH_MAX,
+            tls=tls,
         )
         self._gateway = GrpcGateway(
-            Endpoint(Medium.GRPC, "127.0.0.1", 0), self._port.connect, self._no_log, MESSAGE_LENGTH_MAX
+            Endpoint(Medium.GRPC, "127.0.0.1", 0),
+            self._port.connect,
+            self._no_log,
+            MESSAGE_LENGTH_MAX,
+            tls=tls,
         )
         self.endpoints = {
             "ipc": f"0={ipc}",
@@ -86,7 +93,7 @@ class Leader:
     # -- what the port calls --
 
     def on_connect(self, connection_id: int) -> None:
-        pass
+        self.certificate_names.append(self._port.certificate_name(connection_id))
 
     def has_session(self, connection_id: int) -> bool:
         return True

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cluster import ClusterClient, TlsFiles
+
 DEADLINE_S = 40.0  # far beyond what anything here takes, also on a busy machine
 
 COMMAND = [sys.executable, "-m", "cluster"]
@@ -183,3 +185,21 @@ def keys_of(tmp_path: Path, **more: Any) -> dict[str, Any]:
 def tool(node: Any, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``cluster tool`` about a member of this process."""
     return run("tool", verb, "--dir", str(node.config.path), *arguments)
+
+
+def ask(endpoints: str, count: int, tls: TlsFiles | None = None) -> list[bytes]:
+    """The answers to so many messages of one session."""
+    answers: list[bytes] = []
+    with ClusterClient.connect(
+        endpoints, lambda session_id, time, payload: answers.append(bytes(payload)), tls=tls
+    ) as client:
+        for _ in range(count):
+            while client.offer(b"?") < 0:
+                client.poll_egress()
+
+        def is_answered() -> bool:
+            client.poll_egress()
+            return len(answers) >= count
+
+        await_that(is_answered, f"{count} answers")
+    return answers

@@ -17,6 +17,7 @@ from cluster.node.config_keys import KEYS
 from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport.bounds import Bounds
+from cluster.transport.tls import TlsFiles
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -210,11 +211,14 @@ USED_ELSEWHERE = {
         "driver_dir",
         "members",
         "tcp_ingress",
+        "tls_ca",
+        "tls_certificate",
+        "tls_key",
     },
     "cluster.node.exposure": {"insecure_network"},
     "cluster.security.loading": {"authenticator", "authenticator_file", "authorisation"},
     "cluster.node.machine": {"grpc_gateway", "ipc_ingress", "log_export_watermark"},
-    "cluster.node.node": {"idle_spin_ns", "log_level"},
+    "cluster.node.node": {"idle_spin_ns", "log_level", "tls_client_certificates"},
 }
 
 
@@ -254,3 +258,22 @@ def test_the_defaults_of_keys_are_those_of_what_they_configure():
     loaded = config_text.load(environment={})
     assert loaded.bounds == Bounds()
     assert loaded.module_context == ConsensusModuleContext(ingress_endpoints="0=127.0.0.1:9000")
+
+
+def test_tls_is_configured_whole_or_not_at_all():
+    files = {"tls_ca": "ca.pem", "tls_certificate": "c/{member_id}.pem", "tls_key": "c/{member_id}.key"}
+    for missing in files:
+        some = {key: value for key, value in files.items() if key != missing}
+        with pytest.raises(ConfigurationError, match="tls_certificate, tls_key and tls_ca: expected all"):
+            config_text.load(overrides=some, environment={})
+    with pytest.raises(ConfigurationError, match="tls_client_certificates: expected none without tls_cert"):
+        config_text.load(overrides={"tls_client_certificates": "required"}, environment={})
+    loaded = config_text.load(overrides=files, environment={})
+    assert loaded.tls_files == TlsFiles("ca.pem", "c/0.pem", "c/0.key")
+    assert config_text.load(environment={}).tls_files is None
+
+
+def test_variables_of_clients_are_no_members_keys():
+    variables = {"CLUSTER_TLS_CA": "ca.pem", "CLUSTER_TLS_CERTIFICATE": "a.pem", "CLUSTER_TLS_KEY": "a.key"}
+    assert config_text.load(environment=variables).tls_files is None
+    assert config_text.unknown_variables(variables) == []

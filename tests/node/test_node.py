@@ -26,7 +26,7 @@ from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
 from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.transport.poller import Poller
-from tests.node.processes import await_that, free_base_port, keys_of
+from tests.node.processes import ask, await_that, free_base_port, keys_of
 
 
 class Counting(ClusteredService):
@@ -49,23 +49,6 @@ class Counting(ClusteredService):
 
 
 SERVICE = f"{__name__}:Counting"
-
-
-def ask(endpoints: str, count: int) -> list[bytes]:
-    answers: list[bytes] = []
-    with ClusterClient.connect(
-        endpoints, lambda session_id, time, payload: answers.append(bytes(payload))
-    ) as client:
-        for _ in range(count):
-            while client.offer(b"?") < 0:
-                client.poll_egress()
-
-        def is_answered() -> bool:
-            client.poll_egress()
-            return len(answers) >= count
-
-        await_that(is_answered, f"{count} answers")
-    return answers
 
 
 def test_a_member_can_be_embedded_and_replays_its_log_when_it_is_launched_again(tmp_path):

@@ -16,6 +16,8 @@ PUBLIC_NAMES = set(
         "AgentTermination",
         "AsyncConnect",
         "AuthenticationRejected",
+        "Authenticator",
+        "AuthorisationService",
         "BufferClaim",
         "ClientClosed",
         "ClientContext",
@@ -44,6 +46,7 @@ PUBLIC_NAMES = set(
         "NotAClusterDirectory",
         "NotLeader",
         "Offer",
+        "PasswordCredentials",
         "PortInUse",
         "ProtocolError",
         "RemoteProtocolError",
@@ -52,6 +55,9 @@ PUBLIC_NAMES = set(
         "SessionMessageBatch",
         "StorageError",
         "TimedOut",
+        "TlsFailed",
+        "TlsFiles",
+        "TokenCredentials",
     ]
 )
 

@@ -55,3 +55,12 @@ def test_nothing_is_made_of_a_member_that_would_be_exposed(tmp_path):
     assert result.returncode != 0
     assert result.stderr.count("\n") == 1 and "insecure_network" in result.stderr
     assert not (tmp_path / "member-0").exists()
+
+
+def test_tls_with_an_authenticator_may_be_listened_at_and_either_alone_may_not():
+    tls = {"tls_ca": "ca.pem", "tls_certificate": "m.pem", "tls_key": "m.key"}
+    known = {"authenticator": "token", "authenticator_file": "tokens"}
+    check_exposure(config("0.0.0.0", "0.0.0.0", **tls, **known))
+    for one in (tls, known):
+        with pytest.raises(ConfigurationError, match="set TLS"):
+            check_exposure(config("0.0.0.0", "0.0.0.0", **one))

@@ -5,8 +5,6 @@ import os
 import signal
 import socket
 import time
-from collections import defaultdict
-from collections.abc import Mapping
 
 import pytest
 
@@ -14,24 +12,12 @@ from cluster.errors import PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
-from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
+from cluster.transport.bounds import SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import seal
-from cluster.transport.links import MS, MemberLinks
+from cluster.transport.links import MS
 from cluster.transport.message_frames import link_frame
-from cluster.transport.poller import Poller
-
-DEADLINE_S = 20
-SECRET_OF = {link.incarnation_of(secret): secret for secret in range(100)}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def sealed(frames: bytes) -> bytes:
-    return b"".join(bytes(part) for part in seal((frames,), 0)[0])
+from tests.transport.linked_members import DEADLINE_S, LinkedMember, free_port, linked, sealed, turn_until
 
 
 def garbled(data: bytes, bit: int) -> bytes:
@@ -40,66 +26,13 @@ def garbled(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-class Member:
-    """A member's end of its links, with a handler that remembers."""
-
-    local: Mapping[int, Endpoint] = {}
-
-    def __init__(
-        self,
-        member_id,
-        endpoints,
-        incarnation=1,
-        clock_ns=time.monotonic_ns,
-        cluster_id=0,
-        bounds=DEFAULT_BOUNDS,
-    ):
-        self.member_id = member_id
-        self.poller = Poller()
-        self.errors = []
-        self.links = MemberLinks(
-            member_id,
-            endpoints[member_id],
-            endpoints,
-            secret=incarnation,
-            cluster_id=cluster_id,
-            poller=self.poller,
-            clock_ns=clock_ns,
-            on_error=lambda error: self.errors.append(str(error)),
-            bounds=bounds,
-            local=self.local,
-        )
-        self.told = []
-        self.frames = defaultdict(bytes)
-
-    def on_link_up(self, member_id, incarnation):
-        self.told.append(("up", member_id, SECRET_OF[incarnation]))
-
-    def on_link_down(self, member_id):
-        self.told.append(("down", member_id))
-
-    def on_member_gone(self, member_id):
-        self.told.append(("gone", member_id))
-
-    def on_frames(self, member_id, buffer, start, end):
-        self.frames[member_id] += buffer[start:end].tobytes()
-
-    def turn(self):
-        self.poller.wait(0.002)
-        self.links.poll(self)
-
-    def stop(self):
-        self.links.close()
-        self.poller.close()
-
-
 @pytest.fixture
 def members():
     """A function that makes members; all are stopped at the end."""
     made = []
 
     def make(*arguments, **options):
-        member = Member(*arguments, **options)
+        member = LinkedMember(*arguments, **options)
         made.append(member)
         return member
 
@@ -113,20 +46,8 @@ def members():
 def endpoints(request, monkeypatch, tmp_path):
     if request.param == "unix beside tcp":
         local = {n: Endpoint(Medium.IPC, path=str(tmp_path / f"link-{n}.sock")) for n in range(3)}
-        monkeypatch.setattr(Member, "local", local)
+        monkeypatch.setattr(LinkedMember, "local", local)
     return {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(3)}
-
-
-def turn_until(condition, *members):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, [member.told for member in members]
-        for member in members:
-            member.turn()
-
-
-def linked(*members):
-    return all(a.links.is_up(b.member_id) for a in members for b in members if a is not b)
 
 
 def test_three_members_find_each_other_and_frames_pass_both_ways_in_order(members, endpoints):
@@ -163,7 +84,7 @@ def test_a_killed_process_is_gone_and_its_successor_is_told_apart(members, endpo
     a = members(0, two)
     child = os.fork()
     if child == 0:
-        b = Member(1, two, incarnation=5)
+        b = LinkedMember(1, two, incarnation=5)
         end = time.monotonic() + 2 * DEADLINE_S
         while time.monotonic() < end:
             b.turn()
@@ -464,4 +385,4 @@ def test_a_long_frame_before_the_hello_is_refused_at_its_header_with_the_bound(m
 def test_a_taken_port_is_named(members, endpoints):
     members(0, endpoints)
     with pytest.raises(PortInUse, match=f"127.0.0.1:{endpoints[0].port}"):
-        Member(0, endpoints)
+        LinkedMember(0, endpoints)

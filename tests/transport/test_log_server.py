@@ -16,6 +16,7 @@ from cluster.transport import log_server
 from cluster.transport.bounds import Bounds
 from cluster.transport.log_server import LogServer
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.sockets import HandedOver
 
 END = 4096
 BLOCK = 1024
@@ -110,7 +111,7 @@ def a_server(executor, **bounds):
 def test_a_range_that_cannot_be_is_refused_on_a_socket_too():
     async def serve(executor, reader):
         reader.sock.shutdown(socket.SHUT_WR)
-        await a_server(executor).serve(reader.theirs, reader.request)
+        await a_server(executor).serve(HandedOver(reader.theirs, reader.request))
 
     with ThreadPoolExecutor(1) as executor:
         reader = EndlessReader(link.LogRequest(1, 33, END, 0))
@@ -127,9 +128,9 @@ def test_a_reader_above_the_bound_is_told_so_and_the_others_are_served():
 
     async def serve(executor, first, second):
         server = LogServer(Log, executor, Bounds(readers_max=1), errors.append)
-        serving = asyncio.create_task(server.serve(first.theirs, b""))
+        serving = asyncio.create_task(server.serve(HandedOver(first.theirs, b"")))
         await asyncio.sleep(0)
-        await server.serve(second.theirs, second.request)
+        await server.serve(HandedOver(second.theirs, second.request))
         first.sock.sendall(first.request)
         first.sock.shutdown(socket.SHUT_WR)
         await serving
@@ -194,7 +195,7 @@ def cut_off(monkeypatch, received):
 
     async def serve(executor, reader):
         server = LogServer(Log, executor, Bounds(reader_timeout_ns=50_000_000), errors.append)
-        await server.serve(reader.theirs, received)
+        await server.serve(HandedOver(reader.theirs, received))
 
     with ThreadPoolExecutor(1) as executor:
         reader = EndlessReader()
@@ -234,9 +235,8 @@ def test_all_readers_together_hold_no_more_than_their_bytes(monkeypatch):
 
     async def serve(executor, reader):
         reader.sock.shutdown(socket.SHUT_WR)
-        await a_server(executor, readers_max=8, reader_bytes_max=8 * 4096).serve(
-            reader.theirs, reader.request
-        )
+        server = a_server(executor, readers_max=8, reader_bytes_max=8 * 4096)
+        await server.serve(HandedOver(reader.theirs, reader.request))
 
     with ThreadPoolExecutor(1) as executor:
         for max_bytes in (0, 1024, 2**62):

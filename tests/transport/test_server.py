@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections import defaultdict
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,10 @@ from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.tls import TlsSession, client_context
+from cluster.transport.tls_connection import TlsConnection
+from tests.transport.authorities import Certificates
+from tests.transport.tls_peer import TlsPeer
 
 DEADLINE_S = 20
 HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
@@ -40,6 +45,7 @@ class Server:
             on_error=lambda error: self.errors.append(str(error)),
             **options,
         )
+        self.trust = None  # of a client, with TLS
         self.told = []
         self.strangers = range(0)  # connections without a session
         self.frames = defaultdict(bytes)
@@ -92,10 +98,19 @@ def serve():
         server.stop()
 
 
-@pytest.fixture(params=["tcp", "ipc"])
-def server(request, serve, tmp_path):
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("certs"))
+
+
+@pytest.fixture(params=["tcp", "ipc", "tls"])
+def server(request, serve, tmp_path, certificates):
     if request.param == "tcp":
         return serve(Endpoint(Medium.TCP, "127.0.0.1", 0))
+    if request.param == "tls":
+        server = serve(Endpoint(Medium.TCP, "127.0.0.1", 0), tls=certificates.tls_of(2))
+        server.trust = certificates.trust
+        return server
     return serve(Endpoint(Medium.IPC, path=str(tmp_path / "ingress.sock")))
 
 
@@ -105,14 +120,24 @@ class Client:
     def __init__(self, server):
         self.server = server
         self.poller = Poller()
-        self.connection = dial(server.port.endpoints[0], self.poller, ReceiveBuffer())
+        make = Connection
+        if server.trust is not None:
+            session = TlsSession(client_context(server.trust), "the server", server_name="127.0.0.1")
+            make = partial(TlsConnection, tls=session)
+        self.connection = dial(server.port.endpoints[0], self.poller, ReceiveBuffer(), make=make)
         self.received = b""
-        server.turn_until(lambda: self.poller.wait(0) is not None and self.connection.is_connected)
+        server.turn_until(self.is_connected)
         assert self.connection.offer(HELLO) > 0
         self.await_bytes(1)
         _stream_id, offset, length = next(each_frame(self.connection.buffer, 0, len(self.received)))
         self.reply = decode(self.received[offset : offset + length])
         self.received = b""
+
+    def is_connected(self):
+        self.poller.wait(0)
+        if self.connection.is_readable:
+            self.connection.receive()  # takes a handshake on
+        return self.connection.is_connected
 
     def await_bytes(self, length):
         def arrived():
@@ -143,12 +168,12 @@ def client(server):
     client.close()
 
 
-def bare(server) -> socket.socket:
+def bare(server) -> socket.socket | TlsPeer:
     endpoint = server.port.endpoints[0]
     sock = socket.socket(endpoint.family)
     with endpoint.address() as address:
         sock.connect(address)
-    return sock
+    return sock if server.trust is None else TlsPeer(sock, server.trust, server.turn)
 
 
 def test_a_client_is_greeted_with_what_the_log_takes(server, client):

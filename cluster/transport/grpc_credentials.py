@@ -1,0 +1,52 @@
+"""TLS as gRPC takes it: at least TLS 1.2 with gRPC's own list of ciphers, files as everywhere."""
+
+from __future__ import annotations
+
+import grpc
+
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.grpc_service import CHANNEL_OPTIONS
+from cluster.transport.member_tls import MemberTls
+from cluster.transport.tls import TlsFiles
+from cluster.transport.tls_socket import diagnose
+
+
+def server_credentials(tls: MemberTls) -> grpc.ServerCredentials:
+    """Of a member; each handshake goes by the files that were read last."""
+    shown = _configuration(tls)
+    current = tls.pem
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        """Called in gRPC's threads, one at a time; None: as before."""
+        nonlocal current
+        if tls.pem is current:
+            return None
+        current = tls.pem
+        return _configuration(tls)
+
+    return grpc.dynamic_ssl_server_credentials(shown, fetch, require_client_authentication=tls.asks_clients)
+
+
+def _configuration(tls: MemberTls) -> grpc.ServerCertificateConfiguration:
+    pem = tls.pem
+    return grpc.ssl_server_certificate_configuration([(pem["key"], pem["certificate"])], pem["ca"])
+
+
+def open_channel(endpoint: Endpoint, files: TlsFiles | None) -> grpc.Channel:
+    """A client's channel. Raises ConfigurationError for files that cannot be read."""
+    if files is None:
+        return grpc.insecure_channel(endpoint.target, options=CHANNEL_OPTIONS)
+    credentials = grpc.ssl_channel_credentials(files.read("ca"), files.read("key"), files.read("certificate"))
+    return grpc.secure_channel(endpoint.target, credentials, options=CHANNEL_OPTIONS)
+
+
+def diagnose_call(endpoint: Endpoint, files: TlsFiles | None, error: grpc.RpcError) -> str:
+    """What is wrong with TLS where a call could not be made; empty when it is something else.
+
+    gRPC tells of a handshake that failed, not of whose fault it was.
+    """
+    if not isinstance(error, grpc.Call) or error.code() is not grpc.StatusCode.UNAVAILABLE:
+        return ""
+    if "refused" in (error.details() or ""):  # nobody listens there
+        return ""
+    return diagnose(endpoint, files)

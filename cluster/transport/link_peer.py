@@ -1,0 +1,64 @@
+"""What is known of the other end of a link: both of its connections, and who it is."""
+
+from __future__ import annotations
+
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.sockets import Connection
+
+
+class LinkClaim:
+    """A connection whose Hello is of another process than the one that we know at the member's address."""
+
+    __slots__ = ("connection", "crc", "deadline_ns", "incarnation", "question")
+
+    def __init__(self, connection: Connection, incarnation: int, crc: int, deadline_ns: int) -> None:
+        self.connection = connection
+        self.incarnation = incarnation
+        self.crc = crc
+        self.deadline_ns = deadline_ns  # of the answer
+        self.question: Connection | None = None  # to the member's address, who is there
+
+
+class LinkPeer:
+    """One other member, and both connections of its link."""
+
+    __slots__ = (
+        "claim",
+        "dial_ns",
+        "endpoint",
+        "first_dial_ns",
+        "incarnation",
+        "incoming",
+        "incoming_crc",
+        "incoming_incarnation",
+        "is_gone",
+        "is_up",
+        "member_id",
+        "next_dial_ns",
+        "next_question_ns",
+        "outgoing",
+        "outgoing_crc",
+        "outgoing_incarnation",
+        "refusals",
+        "up_since_ns",
+    )
+
+    def __init__(self, member_id: int, endpoint: Endpoint, now_ns: int) -> None:
+        self.member_id = member_id
+        self.endpoint = endpoint
+        self.outgoing: Connection | None = None
+        self.outgoing_incarnation: int | None = None  # None until its HelloReply
+        self.outgoing_crc = 0  # of all that was sent on it
+        self.incoming: Connection | None = None  # only after its Hello
+        self.incoming_incarnation: int | None = None
+        self.incoming_crc = 0  # of all that came on it
+        self.incarnation: int | None = None  # of the process that last answered at its address
+        self.claim: LinkClaim | None = None
+        self.next_question_ns = now_ns
+        self.is_up = False
+        self.is_gone = False
+        self.up_since_ns = 0
+        self.refusals = 0
+        self.first_dial_ns = now_ns
+        self.next_dial_ns = now_ns
+        self.dial_ns = 0

@@ -1,0 +1,71 @@
+"""TLS over a blocking socket, of a reader's requests; and what hides behind a refusal that gRPC reports."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from cluster.errors import TlsFailed
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.tls import TlsFiles, client_context, describe_failure
+
+DIAGNOSIS_TIMEOUT_S = 2.0
+UNCHECKED = "speaks TLS; expected a file of authorities to check it by (--tls-ca, tls=, tlsCaFile)"
+
+
+def wrap(sock: socket.socket, files: TlsFiles, endpoint: Endpoint) -> ssl.SSLSocket:
+    """Shake hands as a client of ``endpoint``, to which ``sock`` is connected.
+
+    Raises TlsFailed, TimeoutError, and ConfigurationError for files that will not do.
+    """
+    return _shake_hands(sock, client_context(files), endpoint)
+
+
+def _shake_hands(sock: socket.socket, context: ssl.SSLContext, endpoint: Endpoint) -> ssl.SSLSocket:
+    wrapped = context.wrap_socket(sock, server_hostname=endpoint.host, do_handshake_on_connect=False)
+    try:
+        wrapped.do_handshake()
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise TlsFailed(describe_failure(error, str(endpoint), wrapped)) from None
+    return wrapped
+
+
+def diagnose(endpoint: Endpoint, files: TlsFiles | None) -> str:
+    """Why a gRPC client with ``files`` and who listens at ``endpoint`` cannot speak; empty: it is not TLS."""
+    try:
+        with socket.create_connection((endpoint.host, endpoint.port), DIAGNOSIS_TIMEOUT_S) as sock:
+            if files is None:
+                return f"{endpoint} {UNCHECKED}" if _speaks_tls(sock) else ""
+            context = client_context(files)
+            context.set_alpn_protocols(["h2"])
+            with _shake_hands(sock, context, endpoint) as wrapped:
+                return _refusal_of(wrapped, files, str(endpoint))
+    except TlsFailed as error:
+        return str(error)
+    except OSError:
+        return ""
+
+
+def _refusal_of(wrapped: ssl.SSLSocket, files: TlsFiles, peer: str) -> str:
+    """What the other side says to our certificate, which it sees last; gRPC's ends the connection wordlessly.
+
+    Where it is content it speaks first, as HTTP/2 has it.
+    """
+    if wrapped.recv(1):
+        return ""
+    if files.certificate:
+        return f"{peer} does not accept our certificate {files.certificate}"
+    return f"{peer} asks for a client's certificate, and none was given"
+
+
+def _speaks_tls(sock: socket.socket) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # nothing is said to it
+    try:
+        context.wrap_socket(sock).close()
+    except OSError:
+        return False
+    return True

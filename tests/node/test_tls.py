@@ -1,0 +1,98 @@
+"""A member that speaks TLS: its doors, its start with files that will not do, and new files while it runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from cluster import ClusterNode, LogReader, TlsFailed, TlsFiles
+from cluster.cli.main import main
+from cluster.errors import ClusterError
+from cluster.node.authority import CertificateRequest
+from cluster.node.config_text import write
+from tests.node.processes import ask, await_that, keys_of
+from tests.transport.authorities import Certificates
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("certs"))
+
+
+def tls_keys(files, **others):
+    return {"tls_ca": files.ca, "tls_certificate": files.certificate, "tls_key": files.key, **others}
+
+
+@pytest.fixture
+def keys(tmp_path, certificates):
+    """Of a member that lets in whoever shows a certificate of the authority."""
+    files = certificates.member(0)
+    return keys_of(tmp_path, **tls_keys(files, tls_client_certificates="required"))
+
+
+def doors(node):
+    """Its endpoints, by medium."""
+    grpc = node.config.member.ingress_endpoint
+    return {"grpc": f"0={grpc}", "tcp": f"0=tcp:{node.config.tcp_ingress_of(node.config.member)}"}
+
+
+def test_clients_and_readers_come_in_by_their_certificates(keys, certificates):
+    alice = certificates.client("alice")
+    with ClusterNode.launch(**keys) as node:
+        for medium, endpoints in doors(node).items():
+            assert ask(endpoints, 2, alice) == [b"?", b"?"], medium
+            with LogReader.open(endpoints=endpoints, tls=alice) as reader:
+                payloads = [
+                    bytes(e["payload"]) for e in reader.entries() if e["entryType"] == "SESSION_MESSAGE"
+                ]
+            assert payloads[-2:] == [b"?", b"?"]
+            for tls in (None, certificates.trust):
+                with pytest.raises(TlsFailed):
+                    LogReader.open(endpoints=endpoints, tls=tls)
+        assert ask(f"0=ipc:{node.config.ipc_path}", 1) == [b"?"], "no TLS on a socket of the host"
+
+
+def test_a_member_does_not_start_with_files_that_will_not_do(tmp_path, certificates, capsys):
+    late = certificates.expired(CertificateRequest.of_client("late"))
+    other = certificates.member(1)
+    wrong = {
+        "expected member-0.cluster-0 as its common name": other,
+        "is of 'late'": late,
+        "nowhere.pem: No such file or directory": TlsFiles(other.ca, "nowhere.pem", "nowhere.key"),
+    }
+    for text, files in wrong.items():
+        write(tmp_path / "node.toml", keys_of(tmp_path, **tls_keys(files)))
+        assert main(["node", "--config", str(tmp_path / "node.toml")]) == 2
+        err = capsys.readouterr().err
+        assert text in err
+        assert err.count("\n") == 1
+
+
+def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tmp_path, certificates):
+    mine, new = Certificates(tmp_path / "mine"), Certificates(tmp_path / "new")
+    files = mine.member(0)
+    with ClusterNode.launch(**keys_of(tmp_path, **tls_keys(files))) as node:
+        tcp = doors(node)["tcp"]
+        assert ask(tcp, 1, mine.trust) == [b"?"]
+        broken = tmp_path / "broken.pem"
+        broken.write_text("broken")
+        broken.replace(files.certificate)
+        log = node.config.path / "node.log"
+        await_that(lambda: "expected a certificate in PEM" in log.read_text(), "it is told")
+        assert ask(tcp, 1, mine.trust) == [b"?"]
+        for name in ("key", "certificate"):
+            shutil.copy(getattr(new.member(0), name), getattr(files, name))
+
+        def is_new():
+            try:
+                return ask(tcp, 1, new.trust) == [b"?"]
+            except TlsFailed:
+                return False
+
+        await_that(is_new, "the new certificate is shown")
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        assert any("certificates were read again" in json.dumps(event) for event in events)
+        with pytest.raises(ClusterError):
+            ask(tcp, 1, mine.trust)
