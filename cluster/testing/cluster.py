@@ -17,12 +17,13 @@ from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.replay import Replay, SnapshotRecords, replay
-from cluster.testing.world import SECOND, Clock, VirtualWorld, readable
+from cluster.testing.world import MS, SECOND, Clock, VirtualWorld, readable
 from cluster.transport.endpoint import Endpoint, Medium
 
 TERM_LENGTH = 1024 * 1024
 MESSAGE_LENGTH_MAX = message_length_max(TERM_LENGTH)
 ANSWERS_S = 0.1  # in which answers come when nothing is in their way
+TICK_NS = 20 * MS  # between two turns of a member that has nothing to do
 TIMEOUT_S = 60.0  # of virtual time, in which a cluster that can elect a leader does
 
 MakeService = Callable[[], ClusteredService]
@@ -202,7 +203,7 @@ class SimulatedCluster:
             self,
             self.world,
             member_id,
-            Settings(self._context, segment_length=TERM_LENGTH),
+            Settings(self._context, segment_length=TERM_LENGTH, tick_ns=TICK_NS),
             self._disks[member_id],
             self._network,
             self._clocks[member_id],

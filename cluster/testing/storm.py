@@ -16,7 +16,7 @@ Messages = Callable[[Random], bytes]
 STEPS = (6, 14)  # of a history, at least and at most
 BURST_MAX = 20  # messages that a client offers at once
 PAUSES_S = (0.0, 0.05, 0.5, 3.0)  # between two steps; now and then long, for timers
-LONG_PAUSE_S = 120.0
+LONG_PAUSE_S = 30.0
 
 
 @dataclass(slots=True)
