@@ -8,17 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.shell import Terminal
+from tests.docs.shell import UP, Terminal
 from tests.docs.texts import ROOT, Step, exists, steps
 from tests.node.processes import await_that
 
 TEXTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 ENTRIES = r"( +\d+ +\d+ term \d+ \S+Z [A-Z_]+.*\n)+"
-UP = (
-    r"endpoints: 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020\nleader: member \d\nservice: {}\n"
-    r"directory: {}, .*\nnext: echo hello \| cluster send --endpoints 127.0.0.1:9000\n"
-)
 # What each command of the README prints, in its order. GOES_ON ends by Ctrl-C.
 PRINTS = {
     ". .venv/bin/activate": "",

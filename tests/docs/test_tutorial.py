@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.shell import Terminal
-from tests.docs.test_texts import UP
+from tests.docs.shell import UP, Terminal
 from tests.docs.texts import ROOT, Step, steps
 from tests.node.processes import await_that
 
