@@ -17,10 +17,12 @@ _MODULE_OF = {
     "BufferClaim": "cluster.service.buffer_claim",
     # a client of it
     "ClusterClient": "cluster.client.cluster_client",
+    "AsyncClusterClient": "cluster.client.async_client",
     "AsyncConnect": "cluster.client.cluster_client",
     "ClientContext": "cluster.client.context",
     "CredentialsSupplier": "cluster.client.credentials",
     "EgressListener": "cluster.client.egress_listener",
+    "Answer": "cluster.client.egress_dispatch",
     "EgressBatch": "cluster.client.egress_dispatch",
     "ControlledAction": "cluster.client.egress_dispatch",
     "ClientState": "cluster.client.session_conductor",

@@ -15,26 +15,33 @@ never by two threads at once, and never by the client's own thread, which goes o
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
+from cluster.client.commit_wait import CommitWait
 from cluster.client.connecting import ConnectState, SessionOpening
 from cluster.client.context import ClientContext, ClientSettings
-from cluster.client.egress_dispatch import LostSession
+from cluster.client.egress_dispatch import Answer, EgressBatch, LostSession
 from cluster.client.environment import context_of
-from cluster.client.held_egress import HeldEgress
+from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
-from cluster.client.payloads import Payloads, as_columns
+from cluster.client.payloads import Payloads, as_columns, joined
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
+from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
+from cluster.service.payload import Payload, check_length
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 
+WAIT_MAX_S = 1.0  # for one answer, before the session is looked at again
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 ALL = 1 << 62  # messages of a poll without a limit
+
+Taken = TypeVar("Taken", Answer, EgressBatch)
 
 
 class ClusterClient:
@@ -44,12 +51,13 @@ class ClusterClient:
         """Take over a finished attempt: the session is the client's to close, and so is the world."""
         self._context = context
         self._world = world
-        self._held = HeldEgress()
+        self._held = HeldEgress(is_for_listener=context.dispatch.hears_messages)
         self._session = SessionConductor(context, world, opening, self._held)
         self._turn = threading.RLock()  # of who changes the session
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
         self._poll_at = OFFERED_PER_POLL
+        self._tell_end: Callable[[], None] = _tell_nobody
         self._reopening: SessionOpening | None = None  # of a session in place of one that was lost
 
     @classmethod
@@ -143,15 +151,16 @@ class ClusterClient:
 
     # -- sending --
 
-    def offer(self, payload: bytes | bytearray | memoryview) -> int:
-        """Send one message; returns a position > 0, or a code of ``Offer``.
+    def offer(self, *parts: Payload) -> int:
+        """Send one message, gathered from its parts; returns a position > 0, or a code of ``Offer``.
 
         A message that was taken is sent again through leader changes until it is committed
         (``acknowledged``). BACK_PRESSURED: too much is unacknowledged; poll and try again. NOT_CONNECTED and
         ADMIN_ACTION: a leader is being sought; poll and try again. CLOSED: the session is over. An offer
         now and then polls as well, so the listener may be called from here.
-        Raises LocalProtocolError for a message above ``max_payload_length``.
+        Raises LocalProtocolError for a message above ``max_payload_length``, TypeError for what is no bytes.
         """
+        payload = parts[0] if len(parts) == 1 and parts[0].__class__ is bytes else joined(parts)
         with self._turn:
             session = self._session
             if session.state is not ClientState.CONNECTED:
@@ -183,6 +192,42 @@ class ClusterClient:
         if result < 0 or result >= self._poll_at:
             self._poll_while_offering()
         return result
+
+    def try_claim(self, length: int, claim: BufferClaim) -> int:
+        """Give ``claim`` a buffer of ``length`` bytes to write one message into; sent by its ``commit``.
+
+        Returns and raises as ``offer`` does; only a positive number means that there is a claim. Its room is
+        reserved: the commit is taken however much is offered meanwhile, and while a leader is sought, unless
+        the session has ended. The messages of a session are in the log in the order of commits and offers.
+        """
+        check_unused(claim)
+        check_length(length, self.max_payload_length)
+        with self._turn:
+            session = self._session
+            if session.state is not ClientState.CONNECTED:
+                result = self._refusal()
+            elif not session.window.claim(length):
+                result = Offer.BACK_PRESSURED
+            else:
+                result = max(session.window.position, 1)
+                release = partial(self._unclaim, session, length)
+                open_claim(claim, length, Claimed(_may_send, release, partial(self._commit, session)))
+        if result < 0:
+            self._poll_while_offering()
+        return result
+
+    def _unclaim(self, session: SessionConductor, length: int) -> None:
+        with self._turn:
+            session.window.release(length)
+
+    def _commit(self, session: SessionConductor, payload: memoryview) -> int:
+        with self._turn:
+            if session.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
+                return Offer.CLOSED
+            session.window.offer(payload, is_claimed=True)
+            if session.state is ClientState.CONNECTED:
+                session.flush()
+            return session.window.position
 
     def _flushed(self, is_taken: bool) -> int:
         self._session.flush()
@@ -269,7 +314,7 @@ class ClusterClient:
         """Open another where that is wanted; a service that closed it meant to."""
         session = self._session
         if not self._context.reopen or session.why_closed == CloseReason.SERVICE_ACTION.name:
-            self._world.close()
+            self._release()
             return
         self._held.hold(
             LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
@@ -290,7 +335,7 @@ class ClusterClient:
         except ClusterError as error:
             self._reopening = None
             self._session.why_closed += f"; no other was opened: {error}"
-            self._world.close()
+            self._release()
 
     def _deliver(self, limit: int) -> int:
         """Tell the listener, whom this thread has to itself."""
@@ -302,17 +347,75 @@ class ClusterClient:
 
     def do_duty(self) -> float | None:
         """What the client's own thread does; returns after how many seconds again, None when all is over."""
-        self._turn_session()
-        if self._held:
-            self._world.wake()  # who waits in ``wait`` would not learn of it from the socket any more
-        if self.is_closed:
-            return None
-        return WAIT_S if self._reopening is not None else self._session.rest_s()
+        with self._turn:
+            self._turn_session()
+            if self.is_closed:
+                return None
+            if self._held or self._held.answers:
+                self._world.wake()  # who waits in ``wait`` would not learn of it from the socket any more
+            return WAIT_S if self._reopening is not None else self._session.rest_s()
+
+    # -- answers without a listener --
+
+    def answers(self, timeout_s: float | None = None) -> Iterator[Answer]:
+        """The service's answers, one after the other, for a client whose listener has no ``on_message``.
+
+        Waits for the next one, and ends when none came for ``timeout_s``. An answer counts as taken when it
+        is yielded: another call goes on after it. Everything else still comes to the listener.
+        Raises ClientClosed when the session is over, ClusterError when so much waited that some was dropped
+        (``held_egress.py``), and LocalProtocolError where a listener takes the messages.
+        """
+        return self._each(self.take_answer, timeout_s)
+
+    def answer_batches(self, timeout_s: float | None = None) -> Iterator[EgressBatch]:
+        """The same as columns, a batch for each run that came in one piece."""
+        return self._each(self.take_answer_batch, timeout_s)
+
+    def _each(self, take: Callable[[], Taken | None], timeout_s: float | None) -> Iterator[Taken]:
+        while True:
+            deadline_ns = None if timeout_s is None else self._world.now_ns() + int(timeout_s * 1e9)
+            while (taken := take()) is None:
+                rest_s = WAIT_MAX_S if deadline_ns is None else (deadline_ns - self._world.now_ns()) / 1e9
+                if rest_s <= 0:
+                    return
+                self._sleep(min(rest_s, WAIT_MAX_S))
+            yield taken
+
+    def take_answer(self) -> Answer | None:
+        """The next answer if there is one; never waits. Raises as ``answers`` does."""
+        queue = self._filled_queue()
+        with self._turn:
+            return queue.take_one()
+
+    def take_answer_batch(self) -> EgressBatch | None:
+        """The next run of answers, likewise."""
+        queue = self._filled_queue()
+        with self._turn:
+            return queue.take_batch()
+
+    def _filled_queue(self) -> AnswerQueue:
+        """With what came, if nothing was there."""
+        queue = self._held.answers
+        if queue is None:
+            raise LocalProtocolError("the listener takes the answers: connect with one without on_message")
+        if not queue:
+            self.poll_egress()
+        return queue
+
+    # -- waiting --
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something came or can be written, at most ``timeout_s``. Raises ClientClosed."""
         self._check_not_closed()
-        if not self._held and not self._session.has_frames:
+        self._sleep(timeout_s)
+
+    @property
+    def has_egress(self) -> bool:
+        """Whether something came for the listener that no poll has brought it."""
+        return bool(self._held) or self._session.has_frames
+
+    def _sleep(self, timeout_s: float) -> None:
+        if not self.has_egress:
             self._world.wait(timeout_s)
 
     def await_committed(self, timeout_s: float | None = None) -> int:
@@ -321,25 +424,16 @@ class ClusterClient:
         Raises TimedOut with how many are not, or ClientClosed when the session is lost, also if another one
         is opened in its place.
         """
-        deadline_ns = None if timeout_s is None else self._world.now_ns() + int(timeout_s * 1e9)
-        session = self._session
-        window = session.window
-        while window.unacknowledged:
+        commit = self.commit_wait(timeout_s)
+        while not commit.is_over():
             self._poll(ALL)
-            if not window.unacknowledged:
-                break
-            if session.is_closed:
-                raise ClientClosed(
-                    f"session {session.cluster_session_id} closed ({session.why_closed}) with "
-                    f"{window.unacknowledged} of {window.offered} messages not known to be committed"
-                )
-            if deadline_ns is not None and self._world.now_ns() > deadline_ns:
-                raise TimedOut(
-                    f"{window.unacknowledged} of {window.offered} messages are not committed "
-                    f"after {timeout_s:g} s"
-                )
-            self._world.wait(WAIT_S)
-        return session.committed_position
+            if not commit.is_over():
+                self._world.wait(WAIT_S)
+        return commit.position
+
+    def commit_wait(self, timeout_s: float | None = None) -> CommitWait:
+        """The same for who polls and waits himself."""
+        return CommitWait(self._session, self._world.now_ns, timeout_s)
 
     # -- ending --
 
@@ -356,7 +450,15 @@ class ClusterClient:
                 self._reopening.close()
                 self._reopening = None
             self._session.close()
-            self._world.close()
+            self._release()
+
+    def on_end(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` once when the client is closed, by whatever thread closes it."""
+        self._tell_end = tell
+
+    def _release(self) -> None:
+        self._world.close()
+        self._tell_end()
 
     def __enter__(self) -> Self:
         return self
@@ -368,6 +470,14 @@ class ClusterClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _may_send() -> None:
+    """A client may send whenever it has a claim."""
+
+
+def _tell_nobody() -> None:
+    """Nobody has asked."""
 
 
 class AsyncConnect:
@@ -413,6 +523,10 @@ class AsyncConnect:
                 if self._context.keep_alive_interval_s is not None:
                     self._world.run_beside(self._client.do_duty)
         return self._client
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when a ``wait`` would end, for an event loop."""
+        return self._world.fileno()
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until there may be something for ``poll`` to do, at most ``timeout_s``."""

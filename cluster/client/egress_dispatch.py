@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,14 @@ class ControlledAction(IntEnum):
     CONTINUE = 4
 
 
+class Answer(NamedTuple):
+    """One message of the service."""
+
+    cluster_session_id: int
+    timestamp: int  # cluster time of the log entry that was answered
+    payload: bytes
+
+
 @dataclass(slots=True)
 class EgressBatch:
     """A run of egress messages of one session in the order sent, as columns over one buffer."""
@@ -68,6 +76,10 @@ class EgressBatch:
         """One payload, without a copy."""
         begin = int(self.offsets[row])
         return self.buffer.data[begin : begin + int(self.lengths[row])]
+
+    def answer(self, row: int) -> Answer:
+        """One message, its payload copied."""
+        return Answer(self.cluster_session_id, int(self.timestamps[row]), bytes(self.payload(row)))
 
     def rows(self, begin: int, end: int) -> EgressBatch:
         """The messages ``begin`` to ``end``, exclusive, over the same buffer."""
@@ -124,6 +136,10 @@ class EgressDispatch:
         self._on_session_lost = methods.get("on_session_lost")
         self._on_extension_message = methods.get("on_extension_message")
         self.rows_done = 0  # of the batch that ``messages`` was given, also when the listener raised
+
+    @property
+    def hears_messages(self) -> bool:
+        return self._on_message is not None or self._on_messages is not None
 
     @property
     def hears_of_lost_sessions(self) -> bool:

@@ -8,16 +8,78 @@ from __future__ import annotations
 
 from collections import deque
 
-from cluster.client.egress_dispatch import EgressBatch, EgressDispatch, Event
+from cluster.client.egress_dispatch import Answer, EgressBatch, EgressDispatch, Event
+from cluster.errors import ClusterError
 
 HELD_BYTES_MAX = 16 * 1024 * 1024  # of payloads; more stays in the socket, and pushes back on the leader
+
+
+class AnswerQueue:
+    """The application's messages where no listener takes them. One thread at a time uses it.
+
+    Nobody may ever ask for them, so they do not hold up the leader: the oldest are dropped, and counted.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[EgressBatch] = deque()
+        self._rows_taken = 0  # of the oldest
+        self._bytes = 0
+        self._dropped = 0  # since somebody was told
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def hold(self, batch: EgressBatch) -> None:
+        self._batches.append(batch)
+        self._bytes += batch.payload_bytes
+        while self._bytes > HELD_BYTES_MAX and len(self._batches) > 1:
+            self._dropped += len(self._batches[0]) - self._rows_taken
+            self._drop_oldest()
+
+    def take_batch(self) -> EgressBatch | None:
+        """What is left of the oldest run, None without any.
+
+        Raises ClusterError, once, when some were dropped before it.
+        """
+        self._check_dropped()
+        if not self._batches:
+            return None
+        batch, row = self._batches.popleft(), self._rows_taken
+        self._bytes -= batch.payload_bytes
+        self._rows_taken = 0
+        return batch.rows(row, len(batch)) if row else batch
+
+    def take_one(self) -> Answer | None:
+        """The oldest alone; else as ``take_batch``."""
+        self._check_dropped()
+        if not self._batches:
+            return None
+        batch = self._batches[0]
+        answer = batch.answer(self._rows_taken)
+        self._rows_taken += 1
+        if self._rows_taken == len(batch):
+            self._drop_oldest()
+        return answer
+
+    def _drop_oldest(self) -> None:
+        self._bytes -= self._batches.popleft().payload_bytes
+        self._rows_taken = 0
+
+    def _check_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, 0
+        if dropped:
+            raise ClusterError(
+                f"{dropped} answers were dropped: more than {HELD_BYTES_MAX} bytes of them waited to be taken"
+            )
 
 
 class HeldEgress:
     """A queue of two ends: one thread at a time holds, one at a time takes, and neither waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_for_listener: bool) -> None:
+        """``is_for_listener``: messages are delivered as well, and not only kept as ``answers``."""
         self._items: deque[EgressBatch | Event] = deque()
+        self.answers = None if is_for_listener else AnswerQueue()
         self._bytes_held = 0  # ever, counted by who holds
         self._bytes_taken = 0  # ever, counted by who takes
 
@@ -31,6 +93,9 @@ class HeldEgress:
     def hold(self, item: EgressBatch | Event) -> None:
         """Add a batch, whose buffer nobody else changes, or an event."""
         if isinstance(item, EgressBatch):
+            if self.answers is not None:
+                self.answers.hold(item)
+                return
             self._bytes_held += item.payload_bytes
         self._items.append(item)
 

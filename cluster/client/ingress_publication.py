@@ -74,6 +74,10 @@ class World(Protocol):
         """End a ``wait`` that another thread is in."""
         ...
 
+    def fileno(self) -> int:
+        """A descriptor that is readable when a ``wait`` would end."""
+        ...
+
     def run_beside(self, duty: Callable[[], float | None]) -> None:
         """Call the method ``duty`` from another thread, again after as many seconds as it returns.
 

@@ -148,9 +148,10 @@ class SessionConductor:
         self._do_work(now_ns)
 
     def rest_s(self) -> float:
-        """How long it may be left alone: until a keep-alive is due, hardly at all without a leader."""
+        """How long it may be left alone: until a keep-alive is due, hardly with much to send or no leader."""
         interval_ns = self._context.keep_alive_interval_ns
-        if self.state is not ClientState.CONNECTED or interval_ns is None:
+        is_calm = self.state is ClientState.CONNECTED and self.window.is_flushed
+        if not is_calm or interval_ns is None:
             return WAIT_S
         return max((self._last_sent_ns + interval_ns - self._world.now_ns()) / 1e9, WAIT_S)
 

@@ -68,6 +68,7 @@ class UnacknowledgedWindow:
         self._segments: deque[_Segment] = deque()
         self._free: list[_Segment] = []
         self._buffered_bytes = 0
+        self._claimed_bytes = 0  # of messages to come, which count as buffered
         self._unsent: deque[_Segment] = deque()  # those with bytes to write, oldest first
         self.leadership_term_id = leadership_term_id
         self.offered = 0
@@ -91,11 +92,30 @@ class UnacknowledgedWindow:
 
     # -- in --
 
-    def offer(self, payload: bytes | bytearray | memoryview) -> bool:
-        """Take one message; False when there is no room until more is acknowledged."""
+    def claim(self, payload_length: int) -> bool:
+        """Reserve room for one message until ``release``; False when there is none."""
+        length = self._claimed_length(payload_length)
+        is_used = self.unacknowledged or self._claimed_bytes
+        if is_used and self._buffered_bytes + self._claimed_bytes + length > self._bytes_max:
+            return False
+        self._claimed_bytes += length
+        return True
+
+    def release(self, payload_length: int) -> None:
+        """Give back what was claimed."""
+        self._claimed_bytes -= self._claimed_length(payload_length)
+
+    def _claimed_length(self, payload_length: int) -> int:
+        return max(align(FRAME_OVERHEAD + payload_length), self._segment_length)
+
+    def offer(self, payload: bytes | memoryview, *, is_claimed: bool = False) -> bool:
+        """Take one message; False when there is no room until more is acknowledged.
+
+        One that was claimed is always taken.
+        """
         frame_length = FRAME_OVERHEAD + len(payload)
         length = align(frame_length)
-        segment = self._room(length)
+        segment = self._room(length, is_claimed)
         if segment is None:
             return False
         view, begin = segment.view, segment.end
@@ -131,15 +151,15 @@ class UnacknowledgedWindow:
         self._grew(segment, framed, count)
         return True
 
-    def _room(self, length: int) -> _Segment | None:
-        """The segment that takes ``length`` more bytes, None when the window is full."""
+    def _room(self, length: int, is_claimed: bool = False) -> _Segment | None:
+        """The segment that takes ``length`` more bytes, None when the window is full and they must wait."""
         if self._segments:
             segment = self._segments[-1]
             if segment.end + length <= len(segment.buffer):
                 return segment
             if self.acknowledged == self.offered:
                 self._recycle(len(self._segments))
-            elif self._buffered_bytes + max(length, self._segment_length) > self._bytes_max:
+            elif not is_claimed and self._bytes_after(length) > self._bytes_max:
                 return None
         first = self.offered + 1
         if length <= self._segment_length and self._free:
@@ -150,6 +170,10 @@ class UnacknowledgedWindow:
         self._segments.append(segment)
         self._buffered_bytes += len(segment.buffer)
         return segment
+
+    def _bytes_after(self, length: int) -> int:
+        """What is buffered and claimed once another segment took ``length`` bytes."""
+        return self._buffered_bytes + self._claimed_bytes + max(length, self._segment_length)
 
     def _grew(self, segment: _Segment, length: int, messages: int) -> None:
         if segment.sent == segment.end:

@@ -9,12 +9,11 @@ from cluster.errors import LocalProtocolError
 from cluster.service.channel import Room
 
 
-class _Claimed(NamedTuple):
+class Claimed(NamedTuple):
     """What an open claim stands for."""
 
-    claims: Claims
-    room: Room
-    reserved: int  # bytes of the room
+    check_may_send: Callable[[], None]  # raises where nothing may be sent
+    release: Callable[[], None]  # gives the room back
     offer: Callable[[memoryview], int]
 
 
@@ -29,27 +28,40 @@ class BufferClaim:
 
     def __init__(self) -> None:
         self.buffer = memoryview(b"")
-        self._claimed: _Claimed | None = None
+        self._claimed: Claimed | None = None
 
     def commit(self) -> int:
         """Send what was written, and return what an offer of it does: 1 on a follower, which sends nothing.
 
-        Always positive, unless the session was closed or the member began to lead since the claim. Raises
+        Always positive, unless the session was closed or the member began to lead since the claim; of a
+        client's claim a position, or Offer.CLOSED. Raises
         LocalProtocolError where sending is not allowed (the claim stays open), and when nothing is claimed.
         """
         claimed = self._claimed
         if claimed is None:
             raise LocalProtocolError("nothing is claimed: it was committed or aborted already")
-        claimed.claims.check_may_send()
+        claimed.check_may_send()
         self.abort()
         return claimed.offer(self.buffer)
 
     def abort(self) -> None:
         """Send nothing, and give the room back; without effect on a claim that is not open."""
-        if self._claimed is not None:
-            self._claimed.claims.close(self)
-            self._claimed.room.used -= self._claimed.reserved
-            self._claimed = None
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            claimed.release()
+
+
+def check_unused(claim: BufferClaim) -> None:
+    """Raise LocalProtocolError for a claim that is open."""
+    if claim._claimed is not None:
+        raise LocalProtocolError("the claim is open: commit or abort it before it claims again")
+
+
+def open_claim(claim: BufferClaim, length: int, claimed: Claimed) -> None:
+    """Give it a buffer of ``length`` bytes, whose room is reserved."""
+    check_unused(claim)
+    claim.buffer = memoryview(bytearray(length))
+    claim._claimed = claimed
 
 
 class Claims:
@@ -71,18 +83,18 @@ class Claims:
 
         False when the room has no ``reserved`` bytes more. Raises LocalProtocolError for one that is open.
         """
-        if claim._claimed is not None:
-            raise LocalProtocolError("the claim is open: commit or abort it before it claims again")
+        check_unused(claim)
         if not room.has(reserved):
             return False
         room.used += reserved
-        claim.buffer = memoryview(bytearray(length))
-        claim._claimed = _Claimed(self, room, reserved, offer)
+        claimed = Claimed(self.check_may_send, lambda: self._release(claim, room, reserved), offer)
+        open_claim(claim, length, claimed)
         self._open.append(claim)
         return True
 
-    def close(self, claim: BufferClaim) -> None:
+    def _release(self, claim: BufferClaim, room: Room, reserved: int) -> None:
         """It is committed or aborted."""
+        room.used -= reserved
         self._open = [other for other in self._open if other is not claim]
 
     def abort_all(self) -> None:

@@ -58,6 +58,10 @@ class Dialler:
         """End a ``wait`` of another thread, or the next one; until the next ``poll``."""
         self._poller.wake()
 
+    def fileno(self) -> int:
+        """A descriptor that is readable when a ``wait`` would end, for an event loop."""
+        return self._poller.fileno()
+
     def run_beside(self, duty: Duty) -> None:
         """Call the method ``duty`` from a thread, again after as many seconds as it returns.
 

@@ -75,6 +75,10 @@ class Poller:
         """
         self._epoll.poll(timeout_s, 1)
 
+    def fileno(self) -> int:
+        """A descriptor that is readable when ``sleep`` would return."""
+        return self._epoll.fileno()
+
     def wake(self) -> None:
         """End a ``wait`` that runs in another thread, or the next one if none does."""
         if not self._closed:

@@ -224,10 +224,14 @@ def test_a_large_message_reaches_the_listener_whole(cluster):
     assert listener.payloads == [b"x" * 3_000_000]
 
 
+@pytest.mark.conformance("S-50")
 def test_a_poll_with_a_limit_dispatches_no_more_and_the_next_goes_on(cluster):
     listener = Listener()
     client = connect(cluster, listener)
     payloads = [bytes([n]) for n in range(25)]
+    cluster.answer(*payloads)
+    assert client.poll_egress() == 25
+    listener.told.clear()
     cluster.answer(*payloads)
 
     assert [client.poll_egress(fragment_limit=10) for _ in range(4)] == [10, 10, 5, 0]

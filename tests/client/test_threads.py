@@ -74,7 +74,7 @@ def test_the_duty_follows_a_leader_change_and_the_application_hears_of_it_with_i
 
 def test_a_leader_elected_again_is_heard_behind_answers_that_nobody_takes(cluster):
     """Else keep-alives would carry the old term, and the leader drop them."""
-    client = connect(cluster)
+    client = connect(cluster, Listener())
     cluster.answer(*[b"x" * 100] * 500)
     cluster.elect(0)
     cluster.leader.send(cluster.leader.connection, cluster.new_leader_event())

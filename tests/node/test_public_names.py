@@ -14,6 +14,8 @@ PUBLIC_NAMES = set(
         "AdminRequestType",
         "AdminResponseCode",
         "AgentTermination",
+        "Answer",
+        "AsyncClusterClient",
         "AsyncConnect",
         "AuthenticationRejected",
         "Authenticator",

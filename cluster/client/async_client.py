@@ -1,0 +1,271 @@
+"""AsyncClusterClient: a ClusterClient for asyncio. It waits on the client's descriptor, in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+from cluster.client.cluster_client import AsyncConnect, ClusterClient
+from cluster.client.context import ClientSettings
+from cluster.client.egress_dispatch import Answer, EgressBatch
+from cluster.client.payloads import Payloads
+from cluster.client.session_conductor import WAIT_S, ClientState
+from cluster.errors import ClientClosed
+from cluster.protocol.enums import Offer
+from cluster.service.buffer_claim import BufferClaim
+from cluster.service.payload import Payload
+from cluster.transport.endpoint import Endpoint
+
+WAIT_MAX_S = 1.0
+
+Taken = TypeVar("Taken", Answer, EgressBatch)
+
+
+class Readiness:
+    """Lets coroutines of one event loop wait until a descriptor is readable."""
+
+    def __init__(self, descriptor: int) -> None:
+        """``descriptor`` may be closed by others at any time: it is duplicated."""
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = os.dup(descriptor)
+        self._ready: asyncio.Future[None] | None = None
+        self._is_closed = False
+
+    async def wait(self, timeout_s: float) -> None:
+        """Until it is readable or closed, at most ``timeout_s``."""
+        if self._is_closed:
+            await asyncio.sleep(0)
+            return
+        if self._ready is None:
+            self._ready = self._loop.create_future()
+            self._loop.add_reader(self._descriptor, self._on_readable)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._ready), timeout_s)
+
+    def _on_readable(self) -> None:
+        if self._ready is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._ready.set_result(None)
+            self._ready = None
+
+    def close(self) -> None:
+        """Wake who waits. In the thread of the event loop."""
+        if not self._is_closed:
+            self._on_readable()
+            self._is_closed = True
+            os.close(self._descriptor)
+
+    def close_soon(self) -> None:
+        """The same from any thread."""
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(self.close)
+
+
+class AsyncClusterClient:
+    """An open session. Made by ``connect``, used in the event loop that it was made in.
+
+        async with AsyncClusterClient.connect("127.0.0.1:9000") as client:
+            await client.offer(b"hello")
+            async for answer in client.answers(timeout_s=1):
+                print(answer.payload)
+
+    Where ``ClusterClient`` returns a code for now, this one waits: an offer returns when it was taken. The
+    listener, if there is one, is called in the event loop, by ``poll_egress`` and what polls.
+    """
+
+    def __init__(self, client: ClusterClient, readiness: Readiness) -> None:
+        self._client = client
+        self._readiness = readiness
+        client.on_end(readiness.close_soon)
+
+    @classmethod
+    def connect(
+        cls,
+        endpoints: str | Mapping[int, str | Endpoint] | None = None,
+        egress_listener: object = None,
+        **settings: Unpack[ClientSettings],
+    ) -> Connecting:
+        """Open a session, by ``await`` or ``async with``; takes and raises what ``ClusterClient`` does."""
+        return Connecting(lambda: AsyncConnect(endpoints, egress_listener, **settings))
+
+    # -- how it stands: as of ClusterClient --
+
+    @property
+    def state(self) -> ClientState:
+        return self._client.state
+
+    @property
+    def is_closed(self) -> bool:
+        return self._client.is_closed
+
+    @property
+    def why_closed(self) -> str:
+        return self._client.why_closed
+
+    @property
+    def cluster_session_id(self) -> int:
+        return self._client.cluster_session_id
+
+    @property
+    def leader_member_id(self) -> int:
+        return self._client.leader_member_id
+
+    @property
+    def leadership_term_id(self) -> int:
+        return self._client.leadership_term_id
+
+    @property
+    def offered(self) -> int:
+        return self._client.offered
+
+    @property
+    def acknowledged(self) -> int:
+        return self._client.acknowledged
+
+    @property
+    def committed_position(self) -> int:
+        return self._client.committed_position
+
+    @property
+    def max_payload_length(self) -> int:
+        return self._client.max_payload_length
+
+    # -- sending --
+
+    async def offer(self, *parts: Payload) -> int:
+        """Send one message, gathered from its parts; returns its position once it was taken.
+
+        Waits while too much is unacknowledged, or a leader is sought. Raises ClientClosed when the session
+        is over, LocalProtocolError for a message above ``max_payload_length``, TypeError for no bytes.
+        """
+        return await self._taken(lambda: self._client.offer(*parts))
+
+    async def offer_batch(self, payloads: Payloads) -> int:
+        """Send many messages in one go; else as ``offer``."""
+        return await self._taken(lambda: self._client.offer_batch(payloads))
+
+    async def try_claim(self, length: int, claim: BufferClaim) -> int:
+        """Give ``claim`` a buffer for one message once there is room; else as ``offer``."""
+        return await self._taken(lambda: self._client.try_claim(length, claim))
+
+    async def _taken(self, attempt: Callable[[], int]) -> int:
+        while (result := attempt()) < 0:
+            if result == Offer.CLOSED:
+                raise ClientClosed(f"session {self.cluster_session_id} is closed: {self.why_closed}")
+            await self._pause(WAIT_MAX_S)
+        return result
+
+    async def send_keep_alive(self) -> bool:
+        """Keep the session open without a message; False when it could not be sent now."""
+        return self._client.send_keep_alive()
+
+    async def send_admin_request_to_take_a_snapshot(self, correlation_id: int) -> bool:
+        """Ask for a snapshot; as ``ClusterClient``."""
+        return self._client.send_admin_request_to_take_a_snapshot(correlation_id)
+
+    async def await_committed(self, timeout_s: float | None = None) -> int:
+        """Wait until all that was offered is committed; else as ``ClusterClient.await_committed``."""
+        commit = self._client.commit_wait(timeout_s)
+        while not commit.is_over():
+            if not self._client.is_closed:
+                self._client.poll_egress()
+            if not commit.is_over():
+                await self._pause(WAIT_MAX_S if timeout_s is None else min(timeout_s, WAIT_MAX_S))
+        return commit.position
+
+    # -- hearing --
+
+    async def poll_egress(self, fragment_limit: int | None = None) -> int:
+        """Call the listener with what came, without waiting; as ``ClusterClient.poll_egress``."""
+        return self._client.poll_egress(fragment_limit)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Let the event loop go on until something came, at most ``timeout_s``. Raises ClientClosed."""
+        self._client.wait(0)  # which raises at the end
+        if not self._client.has_egress:
+            await self._readiness.wait(timeout_s)
+
+    async def answers(self, timeout_s: float | None = None) -> AsyncIterator[Answer]:
+        """The service's answers, one after the other; as ``ClusterClient.answers``."""
+        async for answer in self._each(self._client.take_answer, timeout_s):
+            yield answer
+
+    async def answer_batches(self, timeout_s: float | None = None) -> AsyncIterator[EgressBatch]:
+        """The same as columns, a batch for each run that came in one piece."""
+        async for batch in self._each(self._client.take_answer_batch, timeout_s):
+            yield batch
+
+    async def _each(self, take: Callable[[], Taken | None], timeout_s: float | None) -> AsyncIterator[Taken]:
+        loop = asyncio.get_running_loop()
+        while True:
+            deadline = None if timeout_s is None else loop.time() + timeout_s
+            while (taken := take()) is None:
+                rest_s = WAIT_MAX_S if deadline is None else deadline - loop.time()
+                if rest_s <= 0:
+                    return
+                await self._pause(min(rest_s, WAIT_MAX_S))
+            yield taken
+
+    async def _pause(self, timeout_s: float) -> None:
+        """Wait for the socket; where no socket tells of progress, not for long."""
+        is_connected = self._client.state is ClientState.CONNECTED
+        await self._readiness.wait(timeout_s if is_connected else min(timeout_s, WAIT_S))
+
+    # -- ending --
+
+    async def close(self) -> None:
+        """Close the session as ``ClusterClient.close`` does; the event loop goes on meanwhile."""
+        await asyncio.to_thread(self._client.close)
+        self._readiness.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Connecting:
+    """A session that is to be opened: ``await`` it, or enter it with ``async with``."""
+
+    def __init__(self, begin: Callable[[], AsyncConnect]) -> None:
+        self._begin = begin
+        self._client: AsyncClusterClient | None = None
+
+    def __await__(self) -> Generator[object, None, AsyncClusterClient]:
+        return self._connect().__await__()
+
+    async def _connect(self) -> AsyncClusterClient:
+        attempt = self._begin()
+        readiness = Readiness(attempt.fileno())
+        try:
+            while (client := attempt.poll()) is None:
+                await readiness.wait(WAIT_S)
+        except BaseException:
+            readiness.close()
+            raise
+        finally:
+            attempt.close()
+        return AsyncClusterClient(client, readiness)
+
+    async def __aenter__(self) -> AsyncClusterClient:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()

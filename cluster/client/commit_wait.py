@@ -1,0 +1,38 @@
+"""Waiting until what was offered is committed, whoever does the waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.client.session_conductor import SessionConductor
+from cluster.errors import ClientClosed, TimedOut
+
+
+class CommitWait:
+    """For all messages of one session that were offered when it is asked, also those offered meanwhile."""
+
+    def __init__(self, session: SessionConductor, now_ns: Callable[[], int], timeout_s: float | None) -> None:
+        self._session = session
+        self._now_ns = now_ns
+        self._timeout_s = timeout_s
+        self._begin_ns = now_ns()
+
+    @property
+    def position(self) -> int:
+        """Log position after the last message that is known to be committed."""
+        return self._session.committed_position
+
+    def is_over(self) -> bool:
+        """Whether all are committed. Raises TimedOut with how many are not, or ClientClosed."""
+        session = self._session
+        missing, offered = session.window.unacknowledged, session.window.offered
+        if not missing:
+            return True
+        if session.is_closed:
+            raise ClientClosed(
+                f"session {session.cluster_session_id} closed ({session.why_closed}) with "
+                f"{missing} of {offered} messages not known to be committed"
+            )
+        if self._timeout_s is not None and self._now_ns() - self._begin_ns > self._timeout_s * 1e9:
+            raise TimedOut(f"{missing} of {offered} messages are not committed after {self._timeout_s:g} s")
+        return False
