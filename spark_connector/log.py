@@ -33,7 +33,7 @@ def open_reader(options: SourceOptions) -> LogReader:
         from cluster.reader import LogReader
 
         if options.endpoints is not None:
-            reader = LogReader.open(endpoints=options.endpoints)
+            reader = LogReader.open(endpoints=options.endpoints, tls=options.tls)
         else:
             reader = LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
         for line in reader.warnings:
@@ -50,7 +50,7 @@ def forget_reader(options: SourceOptions) -> None:
 
 
 def _key(options: SourceOptions) -> tuple[object, ...]:
-    return os.getpid(), options.endpoints, options.cluster_dir, options.archive_dir
+    return os.getpid(), options.endpoints, options.tls, options.cluster_dir, options.archive_dir
 
 
 class SourceLog:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import parse_endpoints
+from cluster.transport.tls import TlsFiles
 from spark_connector.offsets import Offset
 from spark_connector.planning import PlanLimits
 
@@ -170,12 +171,38 @@ class _Options:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(_Options):
-    """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
+class _ConnectionOptions(_Options):
+    """How members are met. The files are read where a task runs: only their paths are in a plan."""
 
     endpoints: str | None = _option(
         "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
     )
+    tls_ca_file: str = _option(
+        "tlsCaFile",
+        parse_text,
+        "authorities (PEM) to check members by that speak TLS; a path on every host",
+        "",
+    )
+    tls_certificate_file: str = _option(
+        "tlsCertificateFile", parse_text, "certificate (PEM) to show where the members ask for one", ""
+    )
+    tls_key_file: str = _option("tlsKeyFile", parse_text, "its key (PEM)", "")
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """None where no option names a file: then the environment of the task may."""
+        paths = self.tls_ca_file, self.tls_certificate_file, self.tls_key_file
+        return TlsFiles(*paths) if any(paths) else None
+
+    def __post_init__(self) -> None:
+        """ConfigurationError for a file that lacks another one."""
+        _ = self.tls
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(_ConnectionOptions):
+    """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
+
     cluster_dir: str | None = _option(
         "clusterDir", parse_text, "a member's directory on this host, instead of `endpoints`"
     )
@@ -241,6 +268,7 @@ class SourceOptions(_Options):
         return PlanLimits(self.max_bytes_per_partition, self.min_partitions, self.max_partitions)
 
     def __post_init__(self) -> None:
+        _ConnectionOptions.__post_init__(self)
         if (self.endpoints is None) == (self.cluster_dir is None):
             given = "neither is" if self.endpoints is None else "both are"
             raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
@@ -256,12 +284,9 @@ class SourceOptions(_Options):
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(_Options):
+class SinkOptions(_ConnectionOptions):
     """The options of a write, as a stream or as a batch."""
 
-    endpoints: str = _option(
-        "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`", ""
-    )
     commit_timeout_ms: int = _option(
         "commitTimeoutMs",
         parse_count,
@@ -274,6 +299,7 @@ class SinkOptions(_Options):
     KIND = "sink"
 
     def __post_init__(self) -> None:
+        _ConnectionOptions.__post_init__(self)
         if not self.endpoints:
             raise ConfigurationError("the sink needs option endpoints, which is not given")
 

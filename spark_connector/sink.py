@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cluster.client import ClusterClient
+    from cluster.client.context import ClientSettings
 
 OFFER_BYTES = 256 * 1024  # of payload in one offer: a part of what may be unacknowledged
 POLL_S = 0.01
@@ -94,6 +95,7 @@ class _Sender:
 
     def __init__(self, options: SinkOptions) -> None:
         self._endpoints = options.endpoints
+        self._tls = options.tls
         self._timeout_s = options.commit_timeout_ms / 1000
         self._client: ClusterClient | None = None
         self._rows = 0  # of the task, that were handed to a session
@@ -142,11 +144,13 @@ class _Sender:
         from cluster.client import ClusterClient
 
         if self._client is None:
-            self._client = ClusterClient.connect(
-                self._endpoints,
-                message_timeout_s=self._timeout_s,
-                new_leader_timeout_s=self._timeout_s,
-            )
+            settings: ClientSettings = {
+                "message_timeout_s": self._timeout_s,
+                "new_leader_timeout_s": self._timeout_s,
+            }
+            if self._tls is not None:
+                settings["tls"] = self._tls
+            self._client = ClusterClient.connect(self._endpoints, **settings)
             self._progress = 0, time.monotonic()
         return self._client
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.connecting import connects
 from cluster.cli.members import Endpoints, ask_members
 from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageError, TimedOut
 
@@ -63,6 +64,7 @@ class Transport(StrEnum):
 
 
 @app.command(epilog=EPILOG)
+@connects
 def bench(
     endpoints: Endpoints,
     size: Annotated[int, typer.Option(help="Bytes of payload in a message.", min=0)] = 100,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, endpoints_unless
 from cluster.cli.verbs import Verb, Verbs
 from cluster.errors import LogDamaged, StorageError
@@ -98,6 +99,7 @@ def _log() -> None:
 
 
 @app.command(epilog=DUMP)
+@connects
 def dump(
     directory: Directory = None,
     cluster_directory: ClusterDirectory = None,
@@ -123,6 +125,7 @@ def dump(
 
 
 @app.command(epilog=TAIL)
+@connects
 def tail(
     directory: Directory = None,
     cluster_directory: ClusterDirectory = None,
@@ -146,6 +149,7 @@ def tail(
 
 
 @app.command(cls=Verb, epilog=EXPORT)
+@connects
 def export(
     file: Annotated[Path, typer.Argument(help="File to write.", metavar="FILE")],
     format: Annotated[Format | None, typer.Option(help="By default what the file's name ends with.")] = None,

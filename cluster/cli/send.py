@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 import typer
 
+from cluster.cli.connecting import connects
 from cluster.cli.members import Endpoints
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 
@@ -53,6 +54,7 @@ Messages survive a leader; answers that were on their way when one died do not: 
 
 
 @app.command(epilog=EPILOG)
+@connects
 def send(
     endpoints: Endpoints,
     file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="FILE")] = "-",

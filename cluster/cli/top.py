@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
 from cluster.errors import ClusterError, NotAClusterDirectory
 
@@ -49,6 +50,7 @@ WORDS = ("member", "role", "election", "module")  # the others are numbers
 
 
 @app.command(epilog=EPILOG)
+@connects
 def top(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="A member's directory, or that of a whole cluster.")

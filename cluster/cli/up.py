@@ -23,6 +23,9 @@ MEMBER_COUNTS = (1, 3, 5, 7)
 PORTS_PER_MEMBER = 10
 PORTS_USED = 3  # of them
 PORT_MAX = 65_535
+CERTIFICATES = "certs"  # folder in the cluster's directory
+CERTIFICATE_DAYS = 365
+CLIENT = "client"  # the name in the certificate for clients
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -31,6 +34,7 @@ Examples:
   cluster up
   cluster up --members 1 --dir /tmp/one --base-port 9100
   cluster up --service my_module:MyService --json
+  cluster up --tls --dir /tmp/secured --base-port 9200
 
 Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the other members; ipc clients use
 DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
@@ -38,10 +42,14 @@ member that died is reported and not restarted; `cluster node --config DIR/membe
 What a service raises is printed on standard error, and in DIR/member-i/node.log; what it prints is in
 DIR/member-i/output.log.
 
+With --tls members, clients and readers speak TLS alone, but for sockets of the host. DIR/certs has the
+authority, and client-client.pem for clients of members that ask for a certificate. Give --tls again to start
+the same cluster again.
+
 Once there is a leader it is said where the cluster is reached (first line, "endpoints: 0=..."), who leads,
 which service runs and where its files are. With --json that is one object {"endpoints", "tcpEndpoints",
-"ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}. Ctrl-C or SIGTERM
-stops all members in good order.
+"ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}, with --tls also
+"tlsCa", "tlsCertificate" and "tlsKey", paths for clients. Ctrl-C or SIGTERM stops all members in good order.
 """
 
 
@@ -58,6 +66,9 @@ def up(
         ),
     ] = ["echo"],  # noqa: B006 - never changed
     base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Speak TLS, with certificates made under DIR/certs where missing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
 ) -> None:
     """Run a whole cluster on this machine, one process per member, until Ctrl-C or SIGTERM."""
@@ -68,6 +79,9 @@ def up(
             f"{base_port}: expected a port with room for all members", param_hint="--base-port"
         )
     keys = plan_members(members, directory.absolute(), service, base_port)
+    if tls:
+        for keys_of_member in keys:
+            keys_of_member |= tls_keys(directory.absolute())
 
     from cluster.node import config_text, process
     from cluster.node.service_errors import ServiceErrorText
@@ -78,6 +92,8 @@ def up(
     _check_ports(configs)
     for loaded in configs:
         _make_directory(loaded.path)
+    if tls:
+        _make_certificates(directory.absolute(), members)
     supervisor = Supervisor(configs, process.run)
     errors = ServiceErrorText()
     if not _await_leader(supervisor, errors):
@@ -127,6 +143,29 @@ def plan_members(count: int, directory: Path, services: list[str], base_port: in
     ]
 
 
+def tls_keys(directory: Path) -> dict[str, str]:
+    """The keys of members whose certificates are in the cluster's directory."""
+    names = {
+        "tls_ca": "ca.pem",
+        "tls_certificate": "member-{member_id}.pem",
+        "tls_key": "member-{member_id}.key",
+    }
+    return {key: str(directory / CERTIFICATES / name) for key, name in names.items()}
+
+
+def _make_certificates(directory: Path, count: int) -> None:
+    """Of the members that have none yet, and of one client. Raises ClusterError."""
+    from cluster.cli.certs import issue
+    from cluster.node.authority import CertificateRequest
+
+    folder = directory / CERTIFICATES
+    requests = [CertificateRequest.of_member(i, 0, ()) for i in range(count)]
+    requests.append(CertificateRequest.of_client(CLIENT))
+    missing = [request for request in requests if not (folder / f"{request.file_name}.pem").exists()]
+    if missing:
+        issue(folder, missing, CERTIFICATE_DAYS)
+
+
 def _make_directory(path: Path) -> None:
     try:
         make_directories(path)
@@ -154,13 +193,15 @@ def _banner(supervisor: Supervisor, directory: Path) -> str:
     """What is there, and what to do with it."""
     configs = [member.config for member in supervisor.members]
     leader = supervisor.leader
+    tls = configs[0].tls_files
+    tls_options = "" if tls is None else f" --tls-ca {tls.ca}"
     return "\n".join(
         (
             f"endpoints: {endpoints(configs)}",
             f"leader: {'none' if leader is None else f'member {leader.member_id}'}",
             f"service: {', '.join(configs[0].services)}",
             f"directory: {directory}, with the events of each member in {directory}/member-*/node.log",
-            f"next: echo hello | cluster send --endpoints {configs[0].member.ingress_endpoint}",
+            f"next: echo hello | cluster send --endpoints {configs[0].member.ingress_endpoint}{tls_options}",
         )
     )
 
@@ -174,7 +215,9 @@ def members_fields(supervisor: Supervisor) -> dict[str, object]:
     """What ``--json`` prints."""
     configs = [member.config for member in supervisor.members]
     leader = supervisor.leader
+    tls = configs[0].tls_files
     return {
+        **({} if tls is None else {"tlsCa": tls.ca, **_client_files(Path(tls.ca).parent)}),
         "endpoints": endpoints(configs),
         "tcpEndpoints": ",".join(f"{c.member_id}=tcp:{c.tcp_ingress_of(c.member)}" for c in configs),
         "ipcEndpoints": ",".join(f"{c.member_id}=ipc:{c.ipc_path}" for c in configs),
@@ -188,6 +231,14 @@ def members_fields(supervisor: Supervisor) -> dict[str, object]:
             }
             for member in supervisor.members
         ],
+    }
+
+
+def _client_files(folder: Path) -> dict[str, str]:
+    """The certificate that is there for clients, where members ask for one."""
+    return {
+        "tlsCertificate": str(folder / f"client-{CLIENT}.pem"),
+        "tlsKey": str(folder / f"client-{CLIENT}.key"),
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError
+from cluster.transport.tls import TlsFiles
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.offsets import Offset
 from spark_connector.options import EARLIEST, ENTRY_TYPES, LATEST, SinkOptions, SourceOptions, check_names
@@ -212,3 +213,16 @@ def test_the_documentation_has_every_option_with_its_default_and_meaning(options
         table.append(f"| `{metadata['name']}` | {metadata['shown'] or '–'} | {metadata['meaning']} |")
 
     assert "\n".join(table) in text
+
+
+@pytest.mark.parametrize("options", [SourceOptions, SinkOptions])
+def test_files_for_tls_are_paths_and_nothing_is_read_when_they_are_given(options):
+    given = {"endpoints": "tcp:a:1", "tlsCaFile": "/no/ca.pem"}
+    assert options.parse(given).tls == TlsFiles("/no/ca.pem")
+    both = {**given, "tlscertificatefile": "/no/a.pem", "TLSKEYFILE": "/no/a.key"}
+    assert options.parse(both).tls == TlsFiles("/no/ca.pem", "/no/a.pem", "/no/a.key")
+    assert options.parse({"endpoints": "tcp:a:1"}).tls is None
+    for lacking, missing in (("tlsKeyFile", "without key"), ("tlsCaFile", "no file of authorities")):
+        fewer = {name: path for name, path in both.items() if name.lower() != lacking.lower()}
+        with pytest.raises(ConfigurationError, match=missing):
+            options.parse(fewer)

@@ -1,0 +1,58 @@
+"""Options of the commands that connect to members: each stands for a variable of clients."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from cluster.transport.tls import TLS_VARIABLES
+
+# Each parameter with its variable, and what it is.
+VARIABLES: dict[str, tuple[str, str]] = {
+    "tls_ca": (TLS_VARIABLES["ca"], "Authorities (PEM) to check the members by, which speak TLS."),
+    "tls_certificate": (TLS_VARIABLES["certificate"], "Our own certificate (PEM), where they ask for one."),
+    "tls_key": (TLS_VARIABLES["key"], "Its key (PEM)."),
+}
+
+
+def connects(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with these options beside its own; while it runs, their variables say what they do."""
+
+    @functools.wraps(command)
+    def with_options(**arguments: Any) -> None:
+        given = {VARIABLES[name][0]: arguments.pop(name) for name in VARIABLES}
+        with _set({variable: value for variable, value in given.items() if value is not None}):
+            command(**arguments)
+
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [*signature.parameters.values(), *map(_parameter, VARIABLES)]
+    with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return with_options
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    variable, text = VARIABLES[name]
+    option = typer.Option(metavar="FILE", help=f"{text} Or set {variable}.")
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
+    )
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
