@@ -36,7 +36,8 @@ With --json each look is one object a line: {"time", "members": [{"memberId", "i
 the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the
 member replays its log. A member whose process is gone is "not running" at once. "waitsFor" are the members
 that one without its promises has to hear before it takes part: docs/operations.md says when, and what to do
-when they never come.
+when they never come. "certificateEnds" is when the certificate ends that a member shows over TLS; it takes a
+new one from its files without a restart.
 """
 
 
@@ -44,6 +45,7 @@ COLUMNS = {
     "member": "memberId", "role": "role", "election": "electionState", "module": "moduleState",
     "term": "leadershipTermId", "commit": "commitPosition", "append": "appendPosition", "lag": "lag",
     "bytes/s": "bytesPerSecond", "sessions": "sessions", "elections": "elections", "errors": "errors",
+    "certificate ends": "certificateEnds",
 }  # fmt: skip
 UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be
 WORDS = ("member", "role", "election", "module")  # the others are numbers
@@ -139,6 +141,7 @@ class _Directories:
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
             "sessions": sessions,
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
+            "certificateEnds": _certificate_end(value_of.get(Id.CERTIFICATE_END)),
             "elections": value_of.get(Id.ELECTION_COUNT),
             "errors": (value_of.get(Id.CONSENSUS_MODULE_ERRORS) or 0)
             + (value_of.get(Id.CONTAINER_ERRORS) or 0),
@@ -218,6 +221,7 @@ class _Endpoints:
             "sessions": answer.session_count,
             "leaderMemberId": answer.leader_member_id,
             "waitsFor": members_of(answer.awaited_members),
+            "certificateEnds": _certificate_end(answer.certificate_end_ms),
         }
 
     def close(self) -> None:
@@ -241,6 +245,15 @@ def _states(role: int | None, election: int | None, module: int | None) -> dict[
         "electionState": name(ElectionState, election),
         "moduleState": name(ConsensusModuleState, module),
     }
+
+
+def _certificate_end(end_ms: int | None) -> str | None:
+    """The day in ISO 8601, None where the member speaks no TLS."""
+    if not end_ms:
+        return None
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(timespec="minutes")
 
 
 def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:

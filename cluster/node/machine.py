@@ -136,6 +136,11 @@ class Machine:
 
     # -- certificates --
 
+    @property
+    def certificate_end_ms(self) -> int:
+        """Of the certificate that is shown, since the epoch; 0 without TLS."""
+        return 0 if self._tls is None else int(self._tls.not_after.timestamp() * 1000)
+
     def refresh_certificates(self) -> None:
         """Read them anew where their files have changed; those that will not do are told, and not used."""
         if self._tls is None:

@@ -302,6 +302,7 @@ class ClusterNode:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
             self.log.tell_repeated(now_ns)
             self._machine.refresh_certificates()
+            life.counters.certificate_end_ms.set(self._machine.certificate_end_ms)
             life.update_activity()
         life.counters_file.drain_commands()
         if life.consensus_module.is_closed:

@@ -73,6 +73,7 @@ class CounterTypeId(IntEnum):
     CLIENT_SESSION = 241
 
     AWAITED_MEMBERS = 1111  # ours, beyond the ids that Aeron keeps for itself
+    CERTIFICATE_END = 1112
 
 
 class Scope(Enum):
@@ -128,6 +129,7 @@ TEXTS: Final = {
     _T.ELECTION_COUNT: CounterText("Cluster election count"),
     _T.LEADERSHIP_TERM_ID: CounterText("Cluster leadership term id"),
     _T.AWAITED_MEMBERS: CounterText("Cluster members waited for, a bit each"),
+    _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),
     _T.ARCHIVE_CONTROL_SESSIONS: CounterText("Archive Control Sessions", Scope.ARCHIVE),

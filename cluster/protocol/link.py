@@ -174,6 +174,7 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     initial_term_id: i32
     time_unit: ClusterTimeUnit
     awaited_members: i64 = 0  # those it cannot take part without, a bit each
+    certificate_end_ms: i64 = 0  # of its TLS certificate, since the epoch; 0: it speaks no TLS
     ingress_endpoints: Ascii = ""
     tcp_endpoints: Ascii = ""
     ipc_endpoints: Ascii = ""

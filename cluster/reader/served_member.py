@@ -89,6 +89,7 @@ class ServedMember:
             initial_term_id=recording.initial_term_id,
             time_unit=log.time_unit,
             awaited_members=values.get(CounterTypeId.AWAITED_MEMBERS, 0),
+            certificate_end_ms=values.get(CounterTypeId.CERTIFICATE_END, 0),
             ingress_endpoints=ingress,
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,

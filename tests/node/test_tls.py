@@ -12,6 +12,7 @@ from cluster.cli.main import main
 from cluster.errors import ClusterError
 from cluster.node.authority import CertificateRequest
 from cluster.node.config_text import write
+from cluster.transport.certificates import read_certificate
 from tests.node.processes import ask, await_that, keys_of
 from tests.transport.authorities import Certificates
 
@@ -52,6 +53,24 @@ def test_clients_and_readers_come_in_by_their_certificates(keys, certificates):
                 with pytest.raises(TlsFailed):
                     LogReader.open(endpoints=endpoints, tls=tls)
         assert ask(f"0=ipc:{node.config.ipc_path}", 1) == [b"?"], "no TLS on a socket of the host"
+
+
+def test_top_says_when_the_certificate_ends(keys, certificates, capsys):
+    alice = certificates.client("alice")
+    files = ["--tls-ca", alice.ca, "--tls-certificate", alice.certificate, "--tls-key", alice.key]
+    end = read_certificate(keys["tls_certificate"]).not_after
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        for source in (
+            ["--dir", str(node.config.path)],
+            ["--endpoints", doors(node)["grpc"], *files],
+            ["--endpoints", doors(node)["tcp"], *files],
+        ):
+            assert main(["top", "--once", "--json", *source]) == 0
+            (member,) = json.loads(capsys.readouterr().out)["members"]
+            assert member["certificateEnds"] == end.isoformat(timespec="minutes")
+            assert main(["top", "--once", *source]) == 0
+            assert f"{end:%Y-%m-%d}" in capsys.readouterr().out
 
 
 def test_a_member_does_not_start_with_files_that_will_not_do(tmp_path, certificates, capsys):
