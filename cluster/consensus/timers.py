@@ -15,7 +15,8 @@ the order of arrival decides, and members differ.)
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
+
+from cluster.log.timer_table import TimerTable
 
 POLL_LIMIT = 20
 
@@ -23,13 +24,10 @@ POLL_LIMIT = 20
 class PriorityHeapTimerService:
     """Timers by ascending deadline, also when all are overdue after a restart (C-266)."""
 
-    __slots__ = ("_deadlines", "_events", "_expired", "_heap", "_last_events", "_sequence", "_uncommitted")
+    __slots__ = ("_events", "_expired", "_last_events", "_table", "_uncommitted")
 
     def __init__(self) -> None:
-        # An entry of the heap is live while its (deadline, sequence) is the one in the map.
-        self._heap: list[tuple[int, int, int]] = []
-        self._deadlines: dict[int, tuple[int, int]] = {}
-        self._sequence = 0
+        self._table = TimerTable()
         # TimerEvents that some service has not come to yet: (position, time, id), and each id's last one.
         self._events: deque[tuple[int, int, int]] = deque()
         self._last_events: dict[int, tuple[int, int]] = {}
@@ -39,24 +37,17 @@ class PriorityHeapTimerService:
         self._expired: dict[int, tuple[int, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return len(self._table)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """(correlation id, deadline) of each timer, in the order they would expire: for a snapshot."""
-        for deadline, sequence, correlation_id in sorted(self._heap):
-            if self._deadlines.get(correlation_id) == (deadline, sequence):
-                yield correlation_id, deadline
+        yield from map(tuple, self._table.in_order().tolist())
 
     @property
     def next_deadline(self) -> int | None:
         """Deadline of the next timer, None without one."""
-        heap = self._heap
-        while heap:
-            deadline, sequence, correlation_id = heap[0]
-            if self._deadlines.get(correlation_id) == (deadline, sequence):
-                return deadline
-            heappop(heap)
-        return None
+        first = self._table.first()
+        return None if first is None else first[1]
 
     # ---- what services ask for
 
@@ -99,26 +90,18 @@ class PriorityHeapTimerService:
 
     def schedule(self, correlation_id: int, deadline: int) -> None:
         """Set a timer, or its new deadline."""
-        known = self._deadlines.get(correlation_id)
-        if known is not None and known[0] == deadline:
-            return
-        self._sequence += 1
-        self._deadlines[correlation_id] = (deadline, self._sequence)
-        heappush(self._heap, (deadline, self._sequence, correlation_id))
-        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._deadlines):
-            self._heap = [(*key, id_) for id_, key in self._deadlines.items()]
-            heapify(self._heap)
+        self._table.schedule(correlation_id, deadline)
 
     def cancel(self, correlation_id: int) -> bool:
         """Remove a timer; False when there is none, which is no fault."""
-        return self._deadlines.pop(correlation_id, None) is not None
+        return self._table.cancel(correlation_id)
 
     # ---- what the log shows
 
     def on_replay_timer_event(self, correlation_id: int, timestamp: int, log_position: int) -> None:
         """The log, read on a member that does not lead, shows at ``log_position`` that a timer expired."""
-        known = self._deadlines.get(correlation_id)
-        if known is not None and known[0] <= timestamp:
+        deadline = self._table.deadline_of(correlation_id)
+        if deadline is not None and deadline <= timestamp:
             self.cancel(correlation_id)
         self._remember(correlation_id, timestamp, log_position)
 
@@ -137,15 +120,14 @@ class PriorityHeapTimerService:
         """
         count = 0
         while count < limit:
-            deadline = self.next_deadline
-            if deadline is None or deadline > now:
+            first = self._table.first()
+            if first is None or first[1] > now:
                 break
-            correlation_id = self._heap[0][2]
+            correlation_id, deadline = first
             log_position = on_expiry(correlation_id)
             if log_position <= 0:
                 break
-            heappop(self._heap)
-            del self._deadlines[correlation_id]
+            self.cancel(correlation_id)
             self._remember(correlation_id, now, log_position)
             self._uncommitted.append((log_position, correlation_id))
             self._expired[correlation_id] = (log_position, deadline)

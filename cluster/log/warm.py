@@ -15,6 +15,7 @@ KERNEL_MODULES = (
     "scan",
     "session_frames",
     "session_table",
+    "timer_table",
 )
 
 
