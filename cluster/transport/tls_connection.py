@@ -17,6 +17,7 @@ from cluster.transport.tls import TLS_HANDSHAKE, TlsSession, broken_off
 
 SEALED_BYTES_MAX = 64 * 1024  # of frames that are encrypted before the socket has taken those before them
 PULLED_BYTES_MAX = 128 * 1024  # of what has come, at a time
+RECORD_BYTES_MAX = 17 * 1024  # of TLS, sealed: less cannot be opened
 
 
 class TlsConnection(Connection):
@@ -100,7 +101,7 @@ class TlsConnection(Connection):
             if not self._is_connecting and (received := self._read(view[count:])):
                 count += received
                 continue
-            if self.is_closed or not self._pull(has_some=count > 0):
+            if self.is_closed or not self._pull(len(view) - count, has_some=count > 0):
                 break
         return count
 
@@ -114,10 +115,13 @@ class TlsConnection(Connection):
             self.close("the peer closed the connection")
         return received or 0
 
-    def _pull(self, *, has_some: bool) -> bool:
-        """Feed the session what the socket holds; whether it had something. ``has_some``: an end can wait."""
+    def _pull(self, wanted_bytes: int, *, has_some: bool) -> bool:
+        """Feed the session what the socket holds; whether it had something. ``has_some``: an end can wait.
+
+        No more than is wanted, by a record: what the session has is beside all bounds.
+        """
         try:
-            data = self._sock.recv(PULLED_BYTES_MAX)
+            data = self._sock.recv(max(min(wanted_bytes, PULLED_BYTES_MAX), RECORD_BYTES_MAX))
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:

@@ -8,11 +8,13 @@ import pytest
 
 from cluster.protocol import link
 from cluster.protocol.frame import frame
+from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.certificates import member_name
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.links import GREETINGS_PER_POLL_MAX
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.message_frames import link_frame
-from cluster.transport.tls import TlsFiles
+from cluster.transport.tls import TlsFiles, TlsSession, client_context
 from tests.transport.authorities import Certificates
 from tests.transport.linked_members import LinkedMember, free_port, linked, sealed, turn_until
 from tests.transport.tls_peer import TlsPeer
@@ -164,6 +166,67 @@ def test_links_made_after_a_renewal_show_the_new_certificate(tmp_path, members):
     b.stop()
     again = members(1, tls[1], incarnation=2)
     turn_until(lambda: linked(a, again), a, again)
+
+
+def test_half_a_handshake_is_cut_off_in_time_and_holds_up_nobody(certificates, members, endpoints):
+    now_ns = 1
+    a = members(0, certificates.tls_of(0), clock_ns=lambda: now_ns)
+    with socket.create_connection(("127.0.0.1", endpoints[0].port)) as half:
+        half.sendall(bytes.fromhex("16030102000100"))
+        for _ in range(20):
+            a.turn()
+        assert a.errors == []
+        now_ns += DEFAULT_BOUNDS.greeting_timeout_ns + 1
+        turn_until(lambda: a.errors, a)
+        assert half.recv(1) == b""
+    assert a.errors == ["an unknown peer: no Hello within 10 s (greeting_timeout)"]
+
+
+@pytest.mark.parametrize(
+    "said", [bytes.fromhex("16030100050100000100"), b"\x16" + bytes(300), b"\x16\xff" * 300]
+)
+def test_what_begins_like_tls_and_is_none_is_cut_off_and_reported(certificates, members, endpoints, said):
+    a = members(0, certificates.tls_of(0))
+    with socket.create_connection(("127.0.0.1", endpoints[0].port)) as stranger:
+        stranger.sendall(said)
+        turn_until(lambda: a.errors, a)
+    assert len(a.errors) == 1
+    assert "ssl.c" not in a.errors[0]
+
+
+def test_a_flood_of_handshakes_does_not_keep_a_member_out_and_each_turn_takes_a_few(
+    certificates, members, endpoints, monkeypatch
+):
+    taken = []
+    shake_hands = TlsSession.shake_hands
+
+    def counted(session):
+        taken[-1].add(session)
+        return shake_hands(session)
+
+    a, b = (members(n, certificates.tls_of(n)) for n in range(2))
+    with contextlib.ExitStack() as strangers:
+        socks = []
+        for _ in range(60):
+            socks.append(socket.create_connection(("127.0.0.1", endpoints[0].port)))
+            strangers.callback(socks[-1].close)
+            a.turn()  # all are accepted before any of them says something
+        for sock in socks:
+            session = TlsSession(client_context(certificates.trust), "a", server_name=member_name(0, 0))
+            session.shake_hands()
+            sock.sendall(session.take())
+        monkeypatch.setattr(TlsSession, "shake_hands", counted)
+
+        def is_linked():
+            taken.append(set())
+            a.turn()
+            is_up = a.links.is_up(1)
+            taken.append(set())
+            b.turn()
+            return is_up and b.links.is_up(0)
+
+        turn_until(is_linked)
+    assert max(map(len, taken)) <= GREETINGS_PER_POLL_MAX + 1  # and the one that was dialled
 
 
 def install(files, folder):
