@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from cluster import ClusterNode, LogReader, TlsFailed, TlsFiles
+from cluster import AuthenticationRejected, ClusterNode, LogReader, TlsFailed, TlsFiles
 from cluster.cli.main import main
 from cluster.errors import ClusterError
 from cluster.node.authority import CertificateRequest
@@ -115,3 +115,23 @@ def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tm
         assert any("certificates were read again" in json.dumps(event) for event in events)
         with pytest.raises(ClusterError):
             ask(tcp, 1, mine.trust)
+
+
+def test_the_principal_of_a_session_is_the_name_in_its_certificate_over_each_medium(
+    keys, certificates, tmp_path
+):
+    rights = tmp_path / "rights"
+    rights.write_text("alice: write, read\n")
+    more = {"authenticator": "certificate", "authorisation": str(rights)}
+    alice, mallory = certificates.client("alice"), certificates.client("mallory")
+    with ClusterNode.launch(**keys, **more) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        for endpoints in doors(node).values():
+            assert ask(endpoints, 1, alice) == [b"?"]
+            with pytest.raises(AuthenticationRejected):
+                ask(endpoints, 1, mallory)
+        with pytest.raises(AuthenticationRejected):
+            ask(f"0=ipc:{node.config.ipc_path}", 1)
+    with LogReader.open(dir=str(node.config.path)) as reader:
+        opened = [entry for entry in reader.entries() if entry["entryType"] == "SESSION_OPEN"]
+    assert [bytes(entry["encodedPrincipal"]) for entry in opened] == [b"alice", b"alice"]
