@@ -33,7 +33,9 @@ def open_reader(options: SourceOptions) -> LogReader:
         from cluster.reader import LogReader
 
         if options.endpoints is not None:
-            reader = LogReader.open(endpoints=options.endpoints, tls=options.tls)
+            reader = LogReader.open(
+                endpoints=options.endpoints, tls=options.tls, credentials=options.credentials
+            )
         else:
             reader = LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
         for line in reader.warnings:
@@ -50,7 +52,8 @@ def forget_reader(options: SourceOptions) -> None:
 
 
 def _key(options: SourceOptions) -> tuple[object, ...]:
-    return os.getpid(), options.endpoints, options.tls, options.cluster_dir, options.archive_dir
+    where = options.endpoints, options.tls, options.cluster_dir, options.archive_dir
+    return os.getpid(), *where, options.auth_token_file, options.user, options.password_file
 
 
 class SourceLog:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from cluster.client.credentials import CredentialsSupplier, credentials_of
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
@@ -187,6 +188,11 @@ class _ConnectionOptions(_Options):
         "tlsCertificateFile", parse_text, "certificate (PEM) to show where the members ask for one", ""
     )
     tls_key_file: str = _option("tlsKeyFile", parse_text, "its key (PEM)", "")
+    auth_token_file: str | None = _option(
+        "authTokenFile", parse_text, "file of the token to show; a path on every host"
+    )
+    user: str | None = _option("user", parse_text, "user to be, with `passwordFile`")
+    password_file: str | None = _option("passwordFile", parse_text, "file of the user's password")
 
     @property
     def tls(self) -> TlsFiles | None:
@@ -194,9 +200,14 @@ class _ConnectionOptions(_Options):
         paths = self.tls_ca_file, self.tls_certificate_file, self.tls_key_file
         return TlsFiles(*paths) if any(paths) else None
 
+    @property
+    def credentials(self) -> bytes | CredentialsSupplier | None:
+        """What to show the members; None where no option names a file, as with ``tls``."""
+        return credentials_of(self.auth_token_file, self.user, self.password_file) or None
+
     def __post_init__(self) -> None:
         """ConfigurationError for a file that lacks another one."""
-        _ = self.tls
+        _ = self.tls, self.credentials
 
 
 @dataclass(frozen=True, slots=True)

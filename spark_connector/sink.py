@@ -96,6 +96,7 @@ class _Sender:
     def __init__(self, options: SinkOptions) -> None:
         self._endpoints = options.endpoints
         self._tls = options.tls
+        self._credentials = options.credentials
         self._timeout_s = options.commit_timeout_ms / 1000
         self._client: ClusterClient | None = None
         self._rows = 0  # of the task, that were handed to a session
@@ -150,6 +151,8 @@ class _Sender:
             }
             if self._tls is not None:
                 settings["tls"] = self._tls
+            if self._credentials is not None:
+                settings["credentials"] = self._credentials
             self._client = ClusterClient.connect(self._endpoints, **settings)
             self._progress = 0, time.monotonic()
         return self._client

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.client.credentials import PASSWORD_FILE_VARIABLE, TOKEN_FILE_VARIABLE, USER_VARIABLE
 from cluster.transport.tls import TLS_VARIABLES
 
 # Each parameter with its variable, and what it is.
@@ -18,7 +19,11 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "tls_ca": (TLS_VARIABLES["ca"], "Authorities (PEM) to check the members by, which speak TLS."),
     "tls_certificate": (TLS_VARIABLES["certificate"], "Our own certificate (PEM), where they ask for one."),
     "tls_key": (TLS_VARIABLES["key"], "Its key (PEM)."),
+    "token_file": (TOKEN_FILE_VARIABLE, "The token to show, in the first line of a file."),
+    "user": (USER_VARIABLE, "The user to be, with --password-file."),
+    "password_file": (PASSWORD_FILE_VARIABLE, "The user's password, in the first line of a file."),
 }
+METAVARS = {"user": "NAME"}
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:
@@ -38,7 +43,7 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameter(name: str) -> inspect.Parameter:
     variable, text = VARIABLES[name]
-    option = typer.Option(metavar="FILE", help=f"{text} Or set {variable}.")
+    option = typer.Option(metavar=METAVARS.get(name, "FILE"), help=f"{text} Or set {variable}.")
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
     )

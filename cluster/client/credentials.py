@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +10,9 @@ from typing import Protocol
 from cluster.errors import ConfigurationError
 
 TOKEN_FILE_VARIABLE = "CLUSTER_TOKEN_FILE"
+USER_VARIABLE = "CLUSTER_USER"
+PASSWORD_FILE_VARIABLE = "CLUSTER_PASSWORD_FILE"
+VARIABLES = (TOKEN_FILE_VARIABLE, USER_VARIABLE, PASSWORD_FILE_VARIABLE)
 SECRET_BYTES_MAX = 4096
 
 
@@ -96,6 +100,11 @@ def as_supplier(credentials: bytes | CredentialsSupplier) -> CredentialsSupplier
         kind = type(credentials).__name__
         raise ConfigurationError(f"credentials: expected bytes or a CredentialsSupplier, got a {kind}")
     return credentials
+
+
+def credentials_in(environment: Mapping[str, str]) -> bytes | CredentialsSupplier:
+    """What the environment names; empty for nothing."""
+    return credentials_of(*map(environment.get, VARIABLES))
 
 
 def credentials_of(

@@ -2,6 +2,7 @@
 
 CLUSTER_ENDPOINTS                    the members
 CLUSTER_TOKEN_FILE                   credentials: the token in this file
+CLUSTER_USER, CLUSTER_PASSWORD_FILE  credentials: a user, and the password in this file
 CLUSTER_CLIENT_NAME                  client_name
 CLUSTER_CLIENT_MESSAGE_TIMEOUT_S     message_timeout_s
 CLUSTER_CLIENT_NEW_LEADER_TIMEOUT_S  new_leader_timeout_s, none: as the cluster announces
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from cluster.client.context import ClientContext, ClientSettings
-from cluster.client.credentials import TOKEN_FILE_VARIABLE, TokenCredentials
+from cluster.client.credentials import credentials_in
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE, Endpoint
 from cluster.transport.tls import tls_in
@@ -62,8 +63,8 @@ def context_of(
 def settings_in(environment: Mapping[str, str]) -> ClientSettings:
     """What the variables say. Raises ConfigurationError for a value or a name that means nothing."""
     found: dict[str, Any] = {}
-    if token_file := environment.get(TOKEN_FILE_VARIABLE):
-        found["credentials"] = TokenCredentials(token_file)
+    if credentials := credentials_in(environment):
+        found["credentials"] = credentials
     if (tls := tls_in(environment)) is not None:
         found["tls"] = tls
     for name in sorted(environment):

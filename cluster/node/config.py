@@ -159,6 +159,11 @@ class NodeConfig(NodeKeys):
         return paths if len({path.parent for path in paths.values()}) == len(paths) else {}
 
     @property
+    def is_open(self) -> bool:
+        """Whether everybody who reaches the member may write and read."""
+        return self.authenticator == "none" and not self.authorisation
+
+    @property
     def bounds(self) -> Bounds:
         """What strangers may take, for the ports."""
         return Bounds(**self._fields_of(Bounds))

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster.archive.files import make_directories, open_regular
-from cluster.client.credentials import TOKEN_FILE_VARIABLE
+from cluster.client import credentials
 from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, key_of
@@ -28,8 +28,8 @@ ENVIRONMENT_PREFIX = "CLUSTER_"
 # No keys: clients read what is called so, or begins so.
 CLIENT_VARIABLES = (
     ENDPOINTS_VARIABLE,
-    TOKEN_FILE_VARIABLE,
     CLIENT_VARIABLE_PREFIX,
+    *credentials.VARIABLES,
     *TLS_VARIABLES.values(),
 )
 

@@ -24,6 +24,7 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
+from cluster.transport.log_server import Ask
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
@@ -47,6 +48,7 @@ class Machine:
         log: NodeLog,
         security: Security,
         tls: MemberTls | None,
+        ask: Ask | None,
         *,
         on_service_error: Callable[[ServiceError, int], None],
     ) -> None:
@@ -62,6 +64,7 @@ class Machine:
         self._message_length_max = message_length_max(config.log_term_length)
         self._clients: ClientPort
         self.security = security
+        self._ask = ask
         self._gateway: GrpcGateway | None = None
 
     def on_event(self, text: str) -> None:
@@ -165,6 +168,7 @@ class Machine:
             self._bounds,
             self._on_peer_error,
             self._tls,
+            self._ask,
         )
         self._gateway.start()
         return self._gateway

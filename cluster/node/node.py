@@ -44,6 +44,7 @@ from cluster.protocol.enums import (
 )
 from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security
+from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller, Target
@@ -134,6 +135,7 @@ class ClusterNode:
         audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(audit.close)
         security = load_security(config, self._on_security_error, audit.refused)
+        self._readers = ReaderAdmission(security, lambda: self._poller.wake())
         bounds, told = fit_descriptors(config.bounds)
         if told:
             self.log.info("strangers get less than was configured", why=told)
@@ -152,6 +154,7 @@ class ClusterNode:
             self.log,
             security,
             tls,
+            None if config.is_open else self._readers.ask,
             on_service_error=self._tell_service_error,
         )
 
@@ -296,7 +299,7 @@ class ClusterNode:
         """Take one turn of the present life, then the node's own part: say how the member stands."""
         life = self._life
         assert life is not None
-        work_count = life.do_work(now_ns, cluster_time)
+        work_count = life.do_work(now_ns, cluster_time) + self._readers.do_work(epoch_ms())
         self._tell_leadership(life.counters)
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS

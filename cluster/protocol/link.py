@@ -39,6 +39,7 @@ class LinkErrorCode(IntEnum):
     INVALID_ARGUMENT = 7  # no position that a range of the log can begin or end at
     OUT_OF_RANGE = 8  # beyond what is committed
     TLS_REQUIRED = 9  # of a HelloReply in the clear: nothing else is spoken there
+    UNAUTHORISED = 10
 
 
 class PromiseState(IntEnum):
@@ -186,6 +187,12 @@ class LinkError(Message, template_id=14, schema=LINK_SCHEMA):
     correlation_id: i64
     code: LinkErrorCode
     text: Ascii = ""
+
+
+class ReaderCredentials(Message, template_id=15, schema=LINK_SCHEMA):
+    """From a reader, before its first request: who it says that it is. It is not answered."""
+
+    encoded_credentials: Blob = b""
 
 
 class ReplicationRequest(Message, template_id=20, schema=LINK_SCHEMA):

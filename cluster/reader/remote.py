@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
+from cluster.client.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.errors import (
+    AuthenticationRejected,
     ClusterError,
     ConfigurationError,
     DataLoss,
@@ -44,16 +47,32 @@ BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
 
 
-def member_status(
-    endpoint: Endpoint | str, timeout_s: float = 2.0, tls: TlsFiles | None = None
-) -> link.LogStatus:
-    """How one member stands. Raises ``ClusterError`` when it does not answer.
+def log_client_opener(credentials: bytes | CredentialsSupplier | None) -> OpenClient:
+    """What opens clients that show ``credentials``; without any, those that the environment names.
 
-    Without ``tls`` the environment is asked, as by ``RemoteLog``.
+    Raises ConfigurationError.
+    """
+    if credentials is None:
+        credentials = credentials_in(os.environ)
+    supplier = as_supplier(credentials)
+    supplier.encoded_credentials()  # says which of its files will not do
+    return partial(open_log_client, credentials=supplier.encoded_credentials)
+
+
+def member_status(
+    endpoint: Endpoint | str,
+    timeout_s: float = 2.0,
+    tls: TlsFiles | None = None,
+    credentials: bytes | CredentialsSupplier | None = None,
+) -> link.LogStatus:
+    """How one member stands. Raises ``ClusterError`` when it does not answer, or refuses.
+
+    Without ``tls`` or ``credentials`` the environment is asked, as by ``RemoteLog``.
     """
     if isinstance(endpoint, str):
         endpoint = parse_endpoint(endpoint)
-    client = open_log_client(endpoint, timeout_s, tls_in(os.environ) if tls is None else tls)
+    tls = tls_in(os.environ) if tls is None else tls
+    client = log_client_opener(credentials)(endpoint, timeout_s, tls)
     try:
         return client.status()
     finally:
@@ -74,15 +93,18 @@ class RemoteLog:
         timeout_s: float = TIMEOUT_S,
         give_up_s: float = GIVE_UP_S,
         spread: int | None = None,
-        open_client: OpenClient = open_log_client,
+        credentials: bytes | CredentialsSupplier | None = None,
+        open_client: OpenClient | None = None,
         now_ms: Callable[[], int] = epoch_ms,
         wait: Callable[[float], object] = pause,
     ) -> None:
-        """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason.
+        """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason, and
+        AuthenticationRejected when all refuse.
 
         TlsFailed when TLS, or the lack of ``tls``, keeps all of them from it, and ConfigurationError for
         files that will not do.
         Without ``tls`` the environment is asked (CLUSTER_TLS_CA, CLUSTER_TLS_CERTIFICATE, CLUSTER_TLS_KEY).
+        Without ``credentials`` the token is shown that the environment names (CLUSTER_TOKEN_FILE).
         ``spread`` chooses among the followers, so that many readers do not all take the same.
         """
         tls = tls_in(os.environ) if tls is None else tls
@@ -91,6 +113,7 @@ class RemoteLog:
         self.warnings: list[str] = []
         self._endpoints = parse_endpoints(endpoints)
         self._are_all_given = all(member_id >= 0 for member_id in self._endpoints)
+        open_client = open_client or log_client_opener(credentials)
         self._open_client = lambda endpoint: open_client(endpoint, timeout_s, tls)
         self._clients = {
             member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
@@ -124,6 +147,8 @@ class RemoteLog:
                 return found[self._order[0]]
             if all(isinstance(error, TlsFailed) for error in failures.values()):
                 raise TlsFailed(f"no member answers: {_describe(failures)}")
+            if all(isinstance(error, AuthenticationRejected) for error in failures.values()):
+                raise AuthenticationRejected(_describe(failures))
             if self._now_ms() > deadline_ms:
                 raise TimedOut(f"no member answers: {_describe(failures)}")
             self._wait(RETRY_INTERVAL_S)
@@ -359,6 +384,6 @@ def _worst(failures: dict[int, ClusterError]) -> ClusterError:
     damage = next((error for error in failures.values() if isinstance(error, LogDamaged)), None)
     if damage is not None:
         return damage
-    kinds: tuple[type[ClusterError], ...] = (ConfigurationError, DataLoss)
+    kinds: tuple[type[ClusterError], ...] = (AuthenticationRejected, ConfigurationError, DataLoss)
     kind = next((kind for kind in kinds if any(type(e) is kind for e in failures.values())), TimedOut)
     return kind(f"no member goes on: {_describe(failures)}")

@@ -35,13 +35,14 @@ from cluster.transport.frame_splitter import FrameSplitter, check_whole
 from cluster.transport.grpc_credentials import server_credentials
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,
+    CREDENTIALS_KEY,
     MESSAGE_BYTES_MAX,
     READ_LOG_METHOD,
     SERVICE,
     SESSION_METHOD,
     STATUS_METHOD,
 )
-from cluster.transport.log_server import LogServer, OpenLog, RequestRefused
+from cluster.transport.log_server import Ask, LogServer, OpenLog, ReaderIdentity, RequestRefused
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
 
@@ -62,6 +63,7 @@ STATUS_OF_REFUSAL = {
     link.LinkErrorCode.REFUSED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     link.LinkErrorCode.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
     link.LinkErrorCode.OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
+    link.LinkErrorCode.UNAUTHORISED: grpc.StatusCode.PERMISSION_DENIED,
 }
 
 
@@ -77,6 +79,7 @@ class GrpcGateway:
         bounds: Bounds = DEFAULT_BOUNDS,
         on_error: Callable[[ClusterError], None] | None = None,
         tls: MemberTls | None = None,
+        ask: Ask | None = None,
     ) -> None:
         """Serve at ``listen`` what the member and its log's files have.
 
@@ -90,7 +93,7 @@ class GrpcGateway:
         self._connect = connect
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
-        self._log = LogServer(open_log, self._executor, bounds, on_error)
+        self._log = LogServer(open_log, self._executor, bounds, on_error, ask)
         self._on_error = on_error
         self._tls = tls
         self._bounds = bounds
@@ -239,6 +242,7 @@ class GrpcGateway:
         message = await _decode(request, link.LogRequest, context)
         try:
             with self._log.admitted():
+                await self._log.check(_identity(context), message)
                 async with contextlib.aclosing(self._log.read(message)) as answers:
                     async for data in answers:
                         await self._log.in_time(context.write(data))
@@ -249,7 +253,11 @@ class GrpcGateway:
         """Tell how the member stands."""
         message = await _decode(request, link.StatusRequest, context)
         try:
+            await self._log.check(_identity(context), message)
             return await self._log.status(message.correlation_id)
+        except RequestRefused as error:
+            await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
+            raise AssertionError from None  # abort raises
         except ClusterError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise AssertionError from None  # abort raises
@@ -267,6 +275,12 @@ class _Handlers(grpc.GenericRpcHandler):
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return self._handlers.get(details.method)
+
+
+def _identity(context: grpc.aio.ServicerContext) -> ReaderIdentity:
+    metadata = dict(context.invocation_metadata() or ())
+    credentials = metadata.get(CREDENTIALS_KEY, b"")
+    return ReaderIdentity(_host(context), _certificate_name(context), bytes(credentials))
 
 
 def _host(context: grpc.aio.ServicerContext) -> str:

@@ -14,6 +14,7 @@ import os
 # Or gRPC writes a line to standard error for each handshake that a stranger does not finish.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+CREDENTIALS_KEY = "cluster-credentials-bin"  # of a reader, in the metadata of its call
 SERVICE = "cluster.Cluster"
 SESSION_METHOD = f"/{SERVICE}/Session"
 READ_LOG_METHOD = f"/{SERVICE}/ReadLog"

@@ -22,12 +22,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError, TlsFailed
+from cluster.errors import (
+    AuthenticationRejected,
+    ClusterError,
+    ConfigurationError,
+    RemoteProtocolError,
+    TlsFailed,
+)
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.grpc_service import READ_LOG_METHOD, STATUS_METHOD
+from cluster.transport.grpc_service import CREDENTIALS_KEY, READ_LOG_METHOD, STATUS_METHOD
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.tls import TlsFiles, describe_failure
 from cluster.transport.tls_socket import wrap
@@ -48,7 +54,7 @@ class Unreachable(ClusterError):
 class LogClient(Protocol):
     """One member as a reader sees it.
 
-    Raises Unreachable, RemoteProtocolError, TlsFailed, ConfigurationError.
+    Raises Unreachable, AuthenticationRejected, RemoteProtocolError, TlsFailed, ConfigurationError.
     """
 
     def status(self) -> link.LogStatus: ...
@@ -58,9 +64,23 @@ class LogClient(Protocol):
     def close(self) -> None: ...
 
 
-def open_log_client(endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None = None) -> LogClient:
-    """A client of the member at ``endpoint``; nothing is sent yet. Over ``ipc:`` there is no TLS."""
-    return (_GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient)(endpoint, timeout_s, tls)
+def _nobody() -> bytes:
+    return b""
+
+
+def open_log_client(
+    endpoint: Endpoint,
+    timeout_s: float,
+    tls: TlsFiles | None = None,
+    *,
+    credentials: Callable[[], bytes] = _nobody,
+) -> LogClient:
+    """A client of the member at ``endpoint``; nothing is sent yet. Over ``ipc:`` there is no TLS.
+
+    ``credentials`` says what to show the member, whenever that is asked for.
+    """
+    kind = _GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient
+    return kind(endpoint, timeout_s, tls, credentials)
 
 
 def statuses(clients: dict[int, LogClient]) -> dict[int, link.LogStatus | ClusterError]:
@@ -91,6 +111,8 @@ def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Answer]:
         message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
         if isinstance(message, link.LogStatus | link.EndOfStream):
             yield message
+        elif isinstance(message, link.LinkError) and message.code is link.LinkErrorCode.UNAUTHORISED:
+            raise AuthenticationRejected(f"{endpoint}: {message.text}")
         elif isinstance(message, link.LinkError):
             raise Unreachable(f"{endpoint}: {message.text}")
     if begin < len(buffer):
@@ -105,10 +127,13 @@ def _only_status(endpoint: Endpoint, answers: Iterator[Answer]) -> link.LogStatu
 
 
 class _GrpcLogClient:
-    def __init__(self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None, credentials: Callable[[], bytes]
+    ) -> None:
         self._endpoint = endpoint
         self._tls = tls
         self._timeout_s = timeout_s
+        self._credentials = credentials
         self._channel: grpc.Channel | None = None
 
     def _connected(self) -> grpc.Channel:
@@ -124,7 +149,9 @@ class _GrpcLogClient:
         import grpc
 
         try:
-            data = channel.unary_unary(STATUS_METHOD)(link.StatusRequest(0).encode(), timeout=self._timeout_s)
+            call = channel.unary_unary(STATUS_METHOD)
+            request = link.StatusRequest(0).encode()
+            data = call(request, timeout=self._timeout_s, metadata=self._metadata())
         except grpc.RpcError as error:
             raise self._failure(error) from None
         return _only_status(self._endpoint, _answers(self._endpoint, data))
@@ -134,7 +161,7 @@ class _GrpcLogClient:
         import grpc
 
         request = link.LogRequest(0, from_position, to_position, max_bytes).encode()
-        call = channel.unary_stream(READ_LOG_METHOD)(request)
+        call = channel.unary_stream(READ_LOG_METHOD)(request, metadata=self._metadata())
         silence = _Silence(self._timeout_s, call.cancel)
         try:
             while (data := silence.bounded(next, call, None)) is not None:
@@ -149,7 +176,15 @@ class _GrpcLogClient:
             silence.close()
             call.cancel()
 
+    def _metadata(self) -> tuple[tuple[str, bytes], ...]:
+        credentials = self._credentials()
+        return ((CREDENTIALS_KEY, credentials),) if credentials else ()
+
     def _failure(self, error: grpc.RpcError) -> ClusterError:
+        import grpc
+
+        if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+            return AuthenticationRejected(f"{self._endpoint}: {error.details()}")
         from cluster.transport.grpc_credentials import diagnose_call
 
         if tls_failure := diagnose_call(self._endpoint, self._tls, error):
@@ -200,8 +235,11 @@ class _Silence:
 class _SocketLogClient:
     """Over ``tcp:`` and ``ipc:``, where the member hands readers' connections to its log server."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None) -> None:
-        self._open = partial(_Exchange, endpoint, timeout_s, tls if endpoint.medium is Medium.TCP else None)
+    def __init__(
+        self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None, credentials: Callable[[], bytes]
+    ) -> None:
+        tls = tls if endpoint.medium is Medium.TCP else None
+        self._open = partial(_Exchange, endpoint, timeout_s, tls, credentials)
         self._endpoint = endpoint
         self._idle: _Exchange | None = None  # kept from one status to the next
 
@@ -243,7 +281,9 @@ class _SocketLogClient:
 class _Exchange:
     """One blocking connection that was greeted."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None, credentials: Callable[[], bytes]
+    ) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._splitter = FrameSplitter()
@@ -264,6 +304,8 @@ class _Exchange:
                 raise TlsFailed(f"{endpoint}: {reply.detail}")
             if reply.code is not link.LinkErrorCode.OK:
                 raise Unreachable(f"{endpoint}: {reply.detail}")
+            if shown := credentials():
+                self.send(link.ReaderCredentials(shown))
         except OSError as error:
             self.close()
             raise self._broken(error) from None

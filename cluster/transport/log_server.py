@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Protocol
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,6 +41,7 @@ FOLLOW_INTERVAL_S = 0.01
 FOLLOWERS_AT_FULL_RATE = 8  # more readers that wait for commits look for them less often each
 STATUS_INTERVAL_S = 0.01  # between two looks at the files; who asks meanwhile shares the next one
 BEHIND_TIMEOUT_S = 1.0
+DECISION_TIMEOUT_S = 5.0  # of the member, about who a reader is
 REQUEST_LENGTH_MAX = 4096
 IDLE_READER_S = 60.0  # after which a reader that takes nothing does not keep the log from being dropped
 
@@ -63,6 +65,18 @@ class ServedLog(Protocol):
 OpenLog = Callable[[], ServedLog]
 
 
+class ReaderIdentity(NamedTuple):
+    """What is known of a reader: where it is, the name in its certificate, and what it has shown."""
+
+    peer: str
+    certificate_name: str | None
+    credentials: bytes = b""
+
+
+# Why a reader may not make a request of this template, later; empty if it may.
+Ask = Callable[[ReaderIdentity, int], "Future[str]"]
+
+
 class RequestRefused(ClusterError):
     """A request that is not served, here or anywhere."""
 
@@ -83,8 +97,10 @@ class LogServer:
         executor: Executor,
         bounds: Bounds = DEFAULT_BOUNDS,
         on_error: Callable[[ClusterError], None] | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self._open_log = open_log
+        self._ask = ask
         self._on_error = on_error
         self._executor = executor
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
@@ -135,6 +151,19 @@ class LogServer:
         except TimeoutError:
             text = f"the reader took nothing for {self._timeout_s:g} s (reader_timeout)"
             raise self._refusal(text) from None
+
+    async def check(self, identity: ReaderIdentity, message: Message) -> None:
+        """Raise RequestRefused unless the reader may make this request."""
+        if self._ask is None:
+            return
+        try:
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                why = await asyncio.wrap_future(self._ask(identity, message.TEMPLATE_ID))
+        except TimeoutError:
+            text = f"the member has not said within {DECISION_TIMEOUT_S:g} s whether this reader may read"
+            raise self._refusal(text) from None
+        if why:
+            raise RequestRefused(link.LinkErrorCode.UNAUTHORISED, why)
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
@@ -247,7 +276,7 @@ class LogServer:
         stream = ReaderStream(reader)
         try:
             with self.admitted():
-                await self._serve(stream, reader.received)
+                await self._serve(stream, reader)
         except RequestRefused as error:
             with contextlib.suppress(OSError):
                 stream.send_at_once(link_frame(link.LinkError(0, error.code, str(error))))
@@ -256,13 +285,22 @@ class LogServer:
         finally:
             reader.sock.close()
 
-    async def _serve(self, stream: ReaderStream, received: bytes) -> None:
+    async def _serve(self, stream: ReaderStream, reader: HandedOver) -> None:
         splitter = FrameSplitter(REQUEST_LENGTH_MAX)
-        data = received
+        is_local = reader.sock.family == socket.AF_UNIX  # whoever comes there may read the files, too
+        identity = ReaderIdentity("", None)
+        if not is_local:
+            identity = ReaderIdentity(str(reader.sock.getpeername()[0]), reader.certificate_name)
+        data = reader.received
         while True:
             frames = splitter.split(data)
             for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):
                 message = decode(frames, offset, length) if stream_id == streams.LINK else None
+                if isinstance(message, link.ReaderCredentials):
+                    identity = identity._replace(credentials=bytes(message.encoded_credentials))
+                    continue
+                if message is not None and not is_local:
+                    await self.check(identity, message)
                 async with contextlib.aclosing(self._answer(message)) as answers:
                     async for answer in answers:
                         try:

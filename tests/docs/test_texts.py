@@ -46,7 +46,16 @@ QUICKER = {"cluster bench --json": " --duration 1 --warm-up 0.2"}  # ten seconds
 
 # What takes long, or more than one host, and the test that runs it.
 JOBS = "tests/jobs/test_jobs_on_a_log.py::"
+SECURITY = "tests/docs/test_security_docs.py::test_the_recipe_lets_in_whom_it_names_and_nobody_else"
 ELSEWHERE = {
+    "cluster certs --dir certs": "tests/cli/test_certs.py::"
+    "test_a_member_has_its_name_and_hosts_and_a_client_its_principal",
+    "cluster bench --endpoints": "tests/client/test_commands.py::test_bench_counts_what_comes_back",
+    "cluster principal add": SECURITY,
+    "printf '": SECURITY,
+    "cluster node --config node.toml &": SECURITY,
+    "echo hello | cluster send --endpoints 127.0.0.1:9000 --token-file": SECURITY,
+    "cluster log dump --endpoints 127.0.0.1:9000 --payload utf8 --token-file": SECURITY,
     "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
     "make demo": "tests/jobs/test_demo.py::"

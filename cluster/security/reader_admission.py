@@ -1,0 +1,110 @@
+"""Readers of the log before a member's authenticator: who they are, and whether they may read.
+
+Readers are served by another thread, and an authenticator is asked in the member's own: ``ask`` is called
+there, ``do_work`` here. A reader is a session of a negative id that never opens. It is not challenged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from cluster.consensus.authentication import Security
+from cluster.protocol.link import LINK_SCHEMA
+from cluster.transport.log_server import ReaderIdentity
+
+ASKED_MAX = 1024  # together; a further one is refused
+
+
+class _Asked:
+    """One request of one reader; a ``SessionProxy`` for the authenticator."""
+
+    def __init__(self, session_id: int, identity: ReaderIdentity, template_id: int) -> None:
+        self.session_id = session_id
+        self.identity = identity
+        self.template_id = template_id
+        self.encoded_principal: bytes | None = None
+        self.refusal = ""
+        self.answer: Future[str] = Future()
+
+    @property
+    def encoded_credentials(self) -> bytes:
+        return self.identity.credentials
+
+    @property
+    def certificate_name(self) -> str | None:
+        return self.identity.certificate_name
+
+    @property
+    def is_decided(self) -> bool:
+        return self.encoded_principal is not None or bool(self.refusal)
+
+    def challenge(self, encoded_challenge: bytes) -> bool:
+        self.reject("readers are not challenged")
+        return True
+
+    def authenticate(self, encoded_principal: bytes) -> bool:
+        self.encoded_principal = bytes(encoded_principal)
+        return True
+
+    def reject(self, reason: str = "rejected by the authenticator") -> None:
+        self.refusal = reason
+
+
+class ReaderAdmission:
+    """Asks for readers; ``wake`` ends the wait of the member's thread."""
+
+    def __init__(self, security: Security, wake: Callable[[], None]) -> None:
+        self._security = security
+        self._wake = wake
+        self._asked: deque[_Asked] = deque()  # by other threads, and not taken yet
+        self._undecided: list[_Asked] = []
+        self._session_id = -1
+
+    def ask(self, identity: ReaderIdentity, template_id: int) -> Future[str]:
+        """Why the reader may not make this request, later; empty if it may. From any thread."""
+        self._session_id -= 1
+        asked = _Asked(self._session_id, identity, template_id)
+        if len(self._asked) + len(self._undecided) >= ASKED_MAX:
+            asked.answer.set_result("too many readers ask at once")
+        else:
+            self._asked.append(asked)
+            self._wake()
+        return asked.answer
+
+    def do_work(self, now_ms: int) -> int:
+        """Bring each reader as far as it goes now; returns how many were answered."""
+        if not self._asked and not self._undecided:
+            return 0
+        while self._asked:
+            asked = self._asked.popleft()
+            self._security.authenticator.on_connect_request(
+                asked.session_id, asked.encoded_credentials, now_ms
+            )
+            self._undecided.append(asked)
+        decided = [asked for asked in self._undecided if self._decide(asked, now_ms)]
+        self._undecided = [asked for asked in self._undecided if not asked.answer.done()]
+        return len(decided)
+
+    def _decide(self, asked: _Asked, now_ms: int) -> bool:
+        if asked.answer.cancelled():  # whoever asked waits no longer
+            return True
+        self._security.authenticator.on_connected_session(asked, now_ms)
+        if not asked.is_decided:
+            return False
+        why, principal = asked.refusal, asked.encoded_principal or b""
+        if not why and not self._security.authorisation.is_authorised(
+            LINK_SCHEMA.id, asked.template_id, None, principal
+        ):
+            why = "no right to read"
+        if why:
+            self._security.on_refused(asked.identity.peer, principal, "to read", why)
+        if asked.answer.set_running_or_notify_cancel():
+            asked.answer.set_result("" if not why else _told(asked))
+        return True
+
+
+def _told(asked: _Asked) -> str:
+    """What the reader hears: whether its identity or its right is missing, and no more."""
+    return "reader failed authentication" if asked.refusal else "no right to read"
