@@ -13,7 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError, DataLoss
-from spark_connector.offsets import Offset, identity_text, is_one_log
+from cluster.reader.token import identity_text, is_one_log
+from spark_connector.offsets import Offset
 from spark_connector.options import EARLIEST, LATEST, SourceOptions
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class SourceLog:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._reader = open_reader(options)
+        if options.at_least is not None:
+            self._reader.await_token(options.at_least)
         self._behind_since: float | None = None
         self._idle_until = 0.0
 

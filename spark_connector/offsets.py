@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import ConfigurationError, DataLoss
+from cluster.reader.token import TOKEN_VERSION, is_one_log
 from spark_connector.planning import PlanLimits
 
-OFFSET_VERSION = 2
+OFFSET_VERSION = TOKEN_VERSION  # the text of an offset is a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,6 @@ def _limits(given: dict[str, Any]) -> PlanLimits:
     return PlanLimits(*values)
 
 
-def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session_id: int | None) -> str:
-    """The identity of a log as it stands in offsets; ``?`` for what a purged log does not have any more."""
-    parts = (cluster_id, first_term_timestamp, log_session_id)
-    return ":".join("?" if part is None else str(part) for part in parts)
-
-
 def check_cluster(offset: Offset, cluster: str | None) -> str | None:
     """The identity to go on with after ``offset`` over the log ``cluster``: the one that has more.
 
@@ -100,12 +95,6 @@ def check_cluster(offset: Offset, cluster: str | None) -> str | None:
             "session id of the first leadership term. Use the cluster of the checkpoint, or a new checkpoint"
         )
     return offset.cluster if "?" in cluster else cluster
-
-
-def is_one_log(cluster: str, other: str) -> bool:
-    """Whether two identities may be of one log: what one of them does not have fits everything."""
-    parts, other_parts = cluster.split(":"), other.split(":")
-    return len(parts) == len(other_parts) and all(a == b or "?" in (a, b) for a, b in zip(parts, other_parts))
 
 
 def batch_range(start: Offset, end: Offset) -> tuple[int, int]:

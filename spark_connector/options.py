@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from cluster.client.credentials import CredentialsSupplier, credentials_of
 from cluster.errors import ConfigurationError
+from cluster.reader.token import parse_token
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
 from spark_connector.offsets import Offset
@@ -107,6 +108,14 @@ def parse_offsets(name: str, value: str) -> Offset:
     if not _is_place(given):
         raise wrong_value(name, value, 'earliest, latest, {"position": n} or an offset of a checkpoint')
     return Offset(given.get("cluster"), given["position"])
+
+
+def parse_at_least(name: str, value: str) -> str:
+    try:
+        parse_token(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name}: {error}") from None
+    return value
 
 
 def _place_of_offset(name: str, given: dict[str, Any]) -> Offset:
@@ -231,6 +240,11 @@ class SourceOptions(_ConnectionOptions):
         parse_offsets,
         'where a batch read ends, excluded: `latest`, `{"position": n}` or an offset; a stream has no end',
         shown="`latest`",
+    )
+    at_least: str | None = _option(
+        "atLeast",
+        parse_at_least,
+        "a client's position token: planning begins when the log is committed that far, within 20 s",
     )
     max_entries_per_trigger: int | None = _option(
         "maxEntriesPerTrigger", parse_count, "a micro-batch holds at most so many entries"

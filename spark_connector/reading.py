@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss
+from cluster.reader.token import identity_text
 from spark_connector.log import forget_reader, open_reader
-from spark_connector.offsets import Offset, check_cluster, identity_text
+from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
 from spark_connector.schema import row_columns
 

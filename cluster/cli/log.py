@@ -89,6 +89,9 @@ ToPosition = Annotated[
     int | None, typer.Option("--to", help="Entries before this position (default: the log's end).", min=0)
 ]
 PayloadOption = Annotated[Payload, typer.Option(help="How payloads are shown.")]
+AtLeast = Annotated[
+    str | None, typer.Option(help="Wait until this token of a client is committed.", metavar="TOKEN")
+]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is committed from now on.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object an entry.")]
 
@@ -106,6 +109,7 @@ def dump(
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
     endpoints: OptionalEndpoints = None,
+    at_least: AtLeast = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
     payload: PayloadOption = Payload.base64,
@@ -113,7 +117,9 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Print the entries in order, one a line."""
-    with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
+    with _open(
+        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
+    ) as reader:
         diagnostics = _Diagnostics(reader)
         start = _first_entry(reader, from_position)
         if follow:
@@ -132,13 +138,16 @@ def tail(
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
     endpoints: OptionalEndpoints = None,
+    at_least: AtLeast = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
     payload: PayloadOption = Payload.base64,
     follow: Follow = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the last entries, and with --follow those that come."""
-    with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
+    with _open(
+        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
+    ) as reader:
         diagnostics = _Diagnostics(reader)
         end = reader.commit_position() if follow else reader.end_position()
         last = _last_entries(reader, end, count, diagnostics)
@@ -158,6 +167,7 @@ def export(
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
     endpoints: OptionalEndpoints = None,
+    at_least: AtLeast = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as an object.")] = False,
@@ -169,7 +179,9 @@ def export(
                 "give arrow or parquet, the file's name has no such ending", param_hint="--format"
             )
         format = Format(file.suffix.lstrip("."))
-    with _open(directory, cluster_directory, archive_directory, aeron_directory, endpoints) as reader:
+    with _open(
+        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
+    ) as reader:
         diagnostics = _Diagnostics(reader)
         batches = reader.batches(
             _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
@@ -188,17 +200,20 @@ def _open(
     archive_directory: Path | None,
     aeron_directory: Path | None,
     endpoints: str | None,
+    at_least: str | None,
 ) -> LogReader:
     from cluster.reader import LogReader
 
     given = (directory, cluster_directory, archive_directory)
     endpoints = endpoints_unless(any(path is not None for path in given), endpoints)
     if endpoints is not None:
-        return LogReader.open(endpoints=endpoints)
+        return LogReader.open(endpoints=endpoints, at_least=at_least)
     dir, cluster_dir, archive_dir, aeron_dir = (
         None if path is None else str(path) for path in (*given[:1], *given[1:], aeron_directory)
     )
-    return LogReader.open(dir=dir, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir)
+    return LogReader.open(
+        dir=dir, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir, at_least=at_least
+    )
 
 
 class _Diagnostics:

@@ -177,6 +177,10 @@ class AsyncClusterClient:
                 await self._pause(WAIT_MAX_S if timeout_s is None else min(timeout_s, WAIT_MAX_S))
         return commit.position
 
+    async def token(self) -> str:
+        """A position token of what is known to be committed; as ``ClusterClient.token``."""
+        return await asyncio.to_thread(self._client.token)
+
     # -- hearing --
 
     async def poll_egress(self, fragment_limit: int | None = None) -> int:

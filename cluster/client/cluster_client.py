@@ -32,6 +32,8 @@ from cluster.client.session_conductor import WAIT_S, ClientState, SessionConduct
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
+from cluster.reader.remote import identity_of, member_status
+from cluster.reader.token import PositionToken, identity_text
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
 from cluster.service.payload import Payload, check_length
 from cluster.transport.dialler import Dialler
@@ -57,6 +59,7 @@ class ClusterClient:
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
         self._poll_at = OFFERED_PER_POLL
+        self._cluster: str | None = None  # whose log it is, once a token was wanted
         self._tell_end: Callable[[], None] = _tell_nobody
         self._reopening: SessionOpening | None = None  # of a session in place of one that was lost
 
@@ -434,6 +437,19 @@ class ClusterClient:
     def commit_wait(self, timeout_s: float | None = None) -> CommitWait:
         """The same for who polls and waits himself."""
         return CommitWait(self._session, self._world.now_ns, timeout_s)
+
+    def token(self) -> str:
+        """A position token: what is known to be committed of this client's messages.
+
+        Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
+        asks the leader which log this is, for ``message_timeout`` at most; raises ClusterError when it does
+        not answer.
+        """
+        if self._cluster is None:
+            endpoint, timeout_s = self._session.leader_endpoint, self._context.message_timeout_s
+            identity = identity_of(member_status(endpoint, timeout_s, self._context.tls))
+            self._cluster = None if identity is None else identity_text(*identity)
+        return PositionToken(self._cluster, max(self.committed_position, 0)).to_text()
 
     # -- ending --
 

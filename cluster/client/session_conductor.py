@@ -33,6 +33,7 @@ from cluster.protocol.session import (
     SessionEvent,
     SessionKeepAlive,
 )
+from cluster.transport.endpoint import Endpoint
 
 SEND_ATTEMPTS = 3
 RESUME_INTERVAL_NS = 100_000_000  # between two requests for the session at one member
@@ -91,6 +92,11 @@ class SessionConductor:
     @property
     def leadership_term_id(self) -> int:
         return self.window.leadership_term_id
+
+    @property
+    def leader_endpoint(self) -> Endpoint:
+        """Where the leader is reached."""
+        return self._publications.endpoints[self.leader_member_id]
 
     @property
     def has_frames(self) -> bool:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cluster.errors import ConfigurationError, DataLoss, LogDamaged
+from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, LogIdentity, OnDamage
-from cluster.transport.clock import pause
+from cluster.reader.token import identity_text, is_one_log, parse_token
+from cluster.transport.clock import monotonic_ns, pause
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLLOW_INTERVAL_S = 0.02
+AT_LEAST_TIMEOUT_S = 20.0
 
 Wait = Callable[[float], object]
 
@@ -43,6 +45,8 @@ class LogReader:
         cluster_dir: str | None = None,
         aeron_dir: str | None = None,
         endpoints: str | None = None,
+        at_least: str | None = None,
+        at_least_timeout_s: float = AT_LEAST_TIMEOUT_S,
         **options: Any,
     ) -> Self:
         """A reader of a member's directory on this host, or of a running cluster by its endpoints.
@@ -51,7 +55,28 @@ class LogReader:
         first member that runs is read then; ``cluster_dir`` and ``archive_dir`` name the two when they lie
         apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says. ``options`` are
         those of ``DirectoryLog`` or ``RemoteLog``.
+
+        ``at_least``, a client's ``token()``, opens it when the log is committed that far (``await_token``).
         """
+        reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, options)
+        if at_least is not None:
+            try:
+                reader.await_token(at_least, at_least_timeout_s)
+            except BaseException:
+                reader.close()
+                raise
+        return reader
+
+    @classmethod
+    def _open(
+        cls,
+        dir: str | None,
+        archive_dir: str | None,
+        cluster_dir: str | None,
+        aeron_dir: str | None,
+        endpoints: str | None,
+        options: dict[str, Any],
+    ) -> Self:
         directories = (dir, archive_dir, cluster_dir)
         if endpoints is not None:
             if any(directory is not None for directory in directories):
@@ -121,6 +146,35 @@ class LogReader:
     def close(self) -> None:
         """Close the files or the connections."""
         self.log.close()
+
+    def await_token(
+        self,
+        token: str,
+        timeout_s: float = AT_LEAST_TIMEOUT_S,
+        *,
+        now_ns: Callable[[], int] = monotonic_ns,
+        wait: Wait = pause,
+    ) -> None:
+        """Wait until the log is committed as far as a client's ``token()``, or an offset, says.
+
+        Raises ConfigurationError for what is no token and for one of another log, TimedOut with how far the
+        log is committed here.
+        """
+        wanted = parse_token(token)
+        deadline_ns = now_ns() + int(timeout_s * 1e9)
+        while True:
+            end = self.commit_position() if self.is_live else self.end_position()
+            identity = None if self.identity is None else identity_text(*self.identity)
+            if wanted.cluster and identity is not None and not is_one_log(wanted.cluster, identity):
+                raise ConfigurationError(f"the token is of cluster {wanted.cluster}, this log of {identity}")
+            if end >= wanted.position and (identity is not None or wanted.position == 0):
+                return
+            if now_ns() > deadline_ns:
+                raise TimedOut(
+                    f"position {wanted.position} of the token is not committed here within {timeout_s:g} s: "
+                    f"the log is committed up to {end}"
+                )
+            wait(FOLLOW_INTERVAL_S)
 
     # ---- its entries
 

@@ -192,7 +192,7 @@ class RemoteLog:
 
     def _observe(self, status: link.LogStatus) -> None:
         """Take note of a member's status; ``ConfigurationError`` when it is of another cluster's log."""
-        identity = _identity(status)
+        identity = identity_of(status)
         if identity is not None and identity.log_session_id is not None:
             if self._identity is None or self._identity.log_session_id is None:
                 self._identity = identity
@@ -353,7 +353,8 @@ class RemoteLog:
             client.close()
 
 
-def _identity(status: link.LogStatus) -> LogIdentity | None:
+def identity_of(status: link.LogStatus) -> LogIdentity | None:
+    """Whose log a member has, None while it has no entry."""
     timestamp, session_id = status.first_term_timestamp, status.first_log_session_id
     if session_id is None and status.commit_position < status.term_length:
         return None  # no entry yet, and none purged

@@ -30,6 +30,9 @@ class Three:
     def leader(self) -> ClusterNode | None:
         return next((node for node in self.nodes if node.is_leader), None)
 
+    def endpoint_of(self, node: ClusterNode) -> str:
+        return self.endpoints.split(",")[node.config.member_id]
+
     def archive_of(self, node: ClusterNode) -> str:
         return str(node.config.archive_path)
 

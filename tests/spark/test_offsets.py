@@ -5,7 +5,8 @@ import json
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from spark_connector.offsets import Offset, batch_range, check_cluster, identity_text
+from cluster.reader.token import identity_text
+from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.planning import PlanLimits
 
 CLUSTER = identity_text(0, 1795233405608, -1877313736)

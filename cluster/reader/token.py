@@ -1,0 +1,65 @@
+"""A place in one cluster's log, as text that clients hand to readers: that of an offset of Spark's source.
+
+    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144}
+
+Who has been told that a message is committed reads at least as far with it, at whatever member. ``cluster``
+is the identity of the log: the cluster id, and the timestamp and log session id of its first
+NewLeadershipTermEvent, which are the same on every member. An offset of a checkpoint is a token too: what
+the planning of a micro-batch adds to it is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from cluster.errors import ConfigurationError
+
+TOKEN_VERSION = 2
+
+
+class PositionToken(NamedTuple):
+    """``position`` is excluded: all before it is meant. ``cluster`` None: of a log without any entry."""
+
+    cluster: str | None
+    position: int
+
+    def to_text(self) -> str:
+        return json.dumps({"v": TOKEN_VERSION, **self._asdict()})
+
+
+def parse_token(text: str) -> PositionToken:
+    """Read a token. Raises ConfigurationError with the text for what is none."""
+    try:
+        given: Any = json.loads(text)
+    except (TypeError, ValueError):
+        given = None
+    if not isinstance(given, dict) or not _is_token(given):
+        raise ConfigurationError(
+            f"{text!r:.200} is no position token; expected the text of client.token() or of an offset, "
+            f"up to version {TOKEN_VERSION}"
+        )
+    return PositionToken(given.get("cluster"), given["position"])
+
+
+def _is_token(given: dict[str, Any]) -> bool:
+    version, position = given.get("v"), given.get("position")
+    return (
+        type(version) is int
+        and 0 < version <= TOKEN_VERSION
+        and type(position) is int
+        and position >= 0
+        and isinstance(given.get("cluster"), str | None)
+    )
+
+
+def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session_id: int | None) -> str:
+    """The identity of a log as it stands in tokens; ``?`` for what a purged log does not have any more."""
+    parts = (cluster_id, first_term_timestamp, log_session_id)
+    return ":".join("?" if part is None else str(part) for part in parts)
+
+
+def is_one_log(cluster: str, other: str) -> bool:
+    """Whether two identities may be of one log: what one of them does not have fits everything."""
+    parts, other_parts = cluster.split(":"), other.split(":")
+    return len(parts) == len(other_parts) and all(a == b or "?" in (a, b) for a, b in zip(parts, other_parts))
