@@ -151,7 +151,7 @@ class GrpcGateway:
         )
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((_Handlers(self),))
-        await _add_standard_services(server)
+        _add_standard_services(server, self._log)
         _check_free(self._listen)
         try:
             if self._tls is None:
@@ -306,14 +306,13 @@ async def _decode(data: bytes, kind: type[Request], context: grpc.aio.ServicerCo
     return message
 
 
-async def _add_standard_services(server: grpc.aio.Server) -> None:
-    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+def _add_standard_services(server: grpc.aio.Server, log: LogServer) -> None:
+    from grpc_health.v1 import health, health_pb2_grpc
     from grpc_reflection.v1alpha import reflection
 
-    servicer = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    for name in ("", SERVICE):
-        await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    from cluster.transport.member_health import MemberHealth
+
+    health_pb2_grpc.add_HealthServicer_to_server(MemberHealth(log.look, ("", SERVICE)), server)
     reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
 
 

@@ -178,15 +178,18 @@ class LogServer:
             raise
 
     async def status(self, correlation_id: int) -> bytes:
-        """One LogStatus frame of a look that begins after the request; ``ClusterError`` when there is no log.
+        """One LogStatus frame of a look that begins after the request; raises as ``look``."""
+        return link_frame((await self.look()).replace(correlation_id=correlation_id))
+
+    async def look(self) -> link.LogStatus:
+        """How the member stands now; ``ClusterError`` when there is no log.
 
         Each look takes the interpreter from the member's own thread, so they are so many a second at most:
         who asks in between shares the next one.
         """
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look())
-        status = await asyncio.shield(self._next_look)
-        return link_frame(status.replace(correlation_id=correlation_id))
+        return await asyncio.shield(self._next_look)
 
     async def _look(self) -> link.LogStatus:
         await asyncio.sleep(self._looked_s + STATUS_INTERVAL_S - time.monotonic())

@@ -84,6 +84,7 @@ class GrowingLog:
     start = 128
     committed = 128
     opened = 0
+    leader_member_id = 0
 
     def __init__(self):
         type(self).opened += 1
@@ -99,7 +100,7 @@ class GrowingLog:
             first_log_session_id=None,
             cluster_id=0,
             member_id=0,
-            leader_member_id=-1,
+            leader_member_id=self.leader_member_id,
             role=0,
             election_state=17,
             module_state=1,
@@ -427,6 +428,21 @@ def test_garbage_requests_are_refused(channel):
         assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_health_is_serving_only_while_a_leader_is_known(gateway, channel, log):
+    stub = health_pb2_grpc.HealthStub(channel)
+    watched = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=DEADLINE_S)
+    response = health_pb2.HealthCheckResponse
+    assert next(watched).status == response.SERVING
+    log.leader_member_id = -1
+    assert next(watched).status == response.NOT_SERVING
+    for service in ("", SERVICE):
+        assert stub.Check(health_pb2.HealthCheckRequest(service=service)).status == response.NOT_SERVING
+    log.leader_member_id = 2
+    assert next(watched).status == response.SERVING
+    assert stub.Check(health_pb2.HealthCheckRequest()).status == response.SERVING
+    watched.cancel()
+
+
 def test_status_health_and_reflection(channel):
     status = channel.unary_unary(STATUS_METHOD)(link.StatusRequest(9).encode())
     _, offset, length = next(each_frame(np.frombuffer(status, np.uint8), 0, len(status)))
@@ -477,7 +493,7 @@ def test_one_host_gets_a_bounded_number_of_sessions(bounded):
             call.cancel()
 
     assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert raised.value.details() == "2 sessions of ipv4:127.0.0.1 (address_connections_max)"
+    assert raised.value.details() == "2 sessions of 127.0.0.1 (address_connections_max)"
 
 
 def test_readers_above_their_bound_are_refused_by_name(bounded):

@@ -1,0 +1,56 @@
+"""gRPC's health service for a member: SERVING while it knows a leader, or leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2
+
+from cluster.errors import ClusterError
+from cluster.protocol import link
+
+WATCH_INTERVAL_S = 0.5
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_health is not typed
+    """Looks at the member when somebody asks, and as long as somebody watches."""
+
+    def __init__(self, look: Callable[[], Awaitable[link.LogStatus]], services: tuple[str, ...]) -> None:
+        """``look`` says how the member stands; it raises ClusterError when there is no log to look at."""
+        super().__init__()
+        self._look = look
+        self._services = services
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext
+    ) -> health_pb2.HealthCheckResponse:
+        """One look."""
+        await self._update()
+        return await super().Check(request, context)
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext) -> None:
+        """A response now and after each change."""
+        await self._update()
+        looking = asyncio.create_task(self._keep_looking())
+        try:
+            await super().Watch(request, context)
+        finally:
+            looking.cancel()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            await self._update()
+
+    async def _update(self) -> None:
+        is_led = False
+        with contextlib.suppress(ClusterError):
+            is_led = (await self._look()).leader_member_id >= 0
+        for service in self._services:
+            await self.set(service, SERVING if is_led else NOT_SERVING)
