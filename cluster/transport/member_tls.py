@@ -1,4 +1,4 @@
-"""What a member shows of itself over TLS, and whom it lets in; read anew when the files change.
+"""What a member shows of itself over TLS, and whom it lets in; read again when the files change.
 
 Contexts are made whole and then put in the place of the old ones, so that a handshake has either. Connections
 that are open go on with what they began with.
@@ -69,7 +69,7 @@ class MemberTls:
         return tuple(found)
 
     def refresh(self) -> bool:
-        """Read the files anew where one has changed since the last look; whether that was so.
+        """Read the files again where one has changed since the last look; whether that was so.
 
         Raises ConfigurationError for files that will not do: what was there before stays in use.
         """

@@ -98,25 +98,26 @@ class TlsConnection(Connection):
         while count < len(view) and not self.is_closed:
             if self._is_connecting:
                 self._shake_hands()
-            if not self._is_connecting and (received := self._read(view[count:])):
+            if not self._is_connecting and (received := self._read(view[count:], has_some=count > 0)):
                 count += received
                 continue
             if self.is_closed or not self._pull(len(view) - count, has_some=count > 0):
                 break
         return count
 
-    def _read(self, view: memoryview) -> int:
+    def _read(self, view: memoryview, *, has_some: bool) -> int:
+        """Bytes that the session has; ``has_some``: an end can wait until those before it are taken."""
         try:
             received = self._tls.read_into(view)
         except TlsFailed as error:
             self._refuse(error)
             return 0
-        if received is None:
+        if received is None and not has_some:
             self.close("the peer closed the connection")
         return received or 0
 
     def _pull(self, wanted_bytes: int, *, has_some: bool) -> bool:
-        """Feed the session what the socket holds; whether it had something. ``has_some``: an end can wait.
+        """Feed the session what the socket holds; whether it had something; ``has_some`` as of ``_read``.
 
         No more than is wanted, by a record: what the session has is beside all bounds.
         """

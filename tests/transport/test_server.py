@@ -539,3 +539,20 @@ def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serv
     server.port.shutdown()
     with pytest.raises(ConnectionRefusedError):
         server.port.connect("alice", "10.0.0.1")
+
+
+def test_what_came_before_the_end_of_a_tls_stream_is_answered(serve, certificates):
+    """The end comes in one piece with the last frames; the answer still finds the connection open."""
+    server = serve(tls=certificates.tls_of(2))
+    server.trust = certificates.trust
+    message = frame(b"last words", session_id=0, stream_id=101)
+    with bare(server) as client:
+        client.sendall(HELLO)
+        server.turn_until(lambda: server.told)
+        client.end(message)
+        server.turn_until(lambda: ("disconnect", 1) in server.told)
+        received = b""
+        while data := client.recv(4096):
+            received += data
+    assert server.frames[1] == message
+    assert received.endswith(message)

@@ -43,6 +43,13 @@ class TlsPeer:
         self._tls.seal(data)
         self._sock.sendall(self._tls.take())
 
+    def end(self, data: bytes) -> None:
+        """Say ``data`` and the end of the stream at once."""
+        self._tls.seal(data)
+        self._tls.end()
+        self._sock.sendall(self._tls.take())
+        self._sock.shutdown(socket.SHUT_WR)
+
     def recv(self, bytes_max: int) -> bytes:
         buffer = bytearray(bytes_max)
         while (count := self._tls.read_into(memoryview(buffer))) == 0:
