@@ -19,7 +19,7 @@ import errno
 import socket
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -32,6 +32,7 @@ from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter, check_whole
+from cluster.transport.frames_service import FRAMES_SERVICE, frames_handlers
 from cluster.transport.grpc_credentials import server_credentials
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,
@@ -44,6 +45,7 @@ from cluster.transport.grpc_service import (
 )
 from cluster.transport.log_server import Ask, LogServer, OpenLog, ReaderIdentity, RequestRefused
 from cluster.transport.member_tls import MemberTls
+from cluster.transport.message_frames import link_frame
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
 
 Request = TypeVar("Request", link.LogRequest, link.StatusRequest)
@@ -150,7 +152,7 @@ class GrpcGateway:
             ("grpc.max_connection_idle_ms", bounds.session_open_timeout_ns // MS),  # without a call
         )
         server = grpc.aio.server(options=options)
-        server.add_generic_rpc_handlers((_Handlers(self),))
+        server.add_generic_rpc_handlers((_Handlers(self), frames_handlers(self)))
         _add_standard_services(server, self._log)
         _check_free(self._listen)
         try:
@@ -240,21 +242,37 @@ class GrpcGateway:
     async def read_log(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
         """Stream the log from the member's files, as fast as the reader takes it."""
         message = await _decode(request, link.LogRequest, context)
+        await self.send_log(message, context, context.write)
+
+    async def send_log(
+        self,
+        request: link.LogRequest,
+        context: grpc.aio.ServicerContext,
+        write: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """The same for a request that was read, by ``write``."""
         try:
             with self._log.admitted():
-                await self._log.check(_identity(context), message)
-                async with contextlib.aclosing(self._log.read(message)) as answers:
+                await self._log.check(_identity(context), request)
+                async with contextlib.aclosing(self._log.read(request)) as answers:
                     async for data in answers:
-                        await self._log.in_time(context.write(data))
+                        await self._log.in_time(write(data))
         except RequestRefused as error:
             await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Tell how the member stands."""
         message = await _decode(request, link.StatusRequest, context)
+        status = await self.look(message, context)
+        return link_frame(status.replace(correlation_id=message.correlation_id))
+
+    async def look(
+        self, request: link.StatusRequest, context: grpc.aio.ServicerContext
+    ) -> link.LogStatus:
+        """The same for a request that was read."""
         try:
-            await self._log.check(_identity(context), message)
-            return await self._log.status(message.correlation_id)
+            await self._log.check(_identity(context), request)
+            return await self._log.look()
         except RequestRefused as error:
             await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
             raise AssertionError from None  # abort raises
@@ -312,8 +330,11 @@ def _add_standard_services(server: grpc.aio.Server, log: LogServer) -> None:
 
     from cluster.transport.member_health import MemberHealth
 
-    health_pb2_grpc.add_HealthServicer_to_server(MemberHealth(log.look, ("", SERVICE)), server)
-    reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    health_pb2_grpc.add_HealthServicer_to_server(
+        MemberHealth(log.look, ("", SERVICE, FRAMES_SERVICE)), server
+    )
+    names = (SERVICE, FRAMES_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
 
 
 def _check_free(endpoint: Endpoint) -> None:
