@@ -20,15 +20,15 @@ _MODULE_OF = {
     "AsyncClusterClient": "cluster.client.async_client",
     "AsyncConnect": "cluster.client.cluster_client",
     "ClientContext": "cluster.client.context",
-    "CredentialsSupplier": "cluster.client.credentials",
+    "CredentialsSupplier": "cluster.transport.credentials",
     "EgressListener": "cluster.client.egress_listener",
     "Answer": "cluster.client.egress_dispatch",
     "EgressBatch": "cluster.client.egress_dispatch",
     "ControlledAction": "cluster.client.egress_dispatch",
     "ClientState": "cluster.client.session_conductor",
     "Offer": "cluster.protocol.enums",
-    "TokenCredentials": "cluster.client.credentials",
-    "PasswordCredentials": "cluster.client.credentials",
+    "TokenCredentials": "cluster.transport.credentials",
+    "PasswordCredentials": "cluster.transport.credentials",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
     # a member

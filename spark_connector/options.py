@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from cluster.client.credentials import CredentialsSupplier, credentials_of
 from cluster.errors import ConfigurationError
 from cluster.reader.token import parse_token
+from cluster.transport.credentials import CredentialsSupplier, credentials_of
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
 from spark_connector.offsets import Offset

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.client.credentials import PASSWORD_FILE_VARIABLE, TOKEN_FILE_VARIABLE, USER_VARIABLE
+from cluster.transport.credentials import PASSWORD_FILE_VARIABLE, TOKEN_FILE_VARIABLE, USER_VARIABLE
 from cluster.transport.tls import TLS_VARIABLES
 
 # Each parameter with its variable, and what it is.

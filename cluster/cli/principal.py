@@ -72,7 +72,7 @@ def _draw(path: Path) -> None:
 
 
 def _secret(path: Path | None) -> bytes:
-    from cluster.client.credentials import read_secret
+    from cluster.transport.credentials import read_secret
 
     if path is not None:
         return read_secret(path)

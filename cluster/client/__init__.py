@@ -10,10 +10,10 @@ The package never reads a clock, waits, opens a socket or starts a thread itself
 
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.context import ClientContext
-from cluster.client.credentials import CredentialsSupplier
 from cluster.client.egress_dispatch import ControlledAction, EgressBatch
 from cluster.client.session_conductor import ClientState
 from cluster.protocol.enums import Offer
+from cluster.transport.credentials import CredentialsSupplier
 
 PublicationResult = Offer  # the name that some know it by
 

@@ -446,8 +446,14 @@ class ClusterClient:
         not answer.
         """
         if self._cluster is None:
-            endpoint, timeout_s = self._session.leader_endpoint, self._context.message_timeout_s
-            identity = identity_of(member_status(endpoint, timeout_s, self._context.tls))
+            context = self._context
+            status = member_status(
+                self._session.leader_endpoint,
+                context.message_timeout_s,
+                context.tls,
+                context.credentials_supplier,
+            )
+            identity = identity_of(status)
             self._cluster = None if identity is None else identity_text(*identity)
         return PositionToken(self._cluster, max(self.committed_position, 0)).to_text()
 

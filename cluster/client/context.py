@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from cluster.client.credentials import CredentialsSupplier, as_supplier
 from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
+from cluster.transport.credentials import CredentialsSupplier, as_supplier
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.tls import TlsFiles
 

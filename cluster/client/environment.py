@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from cluster.client.context import ClientContext, ClientSettings
-from cluster.client.credentials import credentials_in
 from cluster.errors import ConfigurationError
+from cluster.transport.credentials import credentials_in
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE, Endpoint
 from cluster.transport.tls import tls_in
 

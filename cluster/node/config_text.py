@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster.archive.files import make_directories, open_regular
-from cluster.client import credentials
 from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, key_of
+from cluster.transport import credentials
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE
 from cluster.transport.tls import TLS_VARIABLES
 

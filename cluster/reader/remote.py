@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 
-from cluster.client.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.errors import (
     AuthenticationRejected,
     ClusterError,
@@ -29,6 +28,7 @@ from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.transport.clock import epoch_ms, pause
+from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.transport.endpoint import (
     Endpoint,
     adopt_endpoints,

@@ -266,9 +266,7 @@ class GrpcGateway:
         status = await self.look(message, context)
         return link_frame(status.replace(correlation_id=message.correlation_id))
 
-    async def look(
-        self, request: link.StatusRequest, context: grpc.aio.ServicerContext
-    ) -> link.LogStatus:
+    async def look(self, request: link.StatusRequest, context: grpc.aio.ServicerContext) -> link.LogStatus:
         """The same for a request that was read."""
         try:
             await self._log.check(_identity(context), request)

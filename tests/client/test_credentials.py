@@ -4,8 +4,8 @@ import pytest
 
 from cluster import ConfigurationError, PasswordCredentials, TokenCredentials
 from cluster.client.context import ClientContext
-from cluster.client.credentials import FixedCredentials, credentials_of
 from cluster.client.environment import settings_in
+from cluster.transport.credentials import FixedCredentials, credentials_of
 
 
 @pytest.fixture
