@@ -119,6 +119,7 @@ class MembersApart(ClusterError):
 class ServiceError(ClusterError):
     """A callback of a clustered service raised ``__cause__``; the log goes on behind the entry.
 
+    Of a service in another process there is no ``__cause__``, but its traceback as text: ``trace``.
     ``log_position`` is that after the entry, ``cluster_session_id`` the client whose entry it was or None.
     ``kind`` is the same for errors of one cause: callback, type and place in the code.
     """
@@ -132,6 +133,7 @@ class ServiceError(ClusterError):
         place: str,
         cluster_session_id: int | None = None,
     ) -> None:
+        self.trace = ""
         self.service_id = service_id
         self.callback = callback
         self.log_position = log_position

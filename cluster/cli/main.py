@@ -29,6 +29,7 @@ COMMANDS = {
     "node": "Run one member from a configuration file.",
     "certs": "Make a certificate authority, and certificates of members and clients.",
     "principal": "Write the file of principals that a member's authenticator goes by.",
+    "service": "Run one of a member's services in a process of its own.",
     "send": "Send lines or records as one session; print what is answered.",
     "bench": "Measure throughput and round-trip latency of a running cluster.",
     "top": "Watch roles, positions, lag, sessions and counters of the members.",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cluster.counters import CountersReader
+    from cluster.protocol.cnc import CounterRecord
     from cluster.protocol.link import LogStatus
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -34,18 +35,19 @@ With --json each look is one object a line: {"time", "members": [{"memberId", "i
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
 "bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below
 the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the
-member replays its log. A member whose process is gone is "not running" at once. "waitsFor" are the members
-that one without its promises has to hear before it takes part: docs/operations.md says when, and what to do
-when they never come. "certificateEnds" is when the certificate ends that a member shows over TLS; it takes a
-new one from its files without a restart.
+member replays its log. serviceLag is how far the slowest service is below the commit position (--dir). A
+member whose process is gone is "not running" at once. "waitsFor" are the members that one without its
+promises has to hear before it takes part: docs/operations.md says when, and what to do when they never
+come. "certificateEnds" is when the certificate ends that a member shows over TLS; it takes a new one from
+its files without a restart.
 """
 
 
 COLUMNS = {
     "member": "memberId", "role": "role", "election": "electionState", "module": "moduleState",
     "term": "leadershipTermId", "commit": "commitPosition", "append": "appendPosition", "lag": "lag",
-    "bytes/s": "bytesPerSecond", "sessions": "sessions", "elections": "elections", "errors": "errors",
-    "certificate ends": "certificateEnds",
+    "bytes/s": "bytesPerSecond", "service lag": "serviceLag", "sessions": "sessions",
+    "elections": "elections", "errors": "errors", "certificate ends": "certificateEnds",
 }  # fmt: skip
 UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be
 WORDS = ("member", "role", "election", "module")  # the others are numbers
@@ -139,12 +141,13 @@ class _Directories:
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
             "commitPosition": value_of.get(Id.COMMIT_POSITION),
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
+            "serviceLag": _service_lag(records, value_of.get(Id.COMMIT_POSITION)) if is_alive else None,
             "sessions": sessions,
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
             "certificateEnds": _certificate_end(value_of.get(Id.CERTIFICATE_END)),
             "elections": value_of.get(Id.ELECTION_COUNT),
             "errors": (value_of.get(Id.CONSENSUS_MODULE_ERRORS) or 0)
-            + (value_of.get(Id.CONTAINER_ERRORS) or 0),
+            + sum(record.value for record in records if record.type_id == Id.CONTAINER_ERRORS),
             "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
             "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
             "counters": [
@@ -254,6 +257,16 @@ def _certificate_end(end_ms: int | None) -> str | None:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(timespec="minutes")
+
+
+def _service_lag(records: list[CounterRecord], commit_position: int | None) -> int | None:
+    """How far the member's slowest service is below its commit position, in bytes; None: not shown."""
+    from cluster.protocol.counter_types import CounterTypeId as Id
+
+    positions = [record.value for record in records if record.type_id == Id.SERVICE_POSITION]
+    if commit_position is None or not positions:
+        return None
+    return max(0, commit_position - min(positions))
 
 
 def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:

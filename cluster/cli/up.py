@@ -200,7 +200,8 @@ def _banner(supervisor: Supervisor, directory: Path) -> str:
             f"endpoints: {endpoints(configs)}",
             f"leader: {'none' if leader is None else f'member {leader.member_id}'}",
             f"service: {', '.join(configs[0].services)}",
-            f"directory: {directory}, with the events of each member in {directory}/member-*/node.log",
+            f"directory: {directory}, with the events of each member in {directory}/member-*/node.log, "
+            f"what services print in {directory}/member-*/output.log",
             f"next: echo hello | cluster send --endpoints {configs[0].member.ingress_endpoint}{tls_options}",
         )
     )

@@ -60,6 +60,11 @@ class NodeConfig(NodeKeys):
             ),
             ("log_mtu", self.log_mtu % 32 == 0, "a multiple of 32"),
             (
+                "service_mode",
+                len(self.service_mode) in (1, self.service_count),
+                f"one mode, or one for each of services = {', '.join(self.services)}",
+            ),
+            (
                 "startup_canvass_timeout",
                 self.startup_canvass_timeout_ns >= 2 * self.leader_heartbeat_timeout_ns,
                 "at least twice leader_heartbeat_timeout",
@@ -111,6 +116,16 @@ class NodeConfig(NodeKeys):
     @property
     def service_count(self) -> int:
         return len(self.services)
+
+    @property
+    def service_modes(self) -> list[str]:
+        """Of each service: process, inline or external."""
+        modes = self.service_mode * self.service_count
+        of_auto = {name: "inline" if name == "echo" else "process" for name in self.services}
+        return [
+            of_auto[name] if mode == "auto" else mode
+            for name, mode in zip(self.services, modes, strict=False)
+        ]
 
     @property
     def time_unit(self) -> ClusterTimeUnit:

@@ -16,6 +16,7 @@ from cluster.node.config_types import (
     Duration,
     Members,
     Names,
+    ServiceModes,
     Size,
     Version,
     duration_text,
@@ -128,6 +129,20 @@ class NodeKeys(BaseModel):
         section="Services",
         min_length=1,
         max_length=10,
+    )
+    service_mode: ServiceModes = _key(
+        ["auto"],
+        """Where services run, one mode for all or one for each. process: in a process of its own, which the
+        member starts, and starts again when it has died; however slow or broken the service is, its member
+        goes on. inline: in the thread of the member, which waits as long as a callback takes. external:
+        as process, but somebody else starts `cluster service`. auto: inline for echo, process for others.""",
+    )
+    service_snapshot_timeout_ns: Duration = _key(
+        "60s",
+        """How long a snapshot waits for a service in a process of its own to come to its place in the log;
+        then this member goes on without that snapshot.""",
+        unit=DURATION,
+        gt=0,
     )
     app_version: Version = _key(
         version_text(MODULE.app_version),

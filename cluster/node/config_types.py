@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -69,3 +69,6 @@ Size = Annotated[int, BeforeValidator(_parse_size)]
 Version = Annotated[int, BeforeValidator(_parse_version)]
 Members = Annotated[list[str], BeforeValidator(_parse_lines)]
 Names = Annotated[list[str], BeforeValidator(_parse_names)]
+ServiceModes = Annotated[
+    list[Literal["auto", "process", "inline", "external"]], BeforeValidator(_parse_names)
+]

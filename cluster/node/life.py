@@ -18,11 +18,14 @@ from cluster.errors import AgentTermination, ClusterError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
+from cluster.member.disk.snapshots import recovery_state
+from cluster.member.services.remote_service import RemotePorts, RemoteService
 from cluster.node.disk_failures import SURVIVED, DiskFailures
-from cluster.node.hosted_service import HostedService
+from cluster.node.hosted_service import HostedService, ServiceCounters, SlowTurns, inline_agent, service_start
 from cluster.node.ports import LifeSettings, Ports
 from cluster.protocol.enums import ClusterComponentType
-from cluster.service.channel import ServiceChannel
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.channel import RecoveryState, ServiceChannel
 
 
 class MemberLife:
@@ -119,17 +122,58 @@ class MemberLife:
             service_name=settings.services[service_id],
         )
         self.opened.callback(self._close_mark_file, mark_file)
-        return HostedService(
+        counters = ServiceCounters.allocate(self.counters_file, settings, service_id)
+        is_inline = settings.service_modes[service_id] == "inline"
+        on_error = self._ports.on_service_error
+        if not is_inline:
+            remote = self._remote(service_id, channel, counters)
+            return HostedService(service_id, remote, channel, counters, mark_file, settings, on_error)
+        agent = self._inline(service_id, channel, counters)
+        hosted = HostedService(service_id, agent, channel, counters, mark_file, settings, on_error)
+        hosted.slow_turns = SlowTurns(
+            f"service {service_id} ({settings.services[service_id]})",
+            agent,
+            settings.service_cycle_threshold_ns,
+            self._ports.monotonic_ns,
+            self._ports.on_event,
+        )
+        return hosted
+
+    def _inline(
+        self, service_id: int, channel: ServiceChannel, counters: ServiceCounters
+    ) -> ClusteredServiceAgent:
+        return inline_agent(
             service_id,
             self._ports.load_service(service_id),
             channel,
-            settings=settings,
-            mark_file=mark_file,
-            counters_file=self.counters_file,
-            commit_position=self.counters.commit_position.get,
-            snapshots=self.consensus_module.parts.snapshots.archive,
-            on_error=self._ports.on_service_error,
+            counters,
+            self.settings,
+            self.counters.commit_position.get,
+            self.consensus_module.parts.snapshots.archive,
         )
+
+    def _remote(self, service_id: int, channel: ServiceChannel, counters: ServiceCounters) -> RemoteService:
+        settings, module = self.settings, self.consensus_module
+        ports = RemotePorts(
+            process=self._ports.open_service_process(service_id),
+            snapshots=module.parts.snapshots.archive,
+            recording=lambda: module.log.recording,
+            newest_snapshot=self._newest_snapshot,
+            commit_position=self.counters.commit_position.get,
+            gauges=counters,
+            tell=self._ports.on_event,
+            on_error=lambda error: self._on_service_error(self.services[service_id], error),
+            snapshot_timeout_ns=settings.service_snapshot_timeout_ns,
+            termination_timeout_ns=settings.context.termination_timeout_ns,
+        )
+        return RemoteService(service_id, service_start(service_id, settings), channel, ports)
+
+    def _newest_snapshot(self, position_max: int) -> RecoveryState | None:
+        """For a service that starts again: its module has loaded or taken it, and knows that it is whole."""
+        for entries in self.files.recording_log.snapshot_sets(self.settings.context.service_count):
+            if entries[0].log_position <= position_max:
+                return recovery_state(entries)
+        return None
 
     # -- living --
 
@@ -147,13 +191,17 @@ class MemberLife:
         work_count = self.consensus_module.do_work(now_ns, cluster_time)
         for service in self.services:
             try:
-                work_count += service.agent.do_work(now_ns, cluster_time)
+                work_count += service.do_work(now_ns, cluster_time)
             except (AgentTermination, *SURVIVED):
                 raise
             except Exception as error:
-                self._on_service_failure(service, error)
-                service.check_policy(error)
+                self._on_service_error(service, error)
         return work_count + self.consensus_module.publish_egress()
+
+    def _on_service_error(self, service: HostedService, error: Exception) -> None:
+        """Tell it. Raises AgentTermination where an error of a service ends its member."""
+        self._on_service_failure(service, error)
+        service.check_policy(error)
 
     def _on_service_failure(self, service: HostedService, error: Exception) -> None:
         self._ports.record(service.mark_file, service.name, error)
@@ -179,7 +227,7 @@ class MemberLife:
             self.consensus_module.close()
             for service in self.services:
                 try:
-                    service.agent.do_work(now_ns, cluster_time)  # takes the termination position
+                    service.do_work(now_ns, cluster_time)  # takes the termination position
                 except Exception as error:
                     self._on_service_failure(service, error)
             self._close_services()

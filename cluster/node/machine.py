@@ -19,6 +19,7 @@ from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.service_loader import load_service
+from cluster.node.service_process import ChildProcess, command_of
 from cluster.service.clustered_service import ClusteredService
 from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
@@ -85,6 +86,9 @@ class Machine:
     def epoch_ms(self) -> int:
         return epoch_ms()
 
+    def monotonic_ns(self) -> int:
+        return monotonic_ns()
+
     def open_counters(self) -> CountersFile:
         path = f"{self._config.driver_path}/cnc.dat"
         return CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
@@ -125,6 +129,12 @@ class Machine:
 
     def load_service(self, service_id: int) -> ClusteredService:
         return load_service(self._config.services[service_id])
+
+    def open_service_process(self, service_id: int) -> ChildProcess:
+        driver_directory = str(self._config.driver_path)
+        is_external = self._config.service_modes[service_id] == "external"
+        command = () if is_external else command_of(driver_directory, service_id)
+        return ChildProcess(service_id, driver_directory, self._poller, command, self.on_event)
 
     def needed_positions(self) -> Sequence[NeededPosition]:
         needed: list[NeededPosition] = [self._reader_position]

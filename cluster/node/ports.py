@@ -15,6 +15,7 @@ from cluster.counters import CountersFile
 from cluster.errors import ServiceError
 from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import Clients, Links
+from cluster.member.services.remote_service import ServiceProcess
 from cluster.service.clustered_service import ClusteredService
 
 
@@ -30,6 +31,8 @@ class LifeSettings:
     archive_segment_file_length: int  # bytes
     archive_record_checksum: str | None
     services: Sequence[str]  # their names, by service id
+    service_modes: Sequence[str]  # process, inline or external
+    service_snapshot_timeout_ns: int
     service_responder: bool
     service_error_policy: Literal["continue", "stop"]
     service_cycle_threshold_ns: int
@@ -65,6 +68,8 @@ class Ports(Protocol):
 
     def epoch_ms(self) -> int: ...
 
+    def monotonic_ns(self) -> int: ...
+
     def open_counters(self) -> CountersFile: ...
 
     def open_links(self) -> OpenLinks: ...
@@ -73,6 +78,9 @@ class Ports(Protocol):
         """``incarnation`` is that of the links."""
 
     def load_service(self, service_id: int) -> ClusteredService: ...
+
+    def open_service_process(self, service_id: int) -> ServiceProcess:
+        """Of a service that is not inline."""
 
     def needed_positions(self) -> Sequence[NeededPosition]:
         """From where on others than the member need the log."""

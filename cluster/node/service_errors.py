@@ -12,14 +12,13 @@ TRACE_LENGTH_MAX = 16_384  # characters, of its end
 
 def service_error_fields(error: ServiceError, count: int) -> dict[str, Any]:
     """What a member tells of one: the ``count``-th of its kind in its process."""
-    cause = error.__cause__
-    assert cause is not None
+    trace = error.trace or "".join(traceback.format_exception(error.__cause__))
     return {
         "kind": error.kind,
         "text": str(error),
         "position": error.log_position,
         "count": count,
-        "trace": "".join(traceback.format_exception(cause))[-TRACE_LENGTH_MAX:] if count == 1 else "",
+        "trace": trace[-TRACE_LENGTH_MAX:] if count == 1 else "",
     }
 
 

@@ -74,6 +74,7 @@ class CounterTypeId(IntEnum):
 
     AWAITED_MEMBERS = 1111  # ours, beyond the ids that Aeron keeps for itself
     CERTIFICATE_END = 1112
+    SERVICE_POSITION = 1113
 
 
 class Scope(Enum):
@@ -130,6 +131,7 @@ TEXTS: Final = {
     _T.LEADERSHIP_TERM_ID: CounterText("Cluster leadership term id"),
     _T.AWAITED_MEMBERS: CounterText("Cluster members waited for, a bit each"),
     _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
+    _T.SERVICE_POSITION: CounterText("Cluster service-pos:", Scope.SERVICE),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),
     _T.ARCHIVE_CONTROL_SESSIONS: CounterText("Archive Control Sessions", Scope.ARCHIVE),

@@ -51,7 +51,7 @@ SERVICE_ACK_TRIES = 5
 class DutyCycleTracker(Protocol):
     """Counters 218 and 219 (Aeron: DutyCycleStallTracker)."""
 
-    def measure_and_update(self, now_ns: int) -> None: ...
+    def measure_and_update(self, now_ns: int) -> object: ...
 
 
 class ServicePhase(Enum):
@@ -116,6 +116,11 @@ class ClusteredServiceAgent:
     def joined_position(self) -> int:
         """How far into the log this service has come; the position of S-188."""
         return self._adapter.position
+
+    @property
+    def last_callback(self) -> str:
+        """The callback of the service that was called last; empty before the first."""
+        return self._callbacks.last
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn and return how much was done; 0 lets the runner idle."""
@@ -321,6 +326,7 @@ class ClusteredServiceAgent:
         if self._callbacks.is_vectorised:
             self._on_batch(batch)
             return
+        self._callbacks.last = "on_session_message"
         state = self.state
         sessions = self._sessions.by_id
         advance = self._adapter.advance

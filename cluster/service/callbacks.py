@@ -30,6 +30,7 @@ class Callbacks:
         self._service_id = service_id
         self._log_position = log_position
         self._forbidding: str | None = None  # the callback that runs, when nothing may be sent in it
+        self.last = ""  # the one that was called last
         self.on_message = getattr(service, "on_session_message", None)
         self.is_vectorised = overrides(service, "on_session_messages")
         self.compares_snapshots: bool = getattr(service, "compares_snapshots", True)
@@ -40,6 +41,7 @@ class Callbacks:
         callback = getattr(self._service, name, None)
         if callback is None:
             return None
+        self.last = name
         try:
             return callback(*arguments)
         except PASSED_ON:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.archive.log_cursor import LogSource
+from cluster.protocol.service import JoinLog
 from cluster.protocol.session import SessionMessageHeader
 
 # Aeron's control channel has terms of 128 KiB, emptied by another thread meanwhile. Here the module
@@ -116,6 +117,9 @@ class ServiceChannel:
         # A module may put a function here that takes what the service has sent (returning how many it took)
         # while a service idles in a callback: what another thread does in Aeron.
         self.on_idle: Callable[[], int] | None = None
+        # The module waits for the ack of a snapshot at this position: for whoever stands for a service in
+        # another process, who resets it.
+        self.awaited_snapshot: int | None = None
         self.log_position = 0  # up to where the service has processed the log; set in each of its turns
         self.polled_position = 0  # the same, when the message polled last was offered
         self.control_room = Room(capacity)
@@ -168,6 +172,16 @@ class ServiceChannel:
         """Take the oldest message of stream 104, None when there is none."""
         return self._to_service.popleft() if self._to_service else None
 
+    @property
+    def next_log_position(self) -> int | None:
+        """Where the log that the service reads ends, or the next one begins, if a waiting message says it."""
+        for message in self._to_service:
+            if isinstance(message, LogClosed):
+                return message.position
+            if isinstance(message, LogJoined):
+                return JoinLog.decode(message.message).log_position
+        return None
+
     def offer_to_consensus_module(self, message: bytes, log_position: int = 0) -> bool:
         """Queue one encoded message of stream 105, offered at this place in the log; False: back pressure."""
         if not self.control_room.has(len(message)):
@@ -187,6 +201,11 @@ class ServiceChannel:
     @property
     def has_egress(self) -> bool:
         return bool(self._egress)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the consensus module has taken all that the service has sent."""
+        return not self._egress and not self._to_consensus_module
 
     @property
     def is_closed(self) -> bool:

@@ -8,9 +8,9 @@ Source: ServiceSnapshotTaker, ServiceSnapshotLoader.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
-from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
+from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.errors import ClusterError, LogDamaged
 from cluster.protocol import decode
 from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
@@ -19,11 +19,14 @@ from cluster.service import client_session
 
 
 class Snapshots(Protocol):
-    """Where snapshots are kept (``cluster.archive.snapshot_archive.SnapshotArchive``)."""
+    """Where snapshots are kept: ``SnapshotArchive``, or the member of a service in a process of its own.
 
-    def create(self, stream_id: int, service_id: int, log_position: int) -> SnapshotPublication: ...
+    A publication is a ``SnapshotPublication``, or has its methods.
+    """
 
-    def complete(self, publication: SnapshotPublication) -> int: ...
+    def create(self, stream_id: int, service_id: int, log_position: int) -> Any: ...
+
+    def complete(self, publication: Any) -> int: ...
 
     def discard(self, recording_id: int) -> None: ...
 

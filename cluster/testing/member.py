@@ -116,6 +116,8 @@ class MemberProcess(Process):
             archive_segment_file_length=self.settings.segment_length,
             archive_record_checksum=checksums[self.member_id] if checksums else None,
             services=[self.service_name] * context.service_count,
+            service_modes=["inline"] * context.service_count,
+            service_snapshot_timeout_ns=context.session_timeout_ns,
             service_responder=True,
             service_error_policy="continue",
             service_cycle_threshold_ns=context.cycle_threshold_ns,

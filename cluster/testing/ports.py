@@ -13,6 +13,7 @@ from cluster.counters import CountersFile
 from cluster.errors import ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
+from cluster.member.services.remote_service import ServiceProcess
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
 from cluster.service.clustered_service import ClusteredService
@@ -94,6 +95,9 @@ class SimulatedPorts:
             aeron_directory=f"{member.directory}/driver",
         )
 
+    def monotonic_ns(self) -> int:
+        return self._member.clock_ns()
+
     def epoch_ms(self) -> int:
         return self._member.epoch_ms()
 
@@ -131,6 +135,9 @@ class SimulatedPorts:
 
     def load_service(self, service_id: int) -> ClusteredService:
         return self._member.load_service(service_id, self.random)
+
+    def open_service_process(self, service_id: int) -> ServiceProcess:
+        raise AssertionError("services are inline here")
 
     def needed_positions(self) -> list[NeededPosition]:
         return []

@@ -210,6 +210,7 @@ USED_ELSEWHERE = {
         "dir",
         "driver_dir",
         "members",
+        "service_mode",
         "tcp_ingress",
         "tls_ca",
         "tls_certificate",

@@ -52,7 +52,7 @@ SERVICE = f"{__name__}:Counting"
 
 
 def test_a_member_can_be_embedded_and_replays_its_log_when_it_is_launched_again(tmp_path):
-    keys = keys_of(tmp_path, services=[SERVICE])
+    keys = keys_of(tmp_path, services=[SERVICE], service_mode="inline")
     with ClusterNode.launch(**keys) as node:
         ipc = f"0=ipc:{node.config.ipc_path}"
         assert ask(ipc, 3) == [b"1", b"2", b"3"]
@@ -188,7 +188,7 @@ class Failing(ClusteredService):
 
 
 def test_a_member_that_ended_by_itself_says_why_when_it_is_closed(tmp_path):
-    node = ClusterNode.launch(**keys_of(tmp_path, services=[f"{__name__}:Failing"]))
+    node = ClusterNode.launch(**keys_of(tmp_path, services=[f"{__name__}:Failing"], service_mode="inline"))
     await_that(lambda: not node.is_running, "it has ended")
     with pytest.raises(AgentTermination, match="service 0 failed to start: no"):
         node.close()

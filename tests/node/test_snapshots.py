@@ -46,7 +46,7 @@ def send(node, *payloads):
 
 @pytest.mark.conformance("S-74", "S-132", "S-142")
 def test_a_member_starts_again_from_the_snapshot_that_its_operator_had_taken(tmp_path):
-    keys = keys_of(tmp_path, services=SERVICES)
+    keys = keys_of(tmp_path, services=SERVICES, service_mode="inline")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         send(node, b"one", b"two")
@@ -66,7 +66,7 @@ def test_a_member_starts_again_from_the_snapshot_that_its_operator_had_taken(tmp
 
 @pytest.mark.conformance("S-133", "S-135")
 def test_a_suspended_cluster_takes_no_snapshot_and_goes_on_when_it_is_resumed(tmp_path):
-    with ClusterNode.launch(**keys_of(tmp_path, services=SERVICES)) as node:
+    with ClusterNode.launch(**keys_of(tmp_path, services=SERVICES, service_mode="inline")) as node:
         await_that(lambda: node.is_leader, "a leader")
         assert tool(node, "resume").stderr == "member 0 is ACTIVE, expected SUSPENDED\n"
         assert tool(node, "suspend").stdout == "[0] SUSPEND completed\n"
@@ -85,6 +85,7 @@ def test_a_wiped_member_is_filled_again_and_started_again_from_the_others_snapsh
         ],
         "dir": str(tmp_path / "member-{member_id}"),
         "services": [f"{__name__}:Remembering"],
+        "service_mode": "inline",
         "archive_segment_file_length": "1m",
         "log_term_length": "1m",
     }
@@ -131,7 +132,7 @@ def test_a_follower_refuses_and_names_its_leader(tmp_path):
 
 @pytest.mark.conformance("S-124")
 def test_a_shutdown_ends_the_member_in_order_behind_a_snapshot(tmp_path):
-    keys = keys_of(tmp_path, services=SERVICES)
+    keys = keys_of(tmp_path, services=SERVICES, service_mode="inline")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         send(node, b"last")
@@ -219,7 +220,13 @@ def real_directory(tmp_path):
 
 
 def test_our_member_goes_on_from_a_directory_and_a_snapshot_of_real_aeron(tmp_path, real_directory):
-    keys = keys_of(tmp_path, dir=str(real_directory), services=[f"{__name__}:Replaying"], member_id=0)
+    keys = keys_of(
+        tmp_path,
+        dir=str(real_directory),
+        services=[f"{__name__}:Replaying"],
+        service_mode="inline",
+        member_id=0,
+    )
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         service = Replaying.made[-1]

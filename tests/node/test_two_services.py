@@ -68,7 +68,7 @@ def ask(node: ClusterNode, *payloads: bytes, answers: int) -> list[bytes]:
 
 @pytest.mark.conformance("S-122")
 def test_two_services_hear_all_events_and_each_others_messages_and_keep_their_own_snapshots(tmp_path):
-    keys = keys_of(tmp_path, services=SERVICES)
+    keys = keys_of(tmp_path, services=SERVICES, service_mode="inline")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader, which waits for the acks of both")
         first, second = First.made[-1], Second.made[-1]
@@ -108,7 +108,7 @@ class Unwilling(First):
 
 
 def test_a_snapshot_that_one_of_two_services_cannot_take_is_none(tmp_path):
-    keys = keys_of(tmp_path, services=[SERVICES[1], f"{__name__}:Unwilling"])
+    keys = keys_of(tmp_path, services=[SERVICES[1], f"{__name__}:Unwilling"], service_mode="inline")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         tool(node, "snapshot")
@@ -130,7 +130,12 @@ class Raising(_Relaying):
 
 
 def test_where_errors_stop_a_member_the_one_that_ended_it_is_named(tmp_path):
-    keys = keys_of(tmp_path, services=[SERVICES[0], f"{__name__}:Raising"], service_error_policy="stop")
+    keys = keys_of(
+        tmp_path,
+        services=[SERVICES[0], f"{__name__}:Raising"],
+        service_error_policy="stop",
+        service_mode="inline",
+    )
     node = ClusterNode.launch(**keys)
     await_that(lambda: node.is_leader, "a leader")
     with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:

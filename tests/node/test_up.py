@@ -255,7 +255,8 @@ def test_what_runs_is_said_with_a_command_that_works(tmp_path):
         lines = [up.first_line, *(up.process.stdout.readline() for _ in range(4))]
         assert "".join(lines) == (
             f"endpoints: 0=127.0.0.1:{port}\nleader: member 0\nservice: echo\n"
-            "directory: c, with the events of each member in c/member-*/node.log\n"
+            "directory: c, with the events of each member in c/member-*/node.log, "
+            "what services print in c/member-*/output.log\n"
             f"next: echo hello | cluster send --endpoints 127.0.0.1:{port}\n"
         )
         assert run("send", "--endpoints", f"127.0.0.1:{port}", text="hello\n").stdout == "hello\n"

@@ -29,12 +29,18 @@ class LoadedSnapshot:
 
     def recovery_state(self) -> RecoveryState:
         """What the services are told to start from."""
-        return RecoveryState(
-            self.entries[0].leadership_term_id,
-            self.log_position,
-            self.timestamp,
-            tuple(entry.recording_id for entry in self.entries[1:]),
-        )
+        return recovery_state(self.entries)
+
+
+def recovery_state(entries: tuple[RecordingLogEntry, ...]) -> RecoveryState:
+    """What services start from: ``entries`` are the module's, then those of services 0, 1, …"""
+    module, *services = entries
+    return RecoveryState(
+        module.leadership_term_id,
+        module.log_position,
+        module.timestamp,
+        tuple(entry.recording_id for entry in services),
+    )
 
 
 def find_snapshot(

@@ -152,6 +152,12 @@ class ServiceAdapter:
         else:
             on_acked([])
 
+    def await_snapshot(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None]) -> None:
+        """As ``await_acks``, of the snapshot that the log asks for at ``log_position``."""
+        for channel in self._channels:
+            channel.awaited_snapshot = log_position
+        self.await_acks(log_position, on_acked)
+
     def _on_service_ack(self, ack: ServiceAck) -> None:
         if not 0 <= ack.service_id < len(self._acks):
             raise ClusterError(

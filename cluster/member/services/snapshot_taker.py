@@ -84,7 +84,7 @@ class SnapshotTaker:
     def _await_services(self) -> None:
         position, self.position = self.position, NULL_POSITION
         timestamp = self._timestamp
-        self._services.await_acks(position, lambda acks: self._on_acked(position, timestamp, acks))
+        self._services.await_snapshot(position, lambda acks: self._on_acked(position, timestamp, acks))
 
     # ---- all services have theirs
 

@@ -1,0 +1,39 @@
+"""``cluster service``: a member's service, in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster service --dir cluster-data/member-0
+  cluster service --driver-dir /dev/shm/driver-0 --service-id 1
+
+A member starts the processes of its services by itself (service_mode in its configuration: process). With
+service_mode = external it starts none, and waits for this command. The member says which class it is, and
+all that is configured of it; the class is found from the working directory too. The process ends with its
+member, and with SIGTERM or Ctrl-C.
+"""
+
+
+@app.command(epilog=EPILOG)
+def service(
+    directory: Annotated[Path | None, typer.Option("--dir", help="The member's directory.")] = None,
+    driver_directory: Annotated[
+        Path | None, typer.Option("--driver-dir", help="Where its sockets are, if not in DIR/driver.")
+    ] = None,
+    service_id: Annotated[int, typer.Option(help="Which of the member's services.", min=0, max=9)] = 0,
+    is_child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
+) -> None:
+    """Run one of a member's services in a process of its own."""
+    if (directory is None) == (driver_directory is None):
+        raise typer.BadParameter("give one of them", param_hint="--dir, --driver-dir")
+
+    from cluster.node.service_host import run_service
+
+    run_service(str(driver_directory or f"{directory}/driver"), service_id, is_child=is_child)

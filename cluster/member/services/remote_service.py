@@ -1,0 +1,421 @@
+"""The member's side of a service in a process of its own: it stands where an inline container would.
+
+    consensus module ── ServiceChannel ── RemoteService ── ServiceProcess ··· socket ··· the service
+
+The service may be slow, or die and be started again: the module leads or follows as before. A join of a log
+is acknowledged at once, for the service reads the log from its file whenever it comes to it; only a snapshot
+and an orderly end wait for the service, and not for ever. (Aeron's module waits for each join, and ends with
+its service's process, C-311; an inline service is as Aeron's.)
+
+``LogLimit`` says how far the log may be read, in the order of joins and closes. The service does not look at
+commit-pos itself: it would see it pass the end of a term's log before it is told of that end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.archive.stored_recording import StoredRecording
+from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError
+from cluster.log.runs import headers
+from cluster.member.services.service_progress import LogScript, TakenFromService, replay
+from cluster.member.services.snapshot_inlet import SnapshotInlet
+from cluster.protocol import decode, streams
+from cluster.protocol.frame import HEADER_LENGTH, frame
+from cluster.protocol.sbe import Message, kind_at
+from cluster.protocol.service import JoinLog, ServiceAck, ServiceTerminationPosition
+from cluster.protocol.service_link import (
+    LogClose,
+    LogJoin,
+    LogLimit,
+    ServiceAnswers,
+    ServiceEnd,
+    ServicePosition,
+    ServiceRaised,
+    ServiceStart,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotRecord,
+    decode_service_link,
+)
+from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel, ServiceEgress
+from cluster.transport.message_frames import link_frame
+
+NULL_VALUE = -1
+LIMITS_MAX = 16  # that were sent and not reached: a service that does not read costs no memory
+LAG_TOLD_NS = 1_000_000_000  # a service that is behind for so long is told of, and then at each doubling
+
+
+class ProcessEvents(Protocol):
+    """Told of a service's process (``RemoteService``)."""
+
+    def on_connected(self) -> None: ...
+
+    def on_frames(self, buffer: np.ndarray, start: int, end: int) -> None:
+        """Whole frames, which hold until the return."""
+        ...
+
+    def on_lost(self) -> None:
+        """The process is gone, or its connection; another one may come."""
+        ...
+
+
+class ServiceProcess(Protocol):
+    """The process of one service: it is started, and started again when it has ended."""
+
+    def do_work(self, now_ns: int, events: ProcessEvents, *, is_receiving: bool) -> int: ...
+
+    def send(self, frame: bytes) -> None:
+        """Send to the process that is connected; without one, or if it is gone, nothing is sent."""
+        ...
+
+    def retire(self) -> None:
+        """Start none any more."""
+        ...
+
+    def close(self) -> None:
+        """End the process, and start none any more."""
+        ...
+
+
+class ServiceGauges(Protocol):
+    """What counters show of a service."""
+
+    def show(self, position: ServicePosition) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePorts:
+    """What a service in a process of its own reaches of its member."""
+
+    process: ServiceProcess
+    snapshots: SnapshotArchive
+    recording: Callable[[], StoredRecording | None]  # that holds the log
+    newest_snapshot: Callable[[int], RecoveryState | None]  # in recording.log, not beyond this position
+    commit_position: Callable[[], int]
+    gauges: ServiceGauges
+    tell: Callable[[str], None]
+    on_error: Callable[[ClusterError], None]  # of the service, or of what it needs
+    snapshot_timeout_ns: int
+    termination_timeout_ns: int
+
+
+class RemoteService:
+    """Takes turns as a container does; ``do_work`` raises what ends the member, or its life."""
+
+    def __init__(
+        self, service_id: int, start: ServiceStart, channel: ServiceChannel, ports: RemotePorts
+    ) -> None:
+        """``start`` says what the service is; where it starts is put in for each process."""
+        self.is_closed = False
+        self._service_id = service_id
+        self._name = f"service {service_id}"
+        self._start = start
+        self._channel = channel
+        self._ports = ports
+        self._inlet = SnapshotInlet(service_id, ports.snapshots, ports.on_error)
+        self._script = LogScript()
+        self._taken: TakenFromService | None = None  # from the first process's start on
+        self._next_ack_id = 0
+        self._acks_waiting: deque[ServiceAck] = deque()  # of joins, until a snapshot's is given
+        self._given_up: set[int] = set()  # positions of snapshots that were not waited for any longer
+        self._snapshot_due_ns: int | None = None
+        self._termination: tuple[int, int] | None = None  # where it is to end, and until when
+        self._is_over = False  # its end is acknowledged
+        self._now_ns = 0
+        self._forget_process()
+
+    def _forget_process(self) -> None:
+        self._is_connected = False
+        self._is_told = False  # where to start
+        self._is_started = False
+        self._is_taking_snapshot = False
+        self._joins = 0  # that it has not acknowledged
+        self._position = 0  # which it has reported
+        self._limit = NULL_VALUE  # that it was sent last
+        self._limits: deque[tuple[int, int]] = deque()  # that it has not reached: position, when it was sent
+        self._lag_told_ns = 0
+
+    # -- the turn --
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int:
+        """Take what the service says, and tell it what the module does. Returns how much was done."""
+        self._now_ns = now_ns
+        channel = self._channel
+        has_room = not (channel.control_room.is_half_used or channel.egress_room.is_half_used)
+        work_count = self._ports.process.do_work(now_ns, self, is_receiving=has_room)
+        if self._is_connected and not self._is_told and channel.recovery is not None:
+            self._tell_start(channel.recovery)
+        work_count += self._take_from_module(cluster_time)
+        if self._is_told:
+            self._send_limit()
+            self._tell_lag()
+        self._check_patience(cluster_time)
+        return work_count
+
+    def close(self) -> None:
+        """End the service's process."""
+        self.is_closed = True
+        self._ports.process.close()
+        self._inlet.abandon()
+
+    # -- the process --
+
+    def on_connected(self) -> None:
+        self._is_connected = True
+
+    def on_lost(self) -> None:
+        self._inlet.abandon()
+        if self._taken is not None:
+            self._taken.on_process_lost()
+        self._forget_process()
+
+    def _tell_start(self, recovery: RecoveryState) -> None:
+        """Let the process start where the log is to be read from, up to where the one before it was."""
+        self._is_told = True
+        taken, recording = self._taken, self._ports.recording()
+        if taken is not None:
+            recovery = self._ports.newest_snapshot(taken.position) or recovery
+        self._send(self._start_at(recovery))
+        if taken is None:
+            self._taken = TakenFromService(recovery.log_position)
+        elif recovery.log_position < taken.position:
+            assert recording is not None
+            member_id = self._start.member_id
+            self._send_item(replay(recording, recovery.log_position, taken.position, member_id))
+        for item in self._script.resumed(self._taken_position):
+            self._send_item(item)
+
+    def _start_at(self, recovery: RecoveryState) -> ServiceStart:
+        ids = recovery.snapshot_recording_ids
+        return self._start.replace(
+            leadership_term_id=recovery.leadership_term_id,
+            log_position=recovery.log_position,
+            timestamp=recovery.timestamp,
+            snapshot_recording_id=ids[self._service_id] if ids else NULL_VALUE,
+        )
+
+    @property
+    def _taken_position(self) -> int:
+        return 0 if self._taken is None else self._taken.position
+
+    def _send(self, message: Message) -> None:
+        self._ports.process.send(link_frame(message))
+
+    def _send_item(self, item: LogJoined | LogClosed | bytes) -> None:
+        match item:
+            case LogJoined(message):
+                recording = self._ports.recording()
+                assert recording is not None
+                self._joins += 1
+                self._send(LogJoin(recording.recording_id, recording.checksum or 0, message))
+            case LogClosed(position):
+                self._send(LogClose(position))
+            case bytes():
+                self._ports.process.send(frame(item, session_id=0, stream_id=streams.SERVICE))
+
+    def _send_limit(self) -> None:
+        limits = self._limits
+        while limits and limits[0][0] <= self._position:
+            limits.popleft()
+        limit = self._ports.commit_position()
+        if limit > self._limit and len(limits) < LIMITS_MAX:
+            self._limit = limit
+            limits.append((limit, self._now_ns))
+            self._send(LogLimit(limit))
+
+    def _tell_lag(self) -> None:
+        """Say that the service is slow, once a second, two, four, ...; and that it is not any more."""
+        if not self._limits:
+            if self._lag_told_ns:
+                self._ports.tell(f"{self._name} has caught up")
+                self._lag_told_ns = 0
+            return
+        lag_ns = self._now_ns - self._limits[0][1]
+        if lag_ns >= max(LAG_TOLD_NS, 2 * self._lag_told_ns):
+            self._lag_told_ns = lag_ns
+            behind = self._ports.commit_position() - self._position
+            self._ports.tell(f"{self._name} lags: {behind} bytes of log, for {lag_ns / 1e9:.1f} s")
+
+    # -- what the module says --
+
+    def _take_from_module(self, cluster_time: int) -> int:
+        work_count = 0
+        while (item := self._channel.poll_service()) is not None:
+            work_count += 1
+            self._script.add(item)
+            if self._is_told:
+                self._send_item(item)
+            match item:
+                case LogJoined(message):
+                    self._acks_waiting.append(self._ack(JoinLog.decode(message).log_position, cluster_time))
+                case bytes():
+                    self._on_control(decode(item))
+        self._give_waiting_acks()
+        return work_count
+
+    def _on_control(self, message: Message | None) -> None:
+        if isinstance(message, ServiceTerminationPosition) and message.ack_required:
+            self._termination = message.log_position, self._now_ns + self._ports.termination_timeout_ns
+
+    def _ack(self, log_position: int, cluster_time: int) -> ServiceAck:
+        return ServiceAck(log_position, cluster_time, NULL_VALUE, NULL_VALUE, self._service_id)
+
+    def _give_waiting_acks(self) -> None:
+        """Joins, once what the module has waited for before them is given."""
+        while self._acks_waiting and self._channel.awaited_snapshot is None:
+            self._give(self._acks_waiting.popleft())
+
+    def _give(self, ack: ServiceAck) -> None:
+        """Acknowledge to the module, whose count goes on from process to process."""
+        self._offer(ack.replace(ack_id=self._next_ack_id).encode(), self._taken_position)
+        self._next_ack_id += 1
+
+    def _offer(self, message: bytes, log_position: int) -> None:
+        is_taken = self._channel.offer_to_consensus_module(message, log_position)
+        assert is_taken, "nothing is received while there is no room"
+
+    # -- bounded waits --
+
+    def _check_patience(self, cluster_time: int) -> None:
+        """A service that does not come is not waited for longer than was configured."""
+        self._check_snapshot(cluster_time)
+        if self._termination is not None and self._now_ns >= self._termination[1]:
+            self._ports.tell(f"{self._name} has not ended in time: it is not waited for")
+            self._end(self._ack(self._termination[0], cluster_time))
+
+    def _check_snapshot(self, cluster_time: int) -> None:
+        position = self._channel.awaited_snapshot
+        if position is None or self._is_taking_snapshot:
+            self._snapshot_due_ns = None
+        elif self._snapshot_due_ns is None:
+            self._snapshot_due_ns = self._now_ns + self._ports.snapshot_timeout_ns
+        elif self._now_ns >= self._snapshot_due_ns:
+            self._ports.tell(
+                f"{self._name} is at {self._position} and not at the snapshot of {position} in time: "
+                "it is not waited for"
+            )
+            self._given_up.add(position)
+            self._give_snapshot(self._ack(position, cluster_time))
+
+    def _give_snapshot(self, ack: ServiceAck) -> None:
+        self._channel.awaited_snapshot = None
+        self._give(ack)
+        self._give_waiting_acks()
+
+    def _end(self, ack: ServiceAck) -> None:
+        self._termination = None
+        self._is_over = True
+        self._ports.process.retire()
+        self._give(ack)
+
+    # -- what the service says --
+
+    def on_frames(self, buffer: np.ndarray, start: int, end: int) -> None:
+        """Take frames of the process, in order. Raises AgentTermination, LogDamaged."""
+        for offset, header in headers(buffer, start, end):
+            begin, length = offset + HEADER_LENGTH, header.frame_length - HEADER_LENGTH
+            if header.stream_id == streams.CONSENSUS_MODULE:
+                self._on_request(buffer[begin : begin + length].tobytes(), header.reserved_value)
+            else:
+                self._on_message(decode_service_link(buffer, begin, length))
+
+    def _on_request(self, message: bytes, log_position: int) -> None:
+        if kind_at(message) == ServiceAck.KIND:
+            self._on_ack(ServiceAck.decode(message))
+        elif self._taken is not None and self._taken.is_new_request(log_position):
+            self._offer(message, log_position)
+
+    def _on_message(self, message: Message | None) -> None:
+        match message:
+            case ServiceAnswers():
+                self._on_answers(message)
+            case ServicePosition():
+                self._on_position(message)
+            case SnapshotBegin(log_position):
+                self._is_taking_snapshot = True
+                self._inlet.begin(log_position, is_wanted=self._is_snapshot_wanted(log_position))
+            case SnapshotRecord(record):
+                self._inlet.record(record)
+            case SnapshotEnd(is_whole):
+                self._send(self._inlet.end(is_whole=is_whole))
+            case ServiceRaised() if self._position >= self._taken_position:  # else told by the one before it
+                self._ports.on_error(raised_error(self._service_id, message))
+            case ServiceEnd():
+                self._on_end(message)
+
+    def _on_ack(self, ack: ServiceAck) -> None:
+        """Start, joins, snapshots, end: in which order they come says which one this is."""
+        if not self._is_started:
+            self._is_started = True
+            if self._next_ack_id == 0 and ack.relevant_id != NULL_VALUE:  # else it is about to say why
+                self._give(ack)
+        elif self._is_taking_snapshot:
+            self._is_taking_snapshot = False
+            self._on_snapshot_ack(ack)
+        elif self._joins:
+            self._joins -= 1  # acknowledged when the module asked for it
+        elif not self._is_over:
+            self._end(ack)
+
+    def _is_snapshot_wanted(self, log_position: int) -> bool:
+        return log_position > self._taken_position and log_position not in self._given_up
+
+    def _on_snapshot_ack(self, ack: ServiceAck) -> None:
+        if self._is_snapshot_wanted(ack.log_position):
+            self._on_taken(ack.log_position)
+            self._give_snapshot(ack)
+        elif ack.relevant_id != NULL_VALUE:
+            self._inlet.discard(ack.relevant_id)  # it was given up while it was taken
+
+    def _on_taken(self, log_position: int) -> None:
+        assert self._taken is not None
+        self._taken.on_position(log_position)
+        self._script.prune(self._taken.position)
+        self._channel.log_position = self._taken.position
+
+    def _on_position(self, message: ServicePosition) -> None:
+        self._position = message.log_position
+        self._on_taken(message.log_position)
+        self._ports.gauges.show(message)
+
+    def _on_answers(self, message: ServiceAnswers) -> None:
+        columns = np.frombuffer(message.columns, np.int64).reshape(4, -1)
+        assert self._taken is not None
+        known = self._taken.known_answers(columns.shape[1])
+        if known == columns.shape[1]:
+            return
+        session_ids, timestamps, offsets, lengths = columns[:, known:].copy()
+        # The kernel that frames answers takes writable arrays of at least one byte.
+        buffer = np.frombuffer(bytearray(message.payloads or b"\0"), np.uint8)
+        batch = ServiceEgress(message.leadership_term_id, session_ids, timestamps, offsets, lengths, buffer)
+        self._channel.egress_room.used += batch.byte_count
+        self._channel.offer_egress(batch)
+
+    def _on_end(self, message: ServiceEnd) -> None:
+        why = message.why.decode(errors="replace")
+        if message.is_damage:
+            raise LogDamaged(None, None, f"{self._name}: {why}")
+        if self._next_ack_id == 0:
+            raise AgentTermination(why)
+        self._ports.tell(why)
+
+
+def raised_error(service_id: int, message: ServiceRaised) -> ClusterError:
+    """The error that the process of a service tells of."""
+    text = message.text.decode(errors="replace")
+    if not message.callback:
+        return ClusterError(text)
+    cause = type(message.cause, (Exception,), {})(text)
+    session_id = None if message.cluster_session_id == NULL_VALUE else message.cluster_session_id
+    place = message.place.decode(errors="replace")
+    error = ServiceError(service_id, message.callback, message.log_position, cause, place, session_id)
+    error.trace = message.trace.decode(errors="replace")
+    error.add_note(error.trace)
+    return error

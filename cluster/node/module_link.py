@@ -1,0 +1,316 @@
+"""A service's end of the socket to its member: what comes over it into a ServiceChannel, and what leaves it.
+
+What the service has sent leaves in batches: once a turn, within a callback that idles, and no more than the
+socket takes; the rest stays in the channel, whose rooms tell the service that it is too fast.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster.archive.files import Buffer, Files
+from cluster.archive.frame_checksum import checksum_kinds
+from cluster.archive.segments import Segments
+from cluster.archive.snapshot_archive import SnapshotImage, digest
+from cluster.archive.stored_recording import StoredRecording
+from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, LogDamaged
+from cluster.log.checksum import Checksum
+from cluster.log.runs import headers
+from cluster.protocol import streams
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.sbe import Message
+from cluster.protocol.service_link import (
+    LogClose,
+    LogJoin,
+    LogLimit,
+    ServiceEnd,
+    ServicePosition,
+    ServiceStart,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotRecord,
+    SnapshotTaken,
+    answers_messages,
+    decode_service_link,
+    request_frame,
+)
+from cluster.reader.recordings import find_recording
+from cluster.service.channel import RecoveryState, ServiceChannel, ServiceEgress
+from cluster.service.payload import check_length
+from cluster.transport.message_frames import link_frame
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import Connection
+
+SEND_BYTES_MAX = 4 * 1024 * 1024  # that wait for the socket
+ANSWERS_BYTES_MAX = 1024 * 1024  # of one message
+IDLE_WAIT_S = 0.01
+DRAIN_TRIES = 100  # of this long: a second
+
+
+class CycleTally:
+    """What counters 218 and 219 of this service are to show."""
+
+    def __init__(self) -> None:
+        self.max_cycle_time_ns = _Tally()
+        self.cycle_time_exceeded = _Tally()
+
+
+class _Tally:
+    """A counter that nobody else sees."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def set(self, value: int) -> None:
+        self.value = value
+
+    def get_and_add(self, delta: int) -> int:
+        self.value += delta
+        return self.value - delta
+
+
+class LogFile:
+    """The member's log, read from its files as far as the member says that it may be."""
+
+    def __init__(self, recording: StoredRecording) -> None:
+        self._recording = recording
+
+    def limit_to(self, position: int) -> None:
+        """The log is committed to ``position``."""
+        self._recording.append_position = position
+
+    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
+        """``LogSource.read``. Segments are opened anew once: the member may have replaced a damaged one."""
+        try:
+            return self._recording.read(position, max_length, out)
+        except LogDamaged:
+            self._recording.close_readers()
+            return self._recording.read(position, max_length, out)
+
+
+class ModuleLink:
+    """``channel`` is the container's; ``start`` what the member has said of the service, None before."""
+
+    def __init__(self, service_id: int, connection: Connection, poller: Poller, files: Files) -> None:
+        self.channel = ServiceChannel()
+        self.channel.on_idle = self.idle
+        self.start: ServiceStart | None = None
+        self._limit = 0  # the member's commit position, as far as it has said
+        self.cycles = CycleTally()
+        self._service_id = service_id
+        self._connection = connection
+        self._poller = poller
+        self._files = files
+        self._log: LogFile | None = None
+        self._reported_position = -1
+        self._taken: SnapshotTaken | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.is_closed
+
+    @property
+    def commit_position(self) -> int:
+        """How far the log may be read: not beyond the end of one whose end is still to be taken."""
+        end = self.channel.next_log_position
+        return self._limit if end is None else min(self._limit, end)
+
+    @property
+    def archive_directory(self) -> str:
+        assert self.start is not None
+        return self.start.archive_directory.decode()
+
+    # -- from the member --
+
+    def poll(self) -> int:
+        """Take what has come. Raises ClusterError when the member refuses this process."""
+        connection = self._connection
+        if not connection.receive():
+            if connection.is_closed:
+                self.channel.close()
+            return 0
+        for offset, header in headers(connection.buffer, connection.start, connection.end):
+            begin, length = offset + HEADER_LENGTH, header.frame_length - HEADER_LENGTH
+            if header.stream_id == streams.SERVICE:
+                self.channel.send_to_service(connection.buffer[begin : begin + length].tobytes())
+            else:
+                self._on_message(decode_service_link(connection.buffer, begin, length))
+        connection.release(connection.end)
+        return 1
+
+    def _on_message(self, message: Message | None) -> None:
+        match message:
+            case ServiceStart():
+                self._on_start(message)
+            case LogJoin():
+                self._on_join(message)
+            case LogClose(position):
+                self.channel.close_log(position)
+            case LogLimit(position):
+                self._on_limit(position)
+            case SnapshotTaken():
+                self._taken = message
+            case ServiceEnd():
+                raise ClusterError(message.why.decode())
+
+    def _on_start(self, start: ServiceStart) -> None:
+        self.start = start
+        recording_ids = (start.snapshot_recording_id,) * (self._service_id + 1)  # its own is the last
+        self.channel.recovery = RecoveryState(
+            start.leadership_term_id, start.log_position, start.timestamp, recording_ids
+        )
+
+    def _on_join(self, message: LogJoin) -> None:
+        if self._log is None:  # a life of a member has one recording of the log
+            descriptor = find_recording(self._files, self.archive_directory, message.recording_id)
+            checksum = Checksum(message.checksum) if message.checksum else None
+            self._log = LogFile(StoredRecording(self._files, self.archive_directory, descriptor, checksum))
+            self._log.limit_to(self._limit)
+        self.channel.join_log(message.join, self._log)
+
+    def _on_limit(self, position: int) -> None:
+        self._limit = position
+        if self._log is not None:
+            self._log.limit_to(position)
+
+    # -- to the member --
+
+    def send(self, *messages: Message) -> None:
+        """Send at once, whatever waits already."""
+        self._connection.offer(*map(link_frame, messages))
+
+    def flush(self) -> int:
+        """Hand over what the service has sent. Returns how much was done."""
+        return self._send_answers() + self._send_requests()
+
+    def report(self) -> None:
+        """At the end of a turn: say how far the service has come, if all that came of it is sent."""
+        channel = self.channel
+        if channel.is_taken and channel.log_position > self._reported_position:
+            self._reported_position = channel.log_position
+            cycles = self.cycles
+            self.send(
+                ServicePosition(
+                    channel.log_position, cycles.max_cycle_time_ns.value, cycles.cycle_time_exceeded.value
+                )
+            )
+
+    @property
+    def _has_room(self) -> bool:
+        return self._connection.queued_bytes < SEND_BYTES_MAX
+
+    def _send_answers(self) -> int:
+        count = 0
+        while self._has_room and (batch := self.channel.poll_egress()) is not None:
+            self.send(*_messages_of(batch))
+            count += 1
+        return count
+
+    def _send_requests(self) -> int:
+        """In one piece, as many as the socket may be given."""
+        frames: list[bytes] = []
+        length = self._connection.queued_bytes
+        while length < SEND_BYTES_MAX and (message := self.channel.poll_consensus_module()) is not None:
+            frames.append(request_frame(message, self.channel.polled_position))
+            length += len(frames[-1])
+        if frames:
+            self._connection.offer(b"".join(frames))
+        return len(frames)
+
+    def idle(self) -> int:
+        """A callback waits, or is about to need room: hand over, and let the socket take some of it."""
+        count = self.flush()
+        if not count:
+            self._poller.wait(IDLE_WAIT_S)
+        return count + self.poll()
+
+    def await_snapshot(self) -> SnapshotTaken:
+        """What the member has made of the snapshot. Raises AgentTermination when it is gone."""
+        while self._taken is None:
+            if self.is_closed:
+                raise AgentTermination("the member is gone")
+            self._poller.wait(IDLE_WAIT_S)
+            self.poll()
+        taken, self._taken = self._taken, None
+        return taken
+
+    def drain(self) -> None:
+        """Let the member take what was sent, if it does that soon."""
+        for _ in range(DRAIN_TRIES):
+            self.flush()
+            if self.is_closed or not self._connection.queued_bytes:
+                return
+            self._poller.wait(IDLE_WAIT_S)
+
+    def await_room(self) -> None:
+        """Wait until the socket has taken most of what it was given. Raises AgentTermination."""
+        while not self._has_room:
+            if self.is_closed:
+                raise AgentTermination("the member is gone")
+            self._poller.wait(IDLE_WAIT_S)
+
+
+def _messages_of(batch: ServiceEgress) -> list[Message]:
+    columns = np.stack((batch.session_ids, batch.timestamps, batch.offsets, batch.lengths))
+    return list(answers_messages(batch.leadership_term_id, columns, batch.buffer, ANSWERS_BYTES_MAX))
+
+
+class SnapshotOutlet:
+    """What a service writes its snapshot into: as SnapshotPublication, but the member records it."""
+
+    def __init__(self, link: ModuleLink, max_message_length: int) -> None:
+        self.max_message_length = max_message_length
+        self.recording_id = -1  # known when the snapshot is complete
+        self.digest = 0
+        self.position = 0  # bytes offered
+        self._link = link
+
+    def offer(self, *message: Buffer) -> int:
+        """Append one message, as SnapshotPublication.offer."""
+        data = b"".join(bytes(part) for part in message)
+        if not data:
+            raise LocalProtocolError("a message of 0 bytes for a snapshot: at least 1 is expected")
+        check_length(len(data), self.max_message_length)
+        self._link.await_room()
+        self._link.send(SnapshotRecord(data))
+        self.digest = digest(data, self.digest)
+        self.position += len(data)
+        return self.position
+
+
+class MemberSnapshots:
+    """``Snapshots`` of a service whose member records them."""
+
+    def __init__(self, link: ModuleLink, files: Files, max_message_length: int) -> None:
+        self._link = link
+        self._files = files
+        self._max_message_length = max_message_length
+
+    def create(self, stream_id: int, service_id: int, log_position: int) -> SnapshotOutlet:
+        """The answers that the service gave before it are sent before it."""
+        self._link.flush()
+        self._link.send(SnapshotBegin(log_position))
+        return SnapshotOutlet(self._link, self._max_message_length)
+
+    def complete(self, publication: SnapshotOutlet) -> int:
+        """The recording's id once the member has it safe. Raises ClusterError when it could not."""
+        self._link.send(SnapshotEnd(True))
+        taken = self._link.await_snapshot()
+        if taken.why:
+            raise ClusterError(taken.why.decode())
+        publication.recording_id = taken.recording_id
+        return taken.recording_id
+
+    def discard(self, recording_id: int) -> None:
+        """There is to be no snapshot; one that the member could not complete it has discarded itself."""
+        if recording_id == -1:
+            self._link.send(SnapshotEnd(False))
+            self._link.await_snapshot()
+
+    def open(self, recording_id: int) -> SnapshotImage:
+        """Read a snapshot from the member's archive. Raises LogDamaged, NotAClusterDirectory."""
+        directory = self._link.archive_directory
+        descriptor = find_recording(self._files, directory, recording_id)
+        kinds = checksum_kinds(Segments(self._files, directory, descriptor), descriptor)
+        checksum = kinds.pop() if len(kinds) == 1 else None
+        return SnapshotImage(StoredRecording(self._files, directory, descriptor, checksum))

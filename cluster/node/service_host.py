@@ -1,0 +1,187 @@
+"""A service in a process of its own: the container that a member hosts inline, at the end of a socket.
+
+    ServiceHost ── ClusteredServiceAgent ── ServiceChannel ── ModuleLink ··· socket ··· RemoteService
+                        └── the log and the snapshot, read from the member's files
+
+The process ends with its connection: the member starts another one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+
+from cluster.archive.files import Files, OsFiles
+from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError, StorageError
+from cluster.member.counters import DutyCycleStallTracker
+from cluster.node.module_link import MemberSnapshots, ModuleLink
+from cluster.node.process import settle_memory
+from cluster.node.runner import AgentRunner
+from cluster.node.service_errors import TRACE_LENGTH_MAX
+from cluster.node.service_loader import load_service
+from cluster.node.service_process import socket_path
+from cluster.node.supervisor import PR_SET_PDEATHSIG
+from cluster.protocol.service_link import (
+    FRAME_LENGTH_MAX,
+    SERVICE_LINK_VERSION,
+    ServiceEnd,
+    ServiceHello,
+    ServiceRaised,
+)
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.callbacks import raised_at
+from cluster.service.service_context import ServiceContext
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection, ReceiveBuffer, dial
+
+QUEUE_BYTES_MAX = 8 * SEND_QUEUE_BYTES_MAX  # never reached: the link asks before it sends
+
+
+class ServiceHost:
+    """The agent and its link, turned by the process's one thread."""
+
+    def __init__(self, service_id: int, link: ModuleLink, poller: Poller, files: Files) -> None:
+        self._service_id = service_id
+        self._link = link
+        self._files = files
+        self._agent: ClusteredServiceAgent | None = None
+        self._error: Exception | None = None
+        self._runner = AgentRunner(self, poller, lambda: 0, spin_ns=0, on_error=self._on_error)
+
+    def stop(self) -> None:
+        """End in order, from a signal handler too."""
+        self._runner.stop()
+
+    def run(self) -> None:
+        """Turn until the service, its member or ``stop`` ends it. Raises what it ends of, and says that."""
+        try:
+            self._runner.run()
+        except AgentTermination as error:
+            self._error = error
+        self.end(self._error)
+        if self._error is not None:
+            raise self._error
+
+    def end(self, error: Exception | None) -> None:
+        """End the container, and tell the member why."""
+        if self._agent is not None:
+            self._agent.close()
+        if error is not None:
+            self._link.send(ServiceEnd(isinstance(error, LogDamaged), str(error).encode()))
+        self._link.drain()
+
+    def _on_error(self, error: Exception) -> None:
+        self._error = error
+        self.stop()
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int:
+        """Take one turn; what a callback raises is told, and the service goes on."""
+        link = self._link
+        work_count = link.poll()
+        if self._agent is None and link.start is not None:
+            self._agent = self._make_agent()
+        if self._agent is not None:
+            try:
+                work_count += self._agent.do_work(now_ns, cluster_time)
+            except (AgentTermination, LogDamaged, StorageError):
+                link.flush()
+                raise
+            except Exception as error:
+                link.send(_raised(error))
+            work_count += link.flush()
+            link.report()
+        if link.is_closed or (self._agent is not None and self._agent.is_closed):
+            self.stop()
+        return work_count
+
+    def _make_agent(self) -> ClusteredServiceAgent:
+        """Raises ConfigurationError for a service that cannot be loaded."""
+        start, link = self._link.start, self._link
+        assert start is not None
+        service = load_service(start.name.decode())
+        settle_memory()
+        return ClusteredServiceAgent(
+            service,
+            link.channel,
+            lambda: link.commit_position,
+            ServiceContext(
+                service_id=self._service_id,
+                client_id=self._service_id + 1,
+                app_version=start.app_version,
+                is_responder=start.is_responder,
+                max_message_length=start.max_message_length,
+                log_fragment_limit=start.log_fragment_limit,
+            ),
+            duty_cycle_tracker=DutyCycleStallTracker(
+                link.cycles,  # type: ignore[arg-type]  # has the two that the tracker sets
+                start.cycle_threshold_ns,
+            ),
+            snapshots=MemberSnapshots(link, self._files, start.max_message_length),
+        )
+
+
+def _raised(error: Exception) -> ServiceRaised:
+    """What the member is told of an error."""
+    if not isinstance(error, ServiceError):
+        return ServiceRaised(0, -1, "", "", b"", str(error).encode(), b"")
+    cause = error.__cause__
+    assert cause is not None
+    session_id = -1 if error.cluster_session_id is None else error.cluster_session_id
+    trace = "".join(traceback.format_exception(cause))[-TRACE_LENGTH_MAX:]
+    return ServiceRaised(
+        error.log_position,
+        session_id,
+        error.callback,
+        error.cause_name,
+        raised_at(cause).encode(),
+        str(cause).encode(),
+        trace.encode(errors="replace"),
+    )
+
+
+def run_service(driver_directory: str, service_id: int, *, is_child: bool) -> None:
+    """Run the service until its member or a signal ends it.
+
+    ``is_child``: the member has started this process, which is to die with it; else it says that it is
+    connected. Raises ClusterError.
+    """
+    if is_child:
+        _die_with_parent()
+    # What the service prints is read while it runs.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    poller, files = Poller(), OsFiles()
+    link = ModuleLink(service_id, _connect(driver_directory, service_id, poller), poller, files)
+    link.send(ServiceHello(service_id, os.getpid(), SERVICE_LINK_VERSION))
+    if not is_child:
+        print(f"service {service_id}: connected to its member at {socket_path(driver_directory, service_id)}")
+    host = ServiceHost(service_id, link, poller, files)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: host.stop())
+    host.run()
+
+
+def _connect(driver_directory: str, service_id: int, poller: Poller) -> Connection:
+    endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
+    connection = dial(
+        endpoint,
+        poller,
+        ReceiveBuffer(),
+        is_log_allowed=False,
+        frame_length_max=FRAME_LENGTH_MAX,
+        queue_bytes_max=QUEUE_BYTES_MAX,
+    )
+    if connection.is_closed:
+        why = connection.why_closed
+        raise ClusterError(f"{endpoint}: no member waits for the process of service {service_id}: {why}")
+    return connection
+
+
+def _die_with_parent() -> None:
+    parent_pid = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        sys.exit(1)

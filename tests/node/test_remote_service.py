@@ -1,0 +1,273 @@
+"""A service in a process of its own: what its module sees of it, whenever and however often it dies."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from cluster import AgentTermination, ClusteredService, ServiceError
+from cluster.protocol.enums import ClusterAction, Role
+from cluster.protocol.service import ScheduleTimer
+from tests.node.service_in_memory import SECOND, Module
+
+
+class Numbering(ClusteredService):
+    """Answers each message with its number; tells its cluster of some, and sets timers, and waits."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+        self.cluster = cluster
+        for record in snapshot_image or ():
+            self.number = int(record)
+
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        self.number += 1
+        if session is not None:
+            session.offer(b"%d is %s" % (self.number, bytes(buffer)))
+        if self.number % 3 == 0:
+            self.cluster.offer(b"told %d" % self.number)
+        if self.number % 4 == 0:
+            self.cluster.schedule_timer(self.number, timestamp + 10)
+        if self.number % 5 == 0:
+            self.cluster.idle_strategy().idle()
+        if session is not None:
+            session.offer(b"%d again" % self.number)
+
+    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+        snapshot_publication.offer(b"%d" % self.number)
+
+
+class NumberingColumns(Numbering):
+    """The same for messages in columns, with answers in columns."""
+
+    def on_session_messages(self, batch: Any) -> None:
+        for _ in range(len(batch)):
+            self.number += 1
+            if self.number % 3 == 0:
+                self.cluster.offer(b"told %d" % self.number)
+        self.cluster.offer_batch(batch.session_ids, batch.offsets, batch.lengths, batch.buffer)
+
+
+@pytest.fixture
+def a_module(tmp_path):
+    made = []
+
+    def make(service: str = "Numbering", name: str = "archive") -> Module:
+        (tmp_path / name).mkdir()
+        made.append(Module(str(tmp_path / name), f"{__name__}:{service}"))
+        return made[-1]
+
+    yield make
+    for module in made:
+        module.close()
+
+
+@pytest.fixture
+def leader(a_module):
+    return led(a_module())
+
+
+def led(module: Module) -> Module:
+    module.start().join(Role.LEADER)
+    module.log.term()
+    module.log.opened(7)
+    module.commit()
+    return module.settle()
+
+
+def history(module: Module, random: Random, kills: Random | None) -> Module:
+    """Messages, elections and snapshots by one source of chance; when the service dies, by another."""
+    led(module)
+    for number in range(120):
+        match random.randrange(12):
+            case 0:
+                module.close_log()
+                module.join(random.choice((Role.LEADER, Role.FOLLOWER)))
+                module.turn()  # a module processes no log before the join is acknowledged
+                module.log.term()
+            case 1:
+                module.log.action(ClusterAction.SNAPSHOT)
+                module.channel.awaited_snapshot = module.commit()
+                module.settle()
+            case _:
+                for _ in range(random.randrange(1, 5)):
+                    module.log.message(
+                        7, b"m%d" % number + b"." * random.choice((0, 40, 3000)), timestamp=number
+                    )
+        module.commit()
+        if kills is not None and kills.random() < 0.2 and module.process.frames_left is None:
+            module.process.frames_left = kills.randrange(12)
+        module.turn(random.randrange(4))
+    module.process.frames_left = None
+    return module.settle()
+
+
+def results(module: Module) -> Any:
+    acks = [(ack.log_position, ack.ack_id, ack.relevant_id >= 0) for ack in module.acks]
+    return module.answers, module.sent, acks
+
+
+@pytest.mark.parametrize("service", ["Numbering", "NumberingColumns"])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_service_that_dies_at_any_time_does_everything_once(a_module, service, seed):
+    whole = history(a_module(service, "whole"), Random(seed), None)
+    killed = history(a_module(service, "killed"), Random(seed), Random(seed + 1000))
+    assert whole.process.starts == 1
+    assert killed.process.starts > 3, "the service did not die: this proves nothing"
+    assert results(killed) == results(whole)
+    assert len(whole.answers) > 20 and len(whole.sent) > 20 and len(whole.snapshots) > 1
+
+
+def test_the_next_process_starts_from_the_newest_snapshot(leader):
+    for _ in range(5):
+        leader.log.message(7, b"x")
+    leader.log.action(ClusterAction.SNAPSHOT)
+    leader.channel.awaited_snapshot = leader.commit()
+    leader.settle()
+    assert [position for position, _ in leader.snapshots] == [leader.commit_position]
+    leader.process.kill(leader.remote)
+    leader.settle()
+    leader.log.message(7, b"y")
+    leader.commit()
+    leader.settle()
+    assert leader.answers[-2:] == [(7, b"6 is y"), (7, b"6 again")]
+    assert leader.process.starts == 2
+
+
+def test_a_join_is_acknowledged_while_the_service_is_away_or_busy(leader):
+    leader.process.is_stuck = True
+    acked = len(leader.acks)
+    leader.close_log()
+    leader.join(Role.FOLLOWER)
+    leader.turn()
+    assert [ack.log_position for ack in leader.acks[acked:]] == [leader.commit_position]
+
+
+def test_a_snapshot_waits_for_a_service_that_is_busy_and_not_for_ever(leader):
+    leader.process.is_stuck = True
+    leader.log.action(ClusterAction.SNAPSHOT)
+    leader.channel.awaited_snapshot = leader.commit()
+    acked = len(leader.acks)
+    leader.turn(59, elapsed_ns=SECOND)
+    assert len(leader.acks) == acked
+    leader.turn(3, elapsed_ns=SECOND)
+    assert [(ack.log_position, ack.relevant_id) for ack in leader.acks[acked:]] == [
+        (leader.commit_position, -1)
+    ]
+    assert any("is not waited for" in line for line in leader.told)
+
+    leader.process.is_stuck = False
+    leader.log.message(7, b"later")
+    leader.commit()
+    leader.settle()
+    assert len(leader.acks) == acked + 1, "its own ack comes too late, and is nobody's"
+    assert leader.answers[-1] == (7, b"1 again")
+    recordings = [recording.recording_id for recording in leader.archive.recordings()]
+    assert recordings == [0], "nobody wants the snapshot either"
+
+
+def test_an_election_in_the_middle_of_a_snapshot_keeps_the_order_of_the_acks(leader):
+    leader.process.is_stuck = True
+    leader.log.action(ClusterAction.SNAPSHOT)
+    leader.channel.awaited_snapshot = leader.commit()
+    leader.turn()
+    acked = len(leader.acks)
+    leader.close_log()
+    leader.join(Role.FOLLOWER)
+    leader.turn()
+    assert len(leader.acks) == acked, "the join's must not come before the snapshot's"
+    leader.process.is_stuck = False
+    leader.settle()
+    snapshot, join = leader.acks[acked:]
+    assert snapshot.relevant_id >= 0 and join.relevant_id == -1
+
+
+def test_an_end_waits_for_the_service_and_not_for_ever(leader):
+    leader.process.is_stuck = True
+    acked = len(leader.acks)
+    leader.terminate()
+    leader.turn(9, elapsed_ns=SECOND)
+    assert len(leader.acks) == acked
+    leader.turn(3, elapsed_ns=SECOND)
+    assert [ack.log_position for ack in leader.acks[acked:]] == [leader.commit_position]
+    assert leader.process.is_retired
+
+
+def test_an_end_that_the_service_comes_to_is_acknowledged_by_it(leader):
+    leader.log.message(7, b"last")
+    leader.commit()
+    acked = len(leader.acks)
+    leader.terminate()
+    leader.settle()
+    assert len(leader.acks) == acked + 1
+    assert leader.answers[-1] == (7, b"1 again")
+
+
+def test_a_service_that_does_not_read_is_told_of_and_costs_no_memory(leader):
+    leader.process.is_stuck = True
+    for _ in range(100):
+        leader.log.message(7, b"x")
+        leader.commit()
+        leader.turn()
+    assert len(leader.remote._limits) <= 16
+    leader.turn(10, elapsed_ns=SECOND)
+    lags = [line for line in leader.told if "lags" in line]
+    assert 2 <= len(lags) <= 5, "once a second, two, four, eight"
+    leader.process.is_stuck = False
+    leader.settle()
+    assert leader.told[-1] == "service 0 has caught up"
+    assert leader.channel.log_position == leader.commit_position
+
+
+class Raising(Numbering):
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        if bytes(buffer) == b"bad":
+            raise ValueError("no good")
+        super().on_session_message(session, timestamp, buffer)
+
+
+def test_what_a_callback_raises_is_the_members_to_tell(a_module):
+    module = led(a_module("Raising"))
+    module.log.message(7, b"bad")
+    module.log.message(7, b"good")
+    module.commit()
+    module.settle()
+    [error] = module.errors
+    assert isinstance(error, ServiceError)
+    assert (error.callback, error.cluster_session_id, error.cause_name) == (
+        "on_session_message",
+        7,
+        "ValueError",
+    )
+    assert f"({__file__}:" in str(error) and str(error).endswith(": no good")
+    assert module.answers[-1] == (7, b"1 again")
+    module.process.kill(module.remote)
+    module.settle()
+    assert len(module.errors) == 1, "the replay raises it again, which is no news"
+
+
+class Broken(Numbering):
+    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+        raise KeyError("nothing there")
+
+
+def test_a_service_that_cannot_start_ends_its_member_with_the_reason(a_module):
+    with pytest.raises(
+        AgentTermination, match=r"service 0 failed to start: 'nothing there' \(KeyError at .*:\d+"
+    ):
+        a_module("Broken").start()
+
+
+def test_timers_are_asked_for_at_their_place_in_the_log(leader):
+    for _ in range(4):
+        leader.log.message(7, b"x", timestamp=100)
+    leader.commit()
+    leader.settle()
+    assert [message for message in leader.sent if isinstance(message, ScheduleTimer)] == [
+        ScheduleTimer(4, 110)
+    ]
+    assert leader.channel.settled_position == leader.commit_position

@@ -1,0 +1,233 @@
+"""Services in processes of their own, on real members: killed, slow, of several kinds beside each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import ClusterClient, ClusteredService, ClusterNode
+from tests.node.processes import Process, Up, await_that, free_base_port, is_alive, keys_of, run, tool
+
+
+class Counting(ClusteredService):
+    """Numbers what it hears; its own messages to the cluster and its timers are numbered by all."""
+
+    def __init__(self) -> None:
+        self.number = self.told = self.fired = 0
+
+    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+        self.cluster = cluster
+        if snapshot_image is not None:
+            self.number, self.told, self.fired = map(int, b"".join(snapshot_image).split())
+
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        if session is None:
+            self.told += 1
+            return
+        payload = bytes(buffer)
+        if payload.startswith(b"sleep"):
+            time.sleep(float(payload[5:]))
+        if payload == b"state":
+            session.offer(b"%d %d %d" % (self.number, self.told, self.fired))
+            return
+        self.number += 1
+        self.cluster.offer(payload)
+        self.cluster.schedule_timer(self.number, timestamp)
+        session.offer(b"%d %s" % (self.number, payload))
+
+    def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
+        self.fired += 1
+
+    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+        snapshot_publication.offer(b"%d %d %d" % (self.number, self.told, self.fired))
+
+
+SERVICE = f"{__name__}:Counting"
+
+
+class Client:
+    """A client that keeps its answers."""
+
+    def __init__(self, endpoints: str) -> None:
+        self.answers: list[bytes] = []
+        self.client = ClusterClient.connect(endpoints, self)
+
+    def on_message(self, cluster_session_id: int, timestamp: int, payload: memoryview) -> None:
+        self.answers.append(bytes(payload))
+
+    def send(self, *payloads: bytes) -> None:
+        for payload in payloads:
+            while self.client.offer(payload) < 0:
+                self.client.poll_egress()
+
+    def await_answers(self, count: int) -> list[bytes]:
+        await_that(lambda: self.client.poll_egress() >= 0 and len(self.answers) >= count, f"{count} answers")
+        return self.answers
+
+
+def events(directory: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in (directory / "node.log").read_text().splitlines()]
+
+
+def pid_of(directory: Path, service_id: int = 0) -> int:
+    """The process that the member has told of last."""
+    told = f"service {service_id} runs in process "
+    return int([line for line in events(directory) if line.startswith(told)][-1].removeprefix(told))
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    await_that(lambda: not is_alive(pid), "it is dead")
+
+
+def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tmp_path):
+    with ClusterNode.launch(**keys_of(tmp_path, services=[SERVICE, "echo"])) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(f"0=ipc:{node.config.ipc_path}")
+        client.send(*[b"m%d" % i for i in range(100)])
+        client.await_answers(200)
+        assert tool(node, "snapshot").returncode == 0
+        client.send(*[b"n%d" % i for i in range(100)])
+        client.await_answers(400)
+
+        pid = pid_of(node.config.path)
+        kill(pid)
+        client.send(b"away")
+        await_that(lambda: client.client.poll_egress() >= 0 and b"away" in client.answers, "the echo goes on")
+        assert node.is_leader
+        assert client.await_answers(402)[-1] == b"201 away"
+        assert pid_of(node.config.path) != pid
+
+        client.send(b"state")
+        assert client.await_answers(404)[-1] == b"201 201 201", "each message and each timer came once"
+        ours = [answer for answer in client.answers if answer.split()[0].isdigit()]
+        assert [int(answer.split()[0]) for answer in ours] == [*range(1, 202), 201]
+        log = events(node.config.path)
+        assert f"service 0: its process {pid} was ended by signal 9; it is started again in 0.1 s" in log
+        assert sum(line.startswith("enters an election") for line in log) == 1
+        client.client.close()
+    assert not is_alive(pid_of(node.config.path)), "the member's end is its services'"
+
+
+def test_a_service_that_is_slow_holds_up_neither_its_member_nor_the_other_services(tmp_path):
+    services = [SERVICE, "echo"]
+    keys = keys_of(tmp_path, services=services, leader_heartbeat_timeout="1s", session_timeout="1s")
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(f"0=ipc:{node.config.ipc_path}")
+        client.send(b"sleep2.5", b"next")
+        assert client.await_answers(2) == [b"sleep2.5", b"next"], "of the echo"
+        assert client.await_answers(4)[2:] == [b"1 sleep2.5", b"2 next"]
+        assert client.client.offer(b"last") > 0
+        client.await_answers(6)
+        lags = [line for line in events(node.config.path) if line.startswith("service 0 lags")]
+        assert len(lags) == 2 and lags[0].endswith("bytes of log, for 1.0 s")
+        assert "service 0 has caught up" in events(node.config.path)
+        client.client.close()
+
+
+class Slow(ClusteredService):
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        time.sleep(0.3)
+        session.offer(buffer)
+
+
+def test_an_inline_service_that_is_slow_is_named_once(tmp_path):
+    name = f"{__name__}:Slow"
+    keys = keys_of(tmp_path, services=[name], service_mode="inline", service_cycle_threshold="20ms")
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(f"0=ipc:{node.config.ipc_path}")
+        client.send(b"one")
+        client.await_answers(1)
+        client.send(b"two")
+        client.await_answers(2)
+        [told] = [line for line in events(node.config.path) if "runs inline" in line]
+        assert told == (
+            f"service 0 ({name}) runs inline and has held up its member for 0.3 s in on_session_message: "
+            'with service_mode = ["process"] the member would go on'
+        )
+        client.client.close()
+
+
+def test_a_service_can_be_started_by_hand_and_one_process_at_a_time_runs_it(tmp_path):
+    node = ClusterNode.launch(**keys_of(tmp_path, services=[SERVICE], service_mode="external"))
+    with node:
+        directory = str(node.config.path)
+        with Process("service", "--dir", directory) as process:
+            await_that(lambda: node.is_leader, "the member has waited for it")
+            second = run("service", "--dir", directory)
+            assert (second.returncode, second.stderr) == (1, "service 0 runs already in another process\n")
+            status, _, err = process.stop()
+            assert (status, err) == (0, "")
+        with Process("service", "--dir", directory):
+            client = Client(f"0=ipc:{node.config.ipc_path}")
+            client.send(b"x")
+            assert client.await_answers(1) == [b"1 x"]
+            client.client.close()
+    nobody = run("service", "--dir", directory)
+    assert nobody.returncode == 1
+    assert f"{directory}/driver/service-0.sock: no member waits for the process of service 0" in nobody.stderr
+
+
+BROKEN = """
+from cluster import ClusteredService
+
+class Broken(ClusteredService):
+    def on_start(self, cluster, snapshot_image):
+        print("hello from", type(self).__name__)
+
+    def on_session_message(self, session, timestamp, buffer):
+        session.offer(bytes(buffer).upper())
+"""
+
+
+def test_what_a_service_prints_is_where_up_says(tmp_path):
+    (tmp_path / "printing.py").write_text(BROKEN)
+    options = ["--members", "1", "--service", "printing:Broken", "--base-port", str(free_base_port(10))]
+    with Process("up", "--dir", "c", *options, cwd=tmp_path) as up:
+        assert up.process.stdout is not None
+        banner = [up.process.stdout.readline() for _ in range(4)]
+        assert any("what services print in c/member-*/output.log" in line for line in banner)
+        printed = (tmp_path / "c" / "member-0" / "output.log").read_text()
+        assert printed == "hello from Broken\n"
+        assert up.stop()[0] == 0
+
+
+@pytest.mark.faults
+def test_a_service_of_13_seconds_deposes_nobody(tmp_path):
+    with Up(tmp_path / "c", "--service", SERVICE) as up:
+        sent = run("send", "--endpoints", up.endpoints, "--linger", "15000", text="sleep13\nafter\n")
+        assert sent.stdout == "1 sleep13\n2 after\n"
+        leaders = [member["elections"] for member in up.top()]
+        assert leaders == [1, 1, 1], "nobody stood for election again"
+        assert up.stop()[0] == 0
+
+
+@pytest.mark.faults
+def test_services_of_three_members_are_killed_under_load_and_all_is_done_once(tmp_path):
+    with Up(tmp_path / "c", "--service", SERVICE) as up:
+        client = Client(up.endpoints)
+        for round_ in range(6):
+            client.send(*[b"%d" % i for i in range(500)])
+            kill(pid_of(up.member_dir(round_ % 3)))
+            client.send(*[b"%d" % i for i in range(500)])
+            client.await_answers(1000 * (round_ + 1))
+        client.send(b"state")
+        assert client.await_answers(6001)[-1].split()[0] == b"6000"
+        assert [int(answer.split()[0]) for answer in client.answers[:-1]] == list(range(1, 6001))
+        await_that(lambda: _state(client) == b"6000 6000 6000", "each message and timer came once")
+        assert [member["elections"] for member in up.top()] == [1, 1, 1]
+        client.client.close()
+        assert up.stop()[0] == 0
+
+
+def _state(client: Client) -> bytes:
+    client.send(b"state")
+    return client.await_answers(len(client.answers) + 1)[-1]
