@@ -68,7 +68,8 @@ ELSEWHERE = {
     "cluster node --config member-2.toml": "tests/node/test_up.py::"
     "test_a_member_that_died_is_started_again_by_its_own_file",
 }
-OWN_TESTS = ("docs/clients.md", "docs/spark.md")  # texts whose blocks have a test of their own
+# Texts whose blocks have a test of their own.
+OWN_TESTS = ("docs/clients.md", "docs/services.md", "docs/spark.md")
 
 
 def elsewhere(step: Step) -> str | None:
