@@ -102,6 +102,20 @@ def test_an_authorised_request_for_a_snapshot_has_one_taken_unless_the_toggle_is
     assert [member.counters.snapshot_count.get() for member in cluster.members] == [1, 1, 1]
 
 
+@pytest.mark.conformance("S-71")
+def test_an_admin_request_of_a_type_that_is_not_known_gets_an_error_and_takes_no_snapshot():
+    cluster, client = a_cluster()
+    cluster.leader.authorise(AllowAll())
+    messages = heard(cluster, client)
+    asks(client, AdminRequest(client.leadership_term_id, client.session_id, 9, 7))
+    cluster.run(500 * MS)
+
+    (response,) = [m for m in messages if isinstance(m, AdminResponse)]
+    assert (response.response_code, response.request_type) == (AdminResponseCode.ERROR, 7)
+    assert response.message == "request type 7 is not known, expected SNAPSHOT"
+    assert [member.counters.snapshot_count.get() for member in cluster.members] == [0, 0, 0]
+
+
 @pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
 def test_an_admin_request_of_another_term_or_session_is_not_answered(term, session):
     cluster, client = a_cluster()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.consensus.authentication import DefaultAuthenticator
 from cluster.protocol.enums import EventCode
 from cluster.protocol.link import SessionResume, SessionResumed
 from cluster.protocol.session import NewLeaderEvent, SessionEvent
@@ -111,3 +112,35 @@ def test_the_new_leader_of_a_session_tells_the_client_that_comes_back_who_leads(
     assert (resumed.cluster_session_id, resumed.leadership_term_id) == (session_id, new_term_id)
     assert event == NewLeaderEvent(new_term_id, session_id, new.member_id, new.context.ingress_endpoints)
     assert new_term_id > term_id
+
+
+class DecidesLater(DefaultAuthenticator):
+    """Says twice that it does not know yet whether a session may be resumed."""
+
+    def __init__(self, answer):
+        self.answers = [None, None, answer]
+
+    def may_resume(self, encoded_principal, encoded_credentials, now_ms, certificate_name):
+        return self.answers.pop(0)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_client_that_resumes_is_answered_once_the_authenticator_has_decided(answer):
+    cluster = SimulatedCluster(3, 1)
+    leader = cluster.await_leader()
+    client = Stranger(leader)
+    client.connects()
+    cluster.run_until(lambda: client.heard)
+    session_id, term_id = client.heard[0].cluster_session_id, client.heard[0].leadership_term_id
+    later = DecidesLater(answer)
+    leader.replica.sessions.admission._authenticator = later
+
+    again = Stranger(leader)
+    again.says(SessionResume(8, session_id, term_id, resume_token=TOKEN))
+    cluster.run_until(lambda: again.heard)
+
+    assert later.answers == []
+    if answer:
+        assert [resumed.cluster_session_id for resumed in again.of_type(SessionResumed)] == [session_id]
+    else:
+        assert [event.code for event in again.of_type(SessionEvent)] == [EventCode.CLOSED]

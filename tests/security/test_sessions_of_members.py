@@ -262,3 +262,37 @@ def test_every_service_of_every_member_sees_the_principal(secrets):
     finally:
         for node in nodes:
             node.close()
+
+
+def test_a_session_goes_on_with_another_leader_that_has_to_check_the_password_first(secrets):
+    """The new leader knows nothing of it: the resume waits until scrypt has decided."""
+    base = free_base_port()
+    keys = {
+        "members": [
+            f"{n},127.0.0.1:{base + 10 * n}" + f",127.0.0.1:{base + 10 * n + 2}" * 4 for n in range(3)
+        ],
+        "dir": str(secrets / "member-{member_id}"),
+        "authenticator": "password",
+        "authenticator_file": f"{secrets}/passwords",
+        "authorisation": f"{secrets}/rights",
+    }
+    nodes = [ClusterNode.launch(member_id=n, **keys) for n in range(3)]
+    try:
+        listed = ",".join(f"{n}=tcp:127.0.0.1:{base + 10 * n + 1}" for n in range(3))
+        shown = PasswordCredentials("alice", secrets / "alice.password")
+        with ClusterClient.connect(listed, credentials=shown, message_timeout_s=20) as client:
+            assert client.offer(b"one") > 0
+            client.await_committed()
+            session_id, before = client.cluster_session_id, client.leader_member_id
+            nodes[before].close()
+
+            def has_gone_over():
+                client.poll_egress()
+                return client.leader_member_id != before and client.offer(b"two") > 0
+
+            await_that(has_gone_over, "another leader has the session")
+            client.await_committed()
+            assert client.cluster_session_id == session_id
+    finally:
+        for node in nodes:
+            node.close()
