@@ -443,7 +443,7 @@ class ClusterClient:
 
         Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
         asks the leader which log this is, for ``message_timeout`` at most; raises ClusterError when it does
-        not answer.
+        not answer, and AuthenticationRejected for a client that may not read.
         """
         if self._cluster is None:
             context = self._context

@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 
+import grpc
 import pytest
 
 from cluster import (
@@ -18,8 +19,11 @@ from cluster import (
     TokenCredentials,
 )
 from cluster.consensus.authentication import DefaultAuthenticator
+from cluster.protocol import link
 from cluster.reader.remote import member_status
 from cluster.security.principals import password_digest, put, token_digest
+from cluster.transport.grpc_gateway import STATUS_OF_REFUSAL
+from cluster.transport.grpc_service import CREDENTIALS_KEY
 from spark_connector.log import forget_reader, open_reader
 from spark_connector.options import SinkOptions, SourceOptions
 from spark_connector.sink import _Sender
@@ -205,3 +209,26 @@ def test_a_task_of_the_sink_writes_as_whom_its_options_name(node, files):
 def test_options_of_spark_that_do_not_fit_together_are_refused(options, given):
     with pytest.raises(ConfigurationError):
         options.parse({"endpoints": "a:9000", **given})
+
+
+@pytest.mark.parametrize("method", ["Status", "ReadLog"])
+def test_the_service_for_strangers_languages_asks_as_well(node, method):
+    """An empty message is a valid request of both."""
+    with grpc.insecure_channel(where(node, "grpc").removeprefix("0=")) as channel:
+        path = f"/cluster.Frames/{method}"
+        call = channel.unary_unary(path) if method == "Status" else channel.unary_stream(path)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(call(b"", timeout=20))
+        shown = [(CREDENTIALS_KEY, TOKENS["reader"])]
+        assert list(call(b"", timeout=20, metadata=shown))
+
+    assert refused.value.code() is STATUS_OF_REFUSAL[link.LinkErrorCode.UNAUTHORISED]
+
+
+@pytest.mark.parametrize("medium", NETWORK)
+def test_a_position_token_is_for_who_may_read(node, medium):
+    with (
+        ClusterClient.connect(where(node, medium), credentials=TOKENS["writer"]) as client,
+        pytest.raises(AuthenticationRejected, match="no right to read"),
+    ):
+        client.token()
