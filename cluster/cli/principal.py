@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.cli.verbs import Verbs, example
+from cluster.cli.verbs import Verb, Verbs, example
 from cluster.errors import ConfigurationError, StorageError
 
 SECRET_MODE = 0o600
@@ -33,13 +33,14 @@ def _principal() -> None:
 
 
 @app.command(
+    cls=Verb,
     epilog=example(
         "principal",
         "add --file tokens feed --secret-file feed.token",
         "add --file passwords --kind password alice <alice.password",
         more="A token is drawn at random where its secret file is missing. Secrets are never printed, nor\n"
         "taken from the command line. A member reads the file again when it changes.",
-    )
+    ),
 )
 def add(
     name: Annotated[str, typer.Argument(help="The principal.", metavar="NAME")],
