@@ -33,6 +33,7 @@ COMMANDS = {
     "send": "Send lines or records as one session; print what is answered.",
     "bench": "Measure throughput and round-trip latency of a running cluster.",
     "top": "Watch roles, positions, lag, sessions and counters of the members.",
+    "sim": "Try services on clusters in memory: the same state on every member, through kills and snapshots.",
     "log": "Dump, follow or export the committed log.",
     "tool": "Describe a member's cluster directory, as Aeron's ClusterTool does.",
     "archive": "Describe, dump or verify a member's archive, as ArchiveTool does.",

@@ -1,8 +1,17 @@
-"""A cluster in memory: members as in production over a simulated disk, network and clock.
+"""A cluster in memory, to test services on: members as in production over simulated machines.
 
+    from cluster.testing import SimulatedCluster
+
+    cluster.py        what a test uses; client.py  its clients; replay.py  the log once more, at once
+    storm.py          one seed of ``cluster sim``; messages.py  what is sent; worker.py  a process of it
     world.py          virtual time, chance, and processes that may be killed at any of their effects
     network.py        sockets; disk.py, counters_files.py  files
     ports.py          what a process gives to its member; member.py  the process
 
 Nothing here waits or reads a clock: what takes an hour is over in seconds, and goes the same way each time.
 """
+
+from cluster.testing.client import SimulatedClient
+from cluster.testing.cluster import SimulatedCluster
+
+__all__ = ["SimulatedClient", "SimulatedCluster"]

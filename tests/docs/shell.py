@@ -12,6 +12,12 @@ from tests.node.processes import DEADLINE_S, await_that, environment, free_base_
 
 _ADDRESS = re.compile(r"127\.0\.0\.1:9([01]\d\d)")  # of members at the ports that the texts speak of
 
+# What `cluster up` prints, of a service and a directory.
+UP = (
+    r"endpoints: 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020\nleader: member \d\nservice: {}\n"
+    r"directory: {}, .*\nnext: echo hello \| cluster send --endpoints 127.0.0.1:9000\n"
+)
+
 
 class Terminal:
     """An empty directory with the environment that `make setup` made, and the processes that go on in it.

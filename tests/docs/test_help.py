@@ -36,6 +36,11 @@ ELSEWHERE = {
     "cluster send --endpoints ipc:": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
     "cluster principal add --file passwords": "tests/security/test_sessions_of_members.py::"
     "test_whose_password_fits_comes_in_and_others_do_not",
+    "cluster service": "tests/node/test_service_processes.py::"
+    "test_a_service_can_be_started_by_hand_and_one_process_at_a_time_runs_it",
+    "cluster sim --seeds 1000": "tests/cli/test_sim.py::test_messages_come_from_a_file_or_a_function",
+    "cluster sim --seed 17": "tests/cli/test_sim.py::"
+    "test_one_seed_again_shows_what_happened_and_the_same_failure",
     "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
     "cluster top": README,
     "cluster log tail --follow": README,

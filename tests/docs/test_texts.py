@@ -8,17 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.shell import Terminal
+from tests.docs.shell import UP, Terminal
 from tests.docs.texts import ROOT, Step, exists, steps
 from tests.node.processes import await_that
 
 TEXTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 ENTRIES = r"( +\d+ +\d+ term \d+ \S+Z [A-Z_]+.*\n)+"
-UP = (
-    r"endpoints: 0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020\nleader: member \d\nservice: {}\n"
-    r"directory: {}, .*\nnext: echo hello \| cluster send --endpoints 127.0.0.1:9000\n"
-)
 # What each command of the README prints, in its order. GOES_ON ends by Ctrl-C.
 PRINTS = {
     ". .venv/bin/activate": "",
@@ -69,7 +65,7 @@ ELSEWHERE = {
     "test_a_member_that_died_is_started_again_by_its_own_file",
 }
 # Texts whose blocks have a test of their own.
-OWN_TESTS = ("docs/clients.md", "docs/services.md", "docs/spark.md")
+OWN_TESTS = ("docs/clients.md", "docs/services.md", "docs/spark.md", "docs/tutorial.md")
 
 
 def elsewhere(step: Step) -> str | None:

@@ -30,7 +30,7 @@ def written_by(version: int, message: Message, block_length: int) -> bytes:
 
 
 def old_block_length(message: type[Message], version: int) -> int:
-    return max(field.end for field in message.layout().fields if field.since <= version)
+    return max((field.end for field in message.layout().fields if field.since <= version), default=0)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)

@@ -14,59 +14,15 @@ from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
 from cluster.errors import ClusterError
-from cluster.protocol.resume import TOKEN_LENGTH
+from cluster.testing.client import ClientWorld
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 
 KINDS = "....eeeettxm"
 LENGTHS = (0, 8, 20, 40, 60, 100, 100, 100, 300, 1_500, 4_000)
 CLIENT_TICK_NS = 20 * MS
 TURN_NS = 20_000
-
-
-class _ClientWorld:
-    """What a client sees of the simulation (``cluster.client.ingress_publication.World``)."""
-
-    def __init__(self, process: Client) -> None:
-        self._process = process
-        self._poller = process.poller
-        self._receive_buffer = ReceiveBuffer(256 * 1024)
-
-    def now_ns(self) -> int:
-        return self._process.now_ns
-
-    def poll(self) -> None:
-        self.wait(0)
-        self._poller.wait(0)
-
-    def wait(self, timeout_s: float) -> None:
-        self._process.sleep(int(timeout_s * SECOND))
-        if self._process.poller is not self._poller:
-            raise ProcessDied  # meanwhile, in the midst of a call of this client
-
-    def wake(self) -> None:
-        raise AssertionError("nobody else waits")
-
-    def fileno(self) -> int:
-        raise AssertionError("no event loop waits")
-
-    def run_beside(self, duty: object) -> None:
-        raise AssertionError("a process of the simulation has one thread")
-
-    def dial(self, endpoint: Endpoint) -> Connection:
-        return dial(endpoint, self._poller, self._receive_buffer)  # type: ignore[arg-type]
-
-    def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
-        host, port = connection.local_address
-        return f"aeron:udp?endpoint={host}:{port}"
-
-    def resume_token(self) -> bytes:
-        return self._process.tokens.randbytes(TOKEN_LENGTH)
-
-    def close(self) -> None:
-        pass
 
 
 class ClientObserver:
@@ -146,7 +102,7 @@ class Client(Process):
                 window_bytes=32 * 1024,
             )
             self._context = context
-            self._world = _ClientWorld(self)
+            self._world = ClientWorld(self)
             self._attempt = SessionOpening(context, self._world)
         self.poller.wait(0)
         for _ in range(3):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from cluster.archive import node_state_file, recording, recording_damage, recording_end
+from cluster.archive import node_state_file, recording_damage, recording_end, stored_recording
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
@@ -268,7 +268,7 @@ def failed_sync_trusted(patch: Patch) -> None:
 
 def checksums_not_verified(patch: Patch) -> None:
     """They are written, and nobody looks at them."""
-    for module in (recording_damage, recording, recording_end):
+    for module in (recording_damage, stored_recording, recording_end):
         patch(module, "verify_checksums", lambda checksum, run, start, end: scan(run, start, end))
 
 

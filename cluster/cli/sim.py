@@ -1,0 +1,132 @@
+"""``cluster sim``: a user's services in simulated clusters, to see whether they are deterministic."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from cluster.cli.verbs import Verb
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+HASH_SEEDS = ("1", "2")
+SHOWN_MAX = 10  # seeds that fail
+
+EPILOG = """\b
+Examples:
+  cluster sim echo
+  cluster sim --seeds 1000 orders:OrderBook --messages orders.txt
+  cluster sim --seed 17 orders:OrderBook --messages orders:any_order
+
+Each seed is a history of a cluster in memory: clients send, members die and come back, snapshots are taken,
+time goes by. Then every member has to have the same state, and clients the same answers, as an instance that
+is given the whole log at once. Each seed is played in two processes whose hashes of strings differ.
+--messages is a file with a message a line, or a function that takes a random.Random and returns bytes.
+Without it messages are short texts, which a service may well refuse: it is said how many callbacks raised.
+"""
+
+
+@app.command(cls=Verb, epilog=EPILOG)
+def sim(
+    services: Annotated[list[str], typer.Argument(help="echo or module:Class, by ascending service id.")],
+    seeds: Annotated[int, typer.Option(help="How many histories.", min=1)] = 100,
+    first: Annotated[int, typer.Option("--from", help="The first seed.", min=0)] = 1,
+    seed: Annotated[int | None, typer.Option(help="This seed alone, with what happened last.")] = None,
+    messages: Annotated[str, typer.Option(help="What clients send: a file, or module:function.")] = "",
+    members: Annotated[int, typer.Option(help="Members of each cluster.", min=1, max=7)] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each history.")] = False,
+) -> None:
+    """Try services on clusters in memory: same state on every member, through snapshots and kills."""
+    from cluster.node.service_loader import load_service
+    from cluster.testing.messages import load_messages
+
+    for name in services:
+        load_service(name)
+    load_messages(messages)
+    played = range(first, first + seeds) if seed is None else [seed]
+    command = [str(members), messages, *services]
+    failed, totals = 0, dict.fromkeys(("messages", "answers", "raised"), 0)
+    first_error = ""
+    with ExitStack() as stack:
+        workers = [stack.enter_context(_worker(hash_seed, command)) for hash_seed in HASH_SEEDS]
+        for outcome in _shown(_outcomes(workers, list(played)), len(played), is_quiet=as_json):
+            for key in totals:
+                totals[key] += outcome[key]
+            first_error = first_error or outcome["first_error"]
+            failed += bool(outcome["failure"])
+            if as_json:
+                print(json.dumps(outcome), flush=True)
+            elif outcome["failure"] and failed <= SHOWN_MAX:
+                _show_failure(outcome, services, messages, members, is_whole=seed is not None)
+    if not as_json:
+        if first_error:
+            print(f"callbacks raised {totals['raised']} times, first: {first_error}")
+        print(
+            f"{len(played) - failed} of {len(played)} histories went well: {totals['messages']} messages, "
+            f"{totals['answers']} answers"
+        )
+    raise typer.Exit(1 if failed else 0)
+
+
+def _worker(hash_seed: str, command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "cluster.testing.worker", *command],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _outcomes(workers: list[subprocess.Popen[str]], seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Each seed's outcome; that the two of them differ is a failure of it, too."""
+    for number in seeds:
+        lines = []
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write(f"{number}\n")
+            worker.stdin.flush()
+        for worker in workers:
+            assert worker.stdout is not None
+            lines.append(worker.stdout.readline())
+        if not all(lines):
+            raise typer.Exit(1)  # the worker has written why
+        one, other = (json.loads(line) for line in lines)
+        outcome: dict[str, Any] = other if other["failure"] and not one["failure"] else one
+        if not outcome["failure"] and one["digest"] != other["digest"]:
+            outcome["failure"] = (
+                "two processes have played this seed to different states or answers: the service goes by "
+                "the order of a set, by hash(), by a clock or by chance"
+            )
+        yield outcome
+
+
+def _shown(outcomes: Iterator[dict[str, Any]], count: int, *, is_quiet: bool) -> Iterator[dict[str, Any]]:
+    """With a bar of progress on standard error, for people."""
+    if is_quiet or not sys.stderr.isatty():
+        yield from outcomes
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(outcomes, "histories", total=count, console=console, transient=True)
+
+
+def _show_failure(
+    outcome: dict[str, Any], services: list[str], messages: str, members: int, *, is_whole: bool
+) -> None:
+    if is_whole:
+        print("\n".join(outcome["story"]))
+    print(f"seed {outcome['seed']} fails: {outcome['failure']}")
+    if not is_whole:
+        options = f" --messages {messages}" if messages else ""
+        options += f" --members {members}" if members != 3 else ""
+        print(f"  again: cluster sim --seed {outcome['seed']} {' '.join(services)}{options}")

@@ -1,0 +1,195 @@
+"""Clients of a cluster in memory: the ``ClusterClient`` of production over simulated connections."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Protocol
+
+from cluster.client.cluster_client import ClusterClient
+from cluster.client.connecting import SessionOpening
+from cluster.client.context import ClientContext
+from cluster.errors import ClusterError
+from cluster.protocol.resume import TOKEN_LENGTH
+from cluster.testing.network import Network, SimulatedPoller
+from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+
+TICK_NS = 20 * MS
+TURN_NS = 20_000
+
+
+class ClientProcess(Protocol):
+    """What a client's world needs of the process that it is in; a new life has a new poller."""
+
+    poller: SimulatedPoller
+    tokens: Random
+
+    @property
+    def now_ns(self) -> int: ...
+
+    def sleep(self, duration_ns: int) -> None: ...
+
+
+class ClientWorld:
+    """What a client sees of the simulation (``cluster.client.ingress_publication.World``)."""
+
+    def __init__(self, process: ClientProcess) -> None:
+        self._process = process
+        self._poller = process.poller
+        self._receive_buffer = ReceiveBuffer(256 * 1024)
+
+    def now_ns(self) -> int:
+        return self._process.now_ns
+
+    def poll(self) -> None:
+        self.wait(0)
+        self._poller.wait(0)
+
+    def wait(self, timeout_s: float) -> None:
+        self._process.sleep(int(timeout_s * SECOND))
+        if self._process.poller is not self._poller:
+            raise ProcessDied  # meanwhile, in the midst of a call of this client
+
+    def wake(self) -> None:
+        raise AssertionError("nobody else waits")
+
+    def fileno(self) -> int:
+        raise AssertionError("no event loop waits")
+
+    def run_beside(self, duty: object) -> None:
+        raise AssertionError("a process of the simulation has one thread")
+
+    def dial(self, endpoint: Endpoint) -> Connection:
+        return dial(endpoint, self._poller, self._receive_buffer)  # type: ignore[arg-type]
+
+    def response_channel(self, connection: Any, endpoint: Endpoint) -> str:
+        host, port = connection.local_address
+        return f"aeron:udp?endpoint={host}:{port}"
+
+    def resume_token(self) -> bytes:
+        return self._process.tokens.randbytes(TOKEN_LENGTH)
+
+    def close(self) -> None:
+        pass
+
+
+class SimulatedClient(Process):
+    """A program with one session. What it offers goes out as virtual time passes, answers come into a list.
+
+    ``answers`` has the payloads in order; ``why_closed`` is empty while the session is open or being opened.
+    """
+
+    def __init__(
+        self,
+        world: VirtualWorld,
+        number: int,
+        name: str,
+        network: Network,
+        endpoints: Mapping[int, Endpoint],
+        credentials: bytes = b"",
+    ) -> None:
+        super().__init__(world, f"10.0.{1 + number // 250}.{1 + number % 250}", name)
+        self.poller = SimulatedPoller(network, self)
+        self.tokens = world.random(f"tokens of client {number}")
+        self.answers: list[bytes] = []
+        self.received: list[bytes] = []  # all answers, taken or not
+        self.why_closed = ""
+        self._is_leaving = False
+        self._waiting: deque[bytes] = deque()
+        self._context = ClientContext(
+            {member_id: str(endpoint) for member_id, endpoint in endpoints.items()},
+            self._on_message,
+            credentials=credentials,
+            client_name=name,
+        )
+        self._client_world = ClientWorld(self)
+        self._attempt: SessionOpening | None = SessionOpening(self._context, self._client_world)
+        self._client: ClusterClient | None = None
+
+    # -- used by a test --
+
+    def offer(self, payload: bytes) -> None:
+        """One more message; ``SimulatedCluster.settle`` returns when all are committed and processed."""
+        assert not self.is_closed, f"{self.name}: the session is closed: {self.why_closed}"
+        self._waiting.append(bytes(payload))
+        self.wake(self.world.now_ns)
+
+    def take_answers(self) -> list[bytes]:
+        """The answers that came since the last call."""
+        taken, self.answers = self.answers, []
+        return taken
+
+    def close(self) -> None:
+        """Close the session, once what was offered is sent, as time passes."""
+        self._is_leaving = True
+        self.wake(self.world.now_ns)
+
+    @property
+    def session_id(self) -> int:
+        """-1 while there is none yet."""
+        return -1 if self._client is None else self._client.cluster_session_id
+
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None and not self.why_closed
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.why_closed)
+
+    @property
+    def is_settled(self) -> bool:
+        """All that it offered is committed, or its session is gone."""
+        if self.is_closed:
+            return True
+        client = self._client
+        is_sent = client is not None and client.acknowledged == client.offered
+        return is_sent and not self._waiting and not self._is_leaving
+
+    # -- turning --
+
+    def turn(self) -> int | None:
+        self.spend(TURN_NS)
+        if self.is_closed:
+            return None
+        try:
+            if self._client is None:
+                self._connect()
+            else:
+                self._work(self._client)
+        except ClusterError as error:
+            self._end(f"{type(error).__name__}: {error}")
+        return TICK_NS
+
+    def _connect(self) -> None:
+        self.poller.wait(0)
+        assert self._attempt is not None
+        if self._attempt.poll():
+            self._client = ClusterClient(self._context, self._client_world, self._attempt)
+            self._attempt = None
+            self.tell(f"has session {self.session_id}")
+
+    def _work(self, client: ClusterClient) -> None:
+        client.poll_egress()
+        while self._waiting and not client.is_closed and client.offer(self._waiting[0]) > 0:
+            self._waiting.popleft()
+        if client.is_closed:
+            self._end(client.why_closed)
+        elif self._is_leaving and not self._waiting:
+            client.close()
+            self._end("closed by the client")
+
+    def _end(self, why: str) -> None:
+        self.why_closed = why
+        self._waiting.clear()
+        self.tell(f"session {self.session_id} ended: {why}")
+
+    def _on_message(self, session_id: int, timestamp: int, payload: memoryview) -> None:
+        self.answers.append(bytes(payload))
+        self.received.append(bytes(payload))
+
+    def tell(self, text: str) -> None:
+        self.world.trace.tell(self.now_ns, self.name, text)

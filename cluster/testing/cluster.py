@@ -1,0 +1,331 @@
+"""``SimulatedCluster``: a whole cluster in memory, to test services on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import MembersApart, ServiceError, TimedOut
+from cluster.log.frames import message_length_max
+from cluster.protocol.enums import ClusterControlToggle
+from cluster.service.clustered_service import ClusteredService
+from cluster.testing.client import SimulatedClient
+from cluster.testing.disk import Disk
+from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
+from cluster.testing.network import Network
+from cluster.testing.ports import CLIENT_PORT, host_of
+from cluster.testing.replay import Replay, SnapshotRecords, replay_log
+from cluster.testing.world import MS, SECOND, Clock, VirtualWorld, readable
+from cluster.transport.endpoint import Endpoint, Medium
+
+TERM_LENGTH = 1024 * 1024
+MESSAGE_LENGTH_MAX = message_length_max(TERM_LENGTH)
+ANSWERS_S = 0.1  # in which answers come when nothing is in their way
+TICK_NS = 20 * MS  # between two turns of a member that has nothing to do
+TIMEOUT_S = 60.0  # of virtual time, in which a cluster that can elect a leader does
+
+MakeService = Callable[[], ClusteredService]
+
+
+class _Member(MemberProcess):
+    """A process with the services under test."""
+
+    def __init__(self, cluster: SimulatedCluster, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.services: list[ClusteredService] = []
+        self._cluster = cluster
+
+    def load_service(self, service_id: int, random: Random) -> ClusteredService:
+        service = self._cluster.make_services[service_id]()
+        self.services[service_id:] = [service]
+        return service
+
+    def on_error(self, error: Exception) -> None:
+        super().on_error(error)
+        if isinstance(error, MembersApart):
+            self._cluster.apart.append(str(error))
+
+    def on_recorded_error(self, where: str, error: BaseException) -> None:
+        super().on_recorded_error(where, error)
+        if not isinstance(error, ServiceError):
+            raise error
+        self._cluster.service_errors.append((self.member_id, error))
+
+    @property
+    def leads(self) -> bool:
+        return self.is_alive and self.life is not None and self.life.consensus_module.status.is_leading
+
+    @property
+    def term_id(self) -> int:
+        assert self.life is not None
+        return self.life.counters.leadership_term_id.get()
+
+    @property
+    def commit_position(self) -> int:
+        return 0 if self.life is None else self.life.consensus_module.log.commit_position
+
+    def has_processed(self, position: int) -> bool:
+        """Whether it takes part, and all its services have come so far in the log."""
+        if self.life is None or not self.is_up:
+            return False
+        status = self.life.consensus_module.status
+        return (status.is_leading or status.is_following) and all(
+            service.counters.position.get() >= position for service in self.life.services
+        )
+
+
+class SimulatedCluster:
+    """Members 0 to ``members`` - 1, each with an instance of every service, and any number of clients.
+
+        cluster = SimulatedCluster(KeyValueStore)
+        alice = cluster.connect("alice")
+        alice.offer(b"set a 1")
+        cluster.settle()
+        assert alice.answers == [b"ok"]
+
+    All of production but clock, disk and sockets: elections, sessions, timers, snapshots and replay are real.
+    Time is virtual: ``run`` lets it pass, nothing else does. The same calls with the same ``seed`` give the
+    same history. Times are in seconds, ``TimedOut`` is raised when what is waited for does not come.
+    """
+
+    def __init__(
+        self, *services: MakeService, members: int = 3, seed: int = 0, session_timeout: float = 10.0
+    ) -> None:
+        """``services`` are classes, or functions that make a service, by ascending service id."""
+        assert services, "expected at least one service"
+        self.make_services = services
+        self.service_errors: list[tuple[int, ServiceError]] = []  # (member id, what a callback raised)
+        self.apart: list[str] = []  # how snapshots of members differed
+        self.world = VirtualWorld(seed)
+        self._network = Network(self.world, self.world.random("network"))
+        self._endpoints = {i: Endpoint(Medium.TCP, host_of(i), CLIENT_PORT) for i in range(members)}
+        self._context = ConsensusModuleContext(
+            member_ids=tuple(range(members)),
+            ingress_endpoints=",".join(f"{i}={endpoint}" for i, endpoint in self._endpoints.items()),
+            cluster_id=CLUSTER_ID,
+            log_term_length=TERM_LENGTH,
+            service_count=len(services),
+            session_timeout_ns=int(session_timeout * SECOND),
+        )
+        self._disks = [Disk(self.world, self.world.random(f"disk {i}"), f"disk {i}") for i in range(members)]
+        self._clocks = [Clock(self.world) for _ in range(members)]
+        self._incarnation = 0
+        self._members: dict[int, _Member] = {}
+        self.clients: list[SimulatedClient] = []
+        for member_id in range(members):
+            self.start(member_id)
+
+    # -- clients --
+
+    def connect(self, name: str = "", credentials: bytes = b"") -> SimulatedClient:
+        """A client whose session is open."""
+        number = len(self.clients)
+        name = name or f"client {number}"
+        client = SimulatedClient(
+            self.world, number, name, self._network, self._endpoints, credentials=credentials
+        )
+        self.clients.append(client)
+        client.wake(self.world.now_ns)
+        self.run_until(lambda: client.is_open or client.is_closed, f"{name} has a session")
+        return client
+
+    # -- time --
+
+    @property
+    def time(self) -> int:
+        """Cluster time of member 0's clock, in milliseconds."""
+        return self._clocks[0].epoch_ms(self.world.now_ns)
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.world.run_until(self.world.now_ns + int(seconds * SECOND))
+
+    def run_until(self, condition: Callable[[], bool], what: str, timeout: float = TIMEOUT_S) -> None:
+        """Let time pass until the condition holds. TimedOut names ``what``, and says what happened last."""
+        end_ns = self.world.now_ns + int(timeout * SECOND)
+        while not condition():
+            if self.world.now_ns > end_ns or not self.world.step():
+                last = "\n".join(self.story[-20:])
+                raise TimedOut(f"not within {timeout:g} s of virtual time: {what}; what came last:\n{last}")
+
+    def settle(self, timeout: float = TIMEOUT_S) -> None:
+        """Run until all that clients offered is committed and processed by every member that runs.
+
+        What was answered meanwhile has come then, unless its leader died.
+        """
+        self.run_until(lambda: all(client.is_settled for client in self.clients), "all is committed", timeout)
+        self.await_leader(timeout)
+        self.run_until(self._is_level, "every member has processed all that is committed", timeout)
+        self.run(ANSWERS_S)
+        self.run_until(self._is_level, "every member has processed all that is committed", timeout)
+
+    def _is_level(self) -> bool:
+        leader = self._leader()
+        if leader is None:
+            return False
+        running = [member for member in self._members.values() if member.is_alive and not member.is_paused]
+        return all(member.has_processed(leader.commit_position) for member in running)
+
+    # -- members --
+
+    @property
+    def leader(self) -> int | None:
+        """Who leads, None while nobody does."""
+        leader = self._leader()
+        return None if leader is None else leader.member_id
+
+    def _leader(self) -> _Member | None:
+        leading = (member for member in self._members.values() if member.leads and not member.is_paused)
+        return max(leading, key=lambda member: member.term_id, default=None)
+
+    def await_leader(self, timeout: float = TIMEOUT_S) -> int:
+        """Run until there is a leader; its member id."""
+        self.run_until(lambda: self.leader is not None, "there is a leader", timeout)
+        assert self.leader is not None
+        return self.leader
+
+    @property
+    def running(self) -> list[int]:
+        """The members whose processes live."""
+        return [member_id for member_id, member in self._members.items() if member.is_alive]
+
+    def service(self, member_id: int, service_id: int = 0) -> Any:
+        """The instance of a service on a member, as it is now."""
+        return self._members[member_id].services[service_id]
+
+    def start(self, member_id: int) -> None:
+        """Start a member's process, which recovers from its disk."""
+        assert member_id not in self.running, f"member {member_id} runs already"
+        self._network.revive(host_of(member_id))
+        member = self._members[member_id] = _Member(
+            self,
+            self.world,
+            member_id,
+            Settings(self._context, segment_length=TERM_LENGTH, tick_ns=TICK_NS),
+            self._disks[member_id],
+            self._network,
+            self._clocks[member_id],
+            self.world.random(f"member {member_id}, life {self._incarnation + 1}"),
+            self._next_incarnation,
+        )
+        member.tell("starts")
+        member.wake(self.world.now_ns)
+
+    def _next_incarnation(self) -> int:
+        self._incarnation += 1
+        return self._incarnation
+
+    def kill(self, member_id: int) -> None:
+        """SIGKILL: the process is gone; its disk stays."""
+        self._members[member_id].kill()
+
+    def stop(self, member_id: int) -> None:
+        """SIGTERM: the process ends in order."""
+        self._members[member_id].stop()
+
+    def lose_power(self, member_id: int) -> None:
+        """The machine is off: of what was not synced some is lost."""
+        self._members[member_id].lose_power()
+
+    def wipe(self, member_id: int) -> None:
+        """Give a member that does not run an empty disk."""
+        assert member_id not in self.running, f"member {member_id} runs"
+        self._disks[member_id].wipe()
+
+    def pause(self, member_id: int) -> None:
+        """SIGSTOP, until ``resume``."""
+        self._members[member_id].pause()
+
+    def resume(self, member_id: int) -> None:
+        """SIGCONT."""
+        self._members[member_id].resume()
+
+    def isolate(self, member_id: int) -> None:
+        """Cut a member off from everybody, until ``heal``."""
+        host = host_of(member_id)
+        others = [host_of(other) for other in self._members if other != member_id]
+        for other in (*others, *(client.host for client in self.clients)):
+            self._network.path(host, other).is_blocked = True
+            self._network.path(other, host).is_blocked = True
+
+    def heal(self) -> None:
+        """Everybody reaches everybody."""
+        self._network.heal()
+
+    # -- state --
+
+    def take_snapshot(self, timeout: float = TIMEOUT_S) -> None:
+        """Have the leader ask for a snapshot, and run until every member that runs has taken it."""
+        self.settle(timeout)
+        leader = self._leader()
+        assert leader is not None and leader.life is not None
+        toggle = leader.life.counters.control_toggle
+        toggle.set(ClusterControlToggle.SNAPSHOT)
+        neutral = ClusterControlToggle.NEUTRAL
+        self.run_until(lambda: toggle.get() == neutral, "the leader has taken its snapshot", timeout)
+        self.settle(timeout)
+
+    def state(self, member_id: int, service_id: int = 0) -> tuple[bytes, ...]:
+        """What a service would write into a snapshot now."""
+        records = SnapshotRecords(MESSAGE_LENGTH_MAX)
+        self.service(member_id, service_id).on_take_snapshot(records)
+        return tuple(records.records)
+
+    def replay(self, service_id: int = 0) -> Replay:
+        """Give the whole committed log to an instance that starts from nothing."""
+        leader = self._leader()
+        assert leader is not None and leader.life is not None
+        log = leader.life.consensus_module.log
+        assert log.recording is not None and log.recording.start_position == 0
+        return replay_log(
+            self.make_services[service_id](),
+            log.recording,
+            log.commit_position,
+            service_id=service_id,
+            max_message_length=MESSAGE_LENGTH_MAX,
+        )
+
+    def check(self) -> None:
+        """Settle, and judge the services: same log in, same state and same answers out, whatever happened.
+
+        Compared are the snapshots that members took on the way, those that they would take now, and state
+        and answers of an instance that is given the whole log at once. Raises MembersApart.
+        """
+        self.settle()
+        for what in self.apart:
+            raise MembersApart(what)
+        for service_id in range(len(self.make_services)):
+            expected = self.replay(service_id)
+            for member_id in self.running:
+                if (found := self.state(member_id, service_id)) != expected.state:
+                    raise MembersApart(
+                        f"service {service_id} of member {member_id} has another state than an instance "
+                        f"that was given the whole log: {_difference(found, expected.state)}"
+                    )
+            if len(self.make_services) == 1:  # else answers of all are mixed
+                self._check_answers(expected)
+
+    def _check_answers(self, expected: Replay) -> None:
+        """What a client got is what a replay answers, in order; answers of a dead leader may lack."""
+        for client in self.clients:
+            answers = iter(expected.answers.get(client.session_id, ()))
+            for number, answer in enumerate(client.received):
+                if answer not in answers:
+                    raise MembersApart(
+                        f"{client.name} got {answer[:200]!r} as answer {number}, which an instance that was "
+                        f"given the whole log does not answer there"
+                    )
+
+    @property
+    def story(self) -> list[str]:
+        """The last things that happened, a line each."""
+        return [readable(event) for event in self.world.trace.events]
+
+
+def _difference(found: tuple[bytes, ...], expected: tuple[bytes, ...]) -> str:
+    for number, (one, other) in enumerate(zip(found, expected)):
+        if one != other:
+            return f"record {number} of its snapshot is {one[:200]!r}, expected {other[:200]!r}"
+    return f"{len(found)} records in its snapshot, expected {len(expected)}"

@@ -1,0 +1,56 @@
+"""What the clients of a storm send: lines of a file, what a user's function makes, or short texts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from random import Random
+
+from cluster.errors import ConfigurationError
+from cluster.service.callbacks import RAISED
+from cluster.testing.storm import Messages
+
+WORDS = ("a", "b", "c", "get", "set", "add", "cancel", "buy", "sell", "order", "x" * 100)
+
+
+def load_messages(source: str) -> Messages:
+    """A file's lines, ``module:function``, which takes a ``random.Random``, or short texts for "".
+
+    Raises ConfigurationError.
+    """
+    if not source:
+        return some_text
+    if ":" in source and not Path(source).exists():
+        return _function(source)
+    try:
+        lines = Path(source).read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigurationError(f"messages {source}: {error.strerror}") from None
+    if not lines:
+        raise ConfigurationError(f"messages {source}: the file is empty, expected a message a line")
+    return lambda random: random.choice(lines)
+
+
+def _function(source: str) -> Messages:
+    module_name, _, name = source.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        function: Messages = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"messages {source}: {error}") from None
+    try:
+        made = function(Random(0))
+    except RAISED as error:
+        raise ConfigurationError(f"messages {source}: {type(error).__name__}: {error}") from None
+    if not isinstance(made, bytes):
+        raise ConfigurationError(f"messages {source}: returned {made!r}, expected bytes")
+    return function
+
+
+def some_text(random: Random) -> bytes:
+    """A few words and numbers."""
+    words = [random.choice((*WORDS, str(random.randrange(10)))) for _ in range(random.randint(1, 4))]
+    return " ".join(words).encode()

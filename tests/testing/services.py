@@ -1,0 +1,69 @@
+"""Services of the tests: one that is sound, and some that are not, each in its own way."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import ClassVar
+
+from cluster import ClusteredService
+
+
+class Counter(ClusteredService):
+    """Counts messages, and by a thousand timers, of which each message sets one in five seconds."""
+
+    def on_start(self, cluster, snapshot_image):
+        self.cluster = cluster
+        self.count = 0 if snapshot_image is None else int(next(iter(snapshot_image)))
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += 1
+        self.cluster.schedule_timer(self.count, timestamp + 5_000)
+        session.offer(b"%d" % self.count)
+
+    def on_timer_event(self, correlation_id, timestamp):
+        self.count += 1_000
+
+    def on_take_snapshot(self, snapshot_publication):
+        snapshot_publication.offer(b"%d" % self.count)
+
+
+class ForgetsItsState(Counter):
+    def on_take_snapshot(self, snapshot_publication):
+        snapshot_publication.offer(b"0")
+
+
+class GoesByChance(Counter):
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += random.randrange(2)
+
+
+class GoesByTheClock(Counter):
+    def on_session_message(self, session, timestamp, buffer):
+        self.count = time.perf_counter_ns()
+
+
+class GoesByHash(Counter):
+    """The same in one process, where all members of a simulated cluster are."""
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += hash(str(timestamp)) % 7
+        session.offer(b"%d" % self.count)
+
+
+class GoesByItsMember(Counter):
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += self.cluster.member_id()
+
+
+class SharesBetweenMembers(Counter):
+    seen: ClassVar[list[int]] = []
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.seen.append(1)
+        session.offer(b"%d" % len(self.seen))
+
+
+class Raises(Counter):
+    def on_session_message(self, session, timestamp, buffer):
+        raise KeyError(bytes(buffer))
