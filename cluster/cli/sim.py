@@ -36,7 +36,7 @@ Without it messages are short texts, which a service may well refuse: it is said
 @app.command(cls=Verb, epilog=EPILOG)
 def sim(
     services: Annotated[
-        list[str], typer.Argument(help="echo or module:Class, by ascending service id.", metavar="SERVICE...")
+        list[str], typer.Argument(help="echo or module:Class, by ascending service id.", metavar="SERVICE")
     ],
     seeds: Annotated[int, typer.Option(help="How many histories.", min=1)] = 100,
     first: Annotated[int, typer.Option("--from", help="The first seed.", min=0)] = 1,
