@@ -35,8 +35,8 @@ Without it messages are short texts, which a service may well refuse: it is said
 
 @app.command(cls=Verb, epilog=EPILOG)
 def sim(
-    services: Annotated[
-        list[str], typer.Argument(help="echo or module:Class, by ascending service id.", metavar="SERVICE")
+    service: Annotated[
+        str, typer.Argument(help="echo or module:Class; several after commas, by ascending service id.")
     ],
     seeds: Annotated[int, typer.Option(help="How many histories.", min=1)] = 100,
     first: Annotated[int, typer.Option("--from", help="The first seed.", min=0)] = 1,
@@ -49,6 +49,7 @@ def sim(
     from cluster.node.service_loader import load_service
     from cluster.testing.messages import load_messages
 
+    services = service.split(",")
     for name in services:
         load_service(name)
     load_messages(messages)
@@ -131,4 +132,4 @@ def _show_failure(
     if not is_whole:
         options = f" --messages {messages}" if messages else ""
         options += f" --members {members}" if members != 3 else ""
-        print(f"  again: cluster sim --seed {outcome['seed']} {' '.join(services)}{options}")
+        print(f"  again: cluster sim --seed {outcome['seed']} {','.join(services)}{options}")

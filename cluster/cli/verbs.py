@@ -32,4 +32,4 @@ class Verb(TyperCommand):
     """A verb with arguments that must be given; typer's usage line has them in braces."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
