@@ -206,7 +206,10 @@ class MemberState:
         return Extent(end, end, end)
 
     def _recovered_end(self, checksum: Checksum | None) -> int:
-        """Where recovery would end the recording; where its last readable frame ends, if it would refuse."""
+        """Where recovery would end the recording; where its last readable frame ends, if it would refuse.
+
+        Where no segment is left nothing is readable.
+        """
         descriptor = self.descriptor
         proof = read_sync_proof(
             self.files, self.member.archive, descriptor.recording_id, descriptor.session_id
@@ -221,8 +224,10 @@ class MemberState:
 
     def _last_readable_end(self, segments: Segments) -> int:
         params = log_params(self.descriptor)
-        start = self.descriptor.start_position
-        begin = max(start, segments.bases()[-1])
+        start, bases = self.descriptor.start_position, segments.bases()
+        if not bases:
+            return start
+        begin = max(start, bases[-1])
         end = segments.base_of(begin) + segments.segment_length
         last = begin
         position: int | None = begin
