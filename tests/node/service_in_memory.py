@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.archive import Archive, OsFiles
+from cluster.archive import Archive
+from cluster.archive.files import OsFile, OsFiles
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.errors import AgentTermination, ClusterError
 from cluster.log.runs import headers
@@ -30,6 +31,21 @@ from cluster.transport.sockets import Connection, ReceiveBuffer
 from tests.service.harness import LIVE, PARAMS, LogUnderTest
 
 SECOND = 1_000_000_000
+
+
+class KernelFiles(OsFiles):
+    """Files that a kernel closes when their process is gone."""
+
+    def __init__(self) -> None:
+        self._open: list[OsFile] = []
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
+        self._open.append(super().open(path, write=write, create=create))
+        return self._open[-1]
+
+    def close(self) -> None:
+        while self._open:
+            self._open.pop().close()
 
 
 class YieldingPoller(Poller):
@@ -57,14 +73,15 @@ class InMemoryProcess:
         self.is_stuck = False  # it takes no turns
         self._connection: Connection | None = None
         self._link: Connection | None = None
+        self._files = KernelFiles()
         self._is_new = False
 
     def start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection = self._connect(ours, self.poller)
         self._link = self._connect(theirs, self.poller_of_service)
-        link = ModuleLink(0, self._link, self.poller_of_service, OsFiles())
-        self.host = ServiceHost(0, link, self.poller_of_service, OsFiles())
+        link = ModuleLink(0, self._link, self.poller_of_service, self._files)
+        self.host = ServiceHost(0, link, self.poller_of_service, self._files)
         self.starts += 1
         self._is_new = True
 
@@ -88,6 +105,7 @@ class InMemoryProcess:
         assert self._connection is not None and self._link is not None
         self._connection.close()
         self._link.close()
+        self._files.close()
         self.host = self._connection = None
         self.frames_left = None
         events.on_lost()
@@ -124,6 +142,15 @@ class InMemoryProcess:
 
     def close(self) -> None:
         self.is_retired = True
+
+    def end(self) -> None:
+        """Give back what the test's process has opened for both ends."""
+        for connection in (self._connection, self._link):
+            if connection is not None:
+                connection.close()
+        self._files.close()
+        self.poller.close()
+        self.poller_of_service.close()
 
 
 class Gauges:
@@ -257,4 +284,5 @@ class Module:
 
     def close(self) -> None:
         self.remote.close()
+        self.process.end()
         self.archive.close()

@@ -414,15 +414,6 @@ def test_a_real_member_that_crashed_is_read_whole_with_a_warning(tmp_path):
         assert len(list(reader)) == len(expected())
 
 
-def test_of_a_crashed_member_whose_segments_are_gone_nothing_is_readable(tmp_path):
-    write_member(tmp_path, a_log(50), is_clean=False)
-    for segment in (tmp_path / "archive").glob("*.rec"):
-        segment.unlink()
-    with read(tmp_path) as reader:
-        assert reader.end_position() == 0
-        assert list(reader) == []
-
-
 def test_a_range_that_is_known_to_be_committed_is_read_before_the_commit_is_known_again(tmp_path):
     """A member that has just started does not know yet what it once knew."""
     log = a_log(100)

@@ -1,4 +1,4 @@
-"""What a reader sees of a member whose next start has failed."""
+"""What a reader sees of a member whose next start has failed, or will fail."""
 
 from cluster.counters import CountersFile
 from cluster.reader import LogReader
@@ -18,3 +18,12 @@ def test_a_start_that_failed_has_not_said_what_of_a_stopped_log_is_committed(tmp
         lock.unlink()
     with LogReader.open(dir=str(tmp_path)) as reader:
         assert reader.commit_position() == log.position, "Aeron frees its counters when it ends"
+
+
+def test_of_a_crashed_member_whose_segments_are_gone_nothing_is_readable(tmp_path):
+    write_member(tmp_path, a_log(50), is_clean=False)
+    for segment in (tmp_path / "archive").glob("*.rec"):
+        segment.unlink()
+    with LogReader.open(dir=str(tmp_path)) as reader:
+        assert reader.end_position() == 0
+        assert list(reader) == []

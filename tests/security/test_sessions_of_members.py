@@ -95,7 +95,8 @@ def secrets(tmp_path):
 
 def a_member(tmp_path, **keys):
     services = [f"{__name__}:Principals"]
-    return ClusterNode.launch(**keys_of(tmp_path, services=services, session_timeout="3s", **keys))
+    keys = {"service_mode": "inline", "session_timeout": "3s", **keys}  # its objects are looked into
+    return ClusterNode.launch(**keys_of(tmp_path, services=services, **keys))
 
 
 def endpoints(node, medium):
@@ -243,6 +244,7 @@ def test_every_service_of_every_member_sees_the_principal(secrets):
         "members": members,
         "dir": str(secrets / "member-{member_id}"),
         "services": [f"{__name__}:Principals"] * 2,
+        "service_mode": "inline",
         "authenticator": "token",
         "authenticator_file": f"{secrets}/tokens",
         "authorisation": f"{secrets}/rights",
