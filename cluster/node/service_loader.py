@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 from cluster.errors import AgentTermination, ConfigurationError
 from cluster.service.callbacks import RAISED, raised_at
@@ -28,10 +29,8 @@ def load_service(name: str) -> ClusteredService:
     module_name, separator, class_name = name.partition(":")
     if not separator or not module_name or not class_name:
         raise ConfigurationError(f'service "{name}": expected "echo" or "module:ClassName"')
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(module_name)
+        module = import_here(module_name)
     except RAISED as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
@@ -53,6 +52,13 @@ def load_service(name: str) -> ClusteredService:
         if wrong := _wrong_method(service, method_name):
             raise ConfigurationError(f'service "{name}": {class_name}.{method_name} {wrong}')
     return service
+
+
+def import_here(module_name: str) -> ModuleType:
+    """A user's module, found from the working directory too. Raises what importing it raises."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return importlib.import_module(module_name)
 
 
 def _failed(name: str, what: str, error: BaseException) -> ConfigurationError:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from pathlib import Path
 from random import Random
 
 from cluster.errors import ConfigurationError
+from cluster.node.service_loader import import_here
 from cluster.service.callbacks import RAISED
 from cluster.testing.storm import Messages
 
@@ -35,13 +33,8 @@ def load_messages(source: str) -> Messages:
 
 def _function(source: str) -> Messages:
     module_name, _, name = source.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
-        function: Messages = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"messages {source}: {error}") from None
-    try:
+        function: Messages = getattr(import_here(module_name), name)
         made = function(Random(0))
     except RAISED as error:
         raise ConfigurationError(f"messages {source}: {type(error).__name__}: {error}") from None

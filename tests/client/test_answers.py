@@ -9,20 +9,7 @@ from cluster.client import ClusterClient
 from cluster.client.held_egress import HELD_BYTES_MAX
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError
 from cluster.protocol.enums import EventCode
-from tests.client.leader import Leader
-from tests.client.scripted import FakeCluster, connect
-
-
-@pytest.fixture
-def cluster():
-    return FakeCluster()
-
-
-@pytest.fixture
-def leader(tmp_path):
-    leader = Leader(str(tmp_path))
-    yield leader
-    leader.stop()
+from tests.client.scripted import connect
 
 
 @pytest.mark.conformance("S-48")

@@ -8,17 +8,9 @@ import pytest
 
 from cluster import AsyncClusterClient, BufferClaim
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
-from tests.client.leader import Leader
 
 DEADLINE_S = 20
 MEDIA = ["ipc", "tcp", "grpc"]
-
-
-@pytest.fixture
-def leader(tmp_path):
-    leader = Leader(str(tmp_path))
-    yield leader
-    leader.stop()
 
 
 def run(main):

@@ -9,12 +9,7 @@ from cluster import BufferClaim
 from cluster.client import ClientState, Offer
 from cluster.errors import LocalProtocolError
 from cluster.protocol.session import SessionMessageHeader
-from tests.client.scripted import FakeCluster, connect, poll_until
-
-
-@pytest.fixture
-def cluster():
-    return FakeCluster()
+from tests.client.scripted import connect, poll_until
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,7 @@ import sys
 import pytest
 
 from cluster.cli.main import main
-from tests.client.leader import Leader
 from tests.node.processes import COMMAND, DEADLINE_S, environment
-
-
-@pytest.fixture
-def leader(tmp_path):
-    leader = Leader(str(tmp_path))
-    yield leader
-    leader.stop()
 
 
 @contextlib.contextmanager

@@ -15,16 +15,10 @@ from cluster.transport.endpoint import parse_endpoint
 from tests.client.scripted import (
     ENDPOINTS,
     RESUME_TOKEN,
-    FakeCluster,
     Listener,
     connect,
     poll_until,
 )
-
-
-@pytest.fixture
-def cluster():
-    return FakeCluster()
 
 
 def request_to(member):

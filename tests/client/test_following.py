@@ -12,11 +12,6 @@ from cluster.transport.message_frames import link_frame
 from tests.client.scripted import FakeCluster, Listener, connect, poll_until
 
 
-@pytest.fixture
-def cluster():
-    return FakeCluster()
-
-
 @pytest.mark.conformance("S-52")
 def test_when_the_leader_dies_the_session_goes_on_with_the_new_one(cluster):
     listener = Listener()

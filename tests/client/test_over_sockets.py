@@ -6,16 +6,9 @@ import pytest
 
 from cluster.client import ClusterClient
 from cluster.errors import LocalProtocolError, TimedOut
-from tests.client.leader import MESSAGE_LENGTH_MAX, Leader
+from tests.client.leader import MESSAGE_LENGTH_MAX
 
 DEADLINE_S = 20
-
-
-@pytest.fixture
-def leader(tmp_path):
-    leader = Leader(str(tmp_path))
-    yield leader
-    leader.stop()
 
 
 def poll_until(client, condition):

@@ -6,17 +6,12 @@ from cluster.client import ClientState, Offer
 from cluster.errors import ClientClosed, ConfigurationError
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionCloseRequest, SessionMessageHeader
-from tests.client.scripted import FakeCluster, Listener, connect, poll_until
+from tests.client.scripted import Listener, connect, poll_until
 
 
 class ReopeningListener(Listener):
     def on_session_lost(self, *lost: object) -> None:
         self.told.append(("session lost", *lost))
-
-
-@pytest.fixture
-def cluster():
-    return FakeCluster()
 
 
 def close_session(cluster, why):

@@ -19,12 +19,7 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.transport.message_frames import link_frame
-from tests.client.scripted import FakeCluster, Listener, connect, poll_until
-
-
-@pytest.fixture
-def cluster():
-    return FakeCluster()
+from tests.client.scripted import Listener, connect, poll_until
 
 
 @pytest.mark.conformance("S-30", "S-31")

@@ -13,7 +13,6 @@ from cluster.client.environment import VARIABLES, settings_in
 from cluster.errors import ConfigurationError, TimedOut
 from cluster.node.config_keys import KEYS
 from cluster.node.config_text import unknown_variables
-from tests.client.leader import Leader
 
 EXAMPLES = {
     "CLUSTER_CLIENT_NAME": ("billing", "client_name", "billing"),
@@ -22,13 +21,6 @@ EXAMPLES = {
     "CLUSTER_CLIENT_KEEP_ALIVE_INTERVAL_S": ("none", "keep_alive_interval_s", None),
     "CLUSTER_CLIENT_WINDOW_BYTES": ("8192", "window_bytes", 8192),
 }
-
-
-@pytest.fixture
-def leader(tmp_path):
-    leader = Leader(str(tmp_path))
-    yield leader
-    leader.stop()
 
 
 def test_connect_takes_the_settings_of_a_context():

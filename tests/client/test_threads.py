@@ -11,22 +11,9 @@ from cluster.client.held_egress import HELD_BYTES_MAX
 from cluster.errors import ClientClosed
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionKeepAlive
-from tests.client.leader import Leader
-from tests.client.scripted import FakeCluster, Listener, connect
+from tests.client.scripted import Listener, connect
 
 DEADLINE_S = 20
-
-
-@pytest.fixture
-def cluster():
-    return FakeCluster()
-
-
-@pytest.fixture
-def leader(tmp_path):
-    leader = Leader(str(tmp_path))
-    yield leader
-    leader.stop()
 
 
 def do_duties(cluster, client, condition, within_s=30.0):

@@ -182,6 +182,16 @@ def keys_of(tmp_path: Path, **more: Any) -> dict[str, Any]:
     }
 
 
+def endpoints_of(node: Any, medium: str) -> str:
+    """What a client of a node's only member is given to reach it over "grpc", "tcp" or "ipc"."""
+    config = node.config
+    return {
+        "grpc": f"0={config.member.ingress_endpoint}",
+        "tcp": f"0=tcp:{config.tcp_ingress_of(config.member)}",
+        "ipc": f"0=ipc:{config.ipc_path}",
+    }[medium]
+
+
 def tool(node: Any, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``cluster tool`` about a member of this process."""
     return run("tool", verb, "--dir", str(node.config.path), *arguments)

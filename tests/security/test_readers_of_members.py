@@ -27,7 +27,7 @@ from cluster.transport.grpc_service import CREDENTIALS_KEY
 from spark_connector.log import forget_reader, open_reader
 from spark_connector.options import SinkOptions, SourceOptions
 from spark_connector.sink import _Sender
-from tests.node.processes import await_that, keys_of, run
+from tests.node.processes import await_that, endpoints_of, keys_of, run
 
 NETWORK = ["grpc", "tcp"]
 TOKENS = {"writer": b"token-of-the-writer", "reader": b"token-of-the-reader"}
@@ -57,24 +57,15 @@ def node(files):
     keys = {"authenticator_file": f"{files}/tokens", "authorisation": f"{files}/rights"}
     with ClusterNode.launch(**keys_of(files, authenticator="token", **keys)) as node:
         with ClusterClient.connect(
-            where(node, "tcp"), credentials=TOKENS["writer"], message_timeout_s=20
+            endpoints_of(node, "tcp"), credentials=TOKENS["writer"], message_timeout_s=20
         ) as c:
             assert c.offer(b"hello") > 0
             c.await_committed()
         yield node
 
 
-def where(node, medium):
-    config = node.config
-    return {
-        "grpc": f"0={config.member.ingress_endpoint}",
-        "tcp": f"0=tcp:{config.tcp_ingress_of(config.member)}",
-        "ipc": f"0=ipc:{config.ipc_path}",
-    }[medium]
-
-
 def payloads(node, medium, credentials):
-    with LogReader.open(endpoints=where(node, medium), credentials=credentials) as reader:
+    with LogReader.open(endpoints=endpoints_of(node, medium), credentials=credentials) as reader:
         entries = reader.entries(to_position=reader.end_position())
         return [entry["payload"] for entry in entries if entry["entryType"] == "SESSION_MESSAGE"]
 
@@ -101,7 +92,7 @@ def test_who_has_the_right_to_read_reads_and_nobody_else(node, files, medium):
 
 @pytest.mark.parametrize("medium", NETWORK)
 def test_a_members_status_is_the_readers_too(node, medium):
-    endpoint = where(node, medium).removeprefix("0=")
+    endpoint = endpoints_of(node, medium).removeprefix("0=")
     assert member_status(endpoint, credentials=TOKENS["reader"]).commit_position > 0
     with pytest.raises(AuthenticationRejected, match="reader failed authentication"):
         member_status(endpoint)
@@ -114,7 +105,7 @@ def test_the_own_user_reads_over_the_socket_in_the_directory_as_it_reads_the_fil
 
 
 def test_a_token_that_is_taken_away_reads_no_more(node, files):
-    endpoint = where(node, "tcp").removeprefix("0=")
+    endpoint = endpoints_of(node, "tcp").removeprefix("0=")
     assert member_status(endpoint, credentials=TOKENS["reader"])
     put(str(files / "tokens"), "reader", token_digest(b"a new one"))
 
@@ -133,7 +124,7 @@ def test_a_token_that_is_taken_away_reads_no_more(node, files):
 def test_readers_show_passwords_like_clients(files, medium):
     keys = {"authenticator_file": f"{files}/passwords", "authorisation": f"{files}/rights"}
     with ClusterNode.launch(**keys_of(files, authenticator="password", **keys)) as node:
-        endpoint = where(node, medium).removeprefix("0=")
+        endpoint = endpoints_of(node, medium).removeprefix("0=")
         shown = PasswordCredentials("reader", files / "password")
         status = await_that(lambda: member_status(endpoint, credentials=shown), "a status")
         assert status.member_id == 0
@@ -146,12 +137,12 @@ def test_a_reader_is_refused_by_an_authenticator_that_challenges(files):
     keys = {"authenticator": f"{__name__}:Word", "authorisation": f"{files}/rights"}
     with ClusterNode.launch(**keys_of(files, **keys)) as node:
         with pytest.raises(AuthenticationRejected):
-            member_status(where(node, "tcp").removeprefix("0="), credentials=b"sesame")
+            member_status(endpoints_of(node, "tcp").removeprefix("0="), credentials=b"sesame")
         assert [line["why"] for line in audited(node)] == ["readers are not challenged"]
 
 
 def test_commands_show_the_files_that_options_or_variables_name(node, files):
-    endpoints = where(node, "tcp")
+    endpoints = endpoints_of(node, "tcp")
     dump = ("log", "dump", "--endpoints", endpoints, "--json", "--payload", "utf8")
     shown = run(*dump, "--token-file", str(files / "reader.token"))
     assert shown.returncode == 0 and '"payload": "hello"' in shown.stdout, shown.stderr
@@ -172,13 +163,13 @@ def test_commands_show_the_files_that_options_or_variables_name(node, files):
 
 
 def test_top_shows_what_it_may_read(node, files):
-    top = ("top", "--once", "--json", "--endpoints", where(node, "tcp"))
+    top = ("top", "--once", "--json", "--endpoints", endpoints_of(node, "tcp"))
     shown = run(*top, "--token-file", str(files / "reader.token"))
     assert json.loads(shown.stdout)["members"][0]["memberId"] == 0, shown.stderr
 
 
 def test_spark_shows_what_its_options_name_and_hands_on_no_secret(node, files):
-    given = {"endpoints": where(node, "tcp"), "authTokenFile": str(files / "reader.token")}
+    given = {"endpoints": endpoints_of(node, "tcp"), "authTokenFile": str(files / "reader.token")}
     source = SourceOptions.parse(given)
     reader = open_reader(source)
     try:
@@ -189,11 +180,11 @@ def test_spark_shows_what_its_options_name_and_hands_on_no_secret(node, files):
     assert str(files / "reader.token").encode() in handed_on
     assert TOKENS["reader"] not in handed_on
     with pytest.raises(AuthenticationRejected):
-        open_reader(SourceOptions.parse({"endpoints": where(node, "tcp")}))
+        open_reader(SourceOptions.parse({"endpoints": endpoints_of(node, "tcp")}))
 
 
 def test_a_task_of_the_sink_writes_as_whom_its_options_name(node, files):
-    given = {"endpoints": where(node, "tcp"), "commitTimeoutMs": "20000"}
+    given = {"endpoints": endpoints_of(node, "tcp"), "commitTimeoutMs": "20000"}
     sender = _Sender(SinkOptions.parse({**given, "authTokenFile": str(files / "writer.token")}))
     client = sender._session()
     assert client.cluster_session_id > 0
@@ -214,7 +205,7 @@ def test_options_of_spark_that_do_not_fit_together_are_refused(options, given):
 @pytest.mark.parametrize("method", ["Status", "ReadLog"])
 def test_the_service_for_strangers_languages_asks_as_well(node, method):
     """An empty message is a valid request of both."""
-    with grpc.insecure_channel(where(node, "grpc").removeprefix("0=")) as channel:
+    with grpc.insecure_channel(endpoints_of(node, "grpc").removeprefix("0=")) as channel:
         path = f"/cluster.Frames/{method}"
         call = channel.unary_unary(path) if method == "Status" else channel.unary_stream(path)
         with pytest.raises(grpc.RpcError) as refused:
@@ -228,7 +219,7 @@ def test_the_service_for_strangers_languages_asks_as_well(node, method):
 @pytest.mark.parametrize("medium", NETWORK)
 def test_a_position_token_is_for_who_may_read(node, medium):
     with (
-        ClusterClient.connect(where(node, medium), credentials=TOKENS["writer"]) as client,
+        ClusterClient.connect(endpoints_of(node, medium), credentials=TOKENS["writer"]) as client,
         pytest.raises(AuthenticationRejected, match="no right to read"),
     ):
         client.token()

@@ -16,7 +16,7 @@ from cluster import (
     PasswordCredentials,
     TokenCredentials,
 )
-from tests.node.processes import await_that, free_base_port, keys_of, run
+from tests.node.processes import await_that, endpoints_of, free_base_port, keys_of, run
 
 MEDIA = ["grpc", "tcp", "ipc"]
 SECRETS = (b"a-token-of-feed", b"password of alice", b"sesame")
@@ -99,18 +99,9 @@ def a_member(tmp_path, **keys):
     return ClusterNode.launch(**keys_of(tmp_path, services=services, **keys))
 
 
-def endpoints(node, medium):
-    config = node.config
-    return {
-        "grpc": f"0={config.member.ingress_endpoint}",
-        "tcp": f"0=tcp:{config.tcp_ingress_of(config.member)}",
-        "ipc": f"0=ipc:{config.ipc_path}",
-    }[medium]
-
-
 def open_and_close(node, medium, credentials):
     with ClusterClient.connect(
-        endpoints(node, medium), credentials=credentials, message_timeout_s=20
+        endpoints_of(node, medium), credentials=credentials, message_timeout_s=20
     ) as client:
         assert client.offer(b"hello") > 0
         client.await_committed()
