@@ -1,6 +1,7 @@
 """A replicated log that Spark can read and write, byte-compatible with Aeron Cluster.
 
-What users import is named here and loaded when it is asked for, so that ``import cluster`` costs nothing.
+What users import is named here and loaded when it is asked for, so that ``import cluster`` costs nothing;
+``__init__.pyi`` names it for type checkers.
 Read first: ``service/`` to write a state machine, ``client/`` to send to one, ``reader/`` to read the log,
 ``node/`` to embed a member; ``consensus/`` is how members agree, ``log/`` and ``protocol/`` the bytes.
 """
@@ -15,6 +16,8 @@ _MODULE_OF = {
     "Cluster": "cluster.service.cluster",
     "ClientSession": "cluster.service.client_session",
     "BufferClaim": "cluster.service.buffer_claim",
+    "ServiceContext": "cluster.service.service_context",
+    "ExclusivePublication": "cluster.service.clustered_service",
     # a client of it
     "ClusterClient": "cluster.client.cluster_client",
     "AsyncClusterClient": "cluster.client.async_client",

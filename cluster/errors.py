@@ -121,7 +121,8 @@ class ServiceError(ClusterError):
 
     Of a service in another process there is no ``__cause__``, but its traceback as text: ``trace``.
     ``log_position`` is that after the entry, ``cluster_session_id`` the client whose entry it was or None.
-    ``kind`` is the same for errors of one cause: callback, type and place in the code.
+    ``kind`` is the same for errors of one cause: callback, type and place in the code. One that
+    ``is_reported`` was not raised: the service went on with its entry.
     """
 
     def __init__(
@@ -132,14 +133,18 @@ class ServiceError(ClusterError):
         cause: BaseException,
         place: str,
         cluster_session_id: int | None = None,
+        *,
+        is_reported: bool = False,
     ) -> None:
         self.trace = ""
+        self.is_reported = is_reported
         self.service_id = service_id
         self.callback = callback
         self.log_position = log_position
         self.cluster_session_id = cluster_session_id
         self.cause_name = type(cause).__name__
-        self.kind = f"service {service_id} raised {self.cause_name} in {callback} ({place})"
+        verb = "reported" if is_reported else "raised"
+        self.kind = f"service {service_id} {verb} {self.cause_name} in {callback} ({place})"
         # Without the position: equal errors are counted by their text.
         super().__init__(f"{self.kind}: {cause}")
 

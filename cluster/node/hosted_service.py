@@ -108,7 +108,7 @@ class HostedService:
 
     def check_policy(self, error: Exception) -> None:
         """Raise AgentTermination where the configuration says that an error of a service ends its member."""
-        if self._is_stopped_by_errors and isinstance(error, ServiceError):
+        if self._is_stopped_by_errors and isinstance(error, ServiceError) and not error.is_reported:
             raise AgentTermination(f"{error}; service_error_policy is stop") from error
 
 
@@ -152,6 +152,7 @@ def inline_agent(
     settings: LifeSettings,
     commit_position: Callable[[], int],
     snapshots: Snapshots,
+    on_reported: Callable[[ServiceError], None],
 ) -> ClusteredServiceAgent:
     """The container of a service that shares its member's thread."""
     context = settings.context
@@ -164,6 +165,11 @@ def inline_agent(
             client_id=service_id + 1,
             app_version=context.app_version,
             is_responder=settings.service_responder,
+            service_name=settings.services[service_id],
+            cluster_id=context.cluster_id,
+            member_id=context.member_id,
+            cluster_directory=settings.cluster_directory,
+            archive_directory=settings.archive_directory,
             max_message_length=message_length_max(context.log_term_length),
             log_fragment_limit=settings.log_fragment_limit,
         ),
@@ -172,6 +178,7 @@ def inline_agent(
             settings.service_cycle_threshold_ns,
         ),
         snapshots=snapshots,
+        on_reported=on_reported,
     )
 
 

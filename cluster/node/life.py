@@ -150,6 +150,7 @@ class MemberLife:
             self.settings,
             self.counters.commit_position.get,
             self.consensus_module.parts.snapshots.archive,
+            lambda error: self._on_service_error(self.services[service_id], error),
         )
 
     def _remote(self, service_id: int, channel: ServiceChannel, counters: ServiceCounters) -> RemoteService:

@@ -113,6 +113,11 @@ class ServiceHost:
                 client_id=self._service_id + 1,
                 app_version=start.app_version,
                 is_responder=start.is_responder,
+                service_name=start.name.decode(),
+                cluster_id=start.cluster_id,
+                member_id=start.member_id,
+                cluster_directory=start.cluster_directory.decode(),
+                archive_directory=start.archive_directory.decode(),
                 max_message_length=start.max_message_length,
                 log_fragment_limit=start.log_fragment_limit,
             ),
@@ -121,13 +126,14 @@ class ServiceHost:
                 start.cycle_threshold_ns,
             ),
             snapshots=MemberSnapshots(link, self._files, start.max_message_length),
+            on_reported=lambda error: link.send(_raised(error)),
         )
 
 
 def _raised(error: Exception) -> ServiceRaised:
     """What the member is told of an error."""
     if not isinstance(error, ServiceError):
-        return ServiceRaised(0, -1, "", "", b"", str(error).encode(), b"")
+        return ServiceRaised(0, -1, False, "", "", b"", str(error).encode(), b"")
     cause = error.__cause__
     assert cause is not None
     session_id = -1 if error.cluster_session_id is None else error.cluster_session_id
@@ -135,6 +141,7 @@ def _raised(error: Exception) -> ServiceRaised:
     return ServiceRaised(
         error.log_position,
         session_id,
+        error.is_reported,
         error.callback,
         error.cause_name,
         raised_at(cause).encode(),

@@ -119,10 +119,11 @@ class SnapshotEnd(Message, template_id=14, schema=SERVICE_LINK_SCHEMA):
 
 
 class ServiceRaised(Message, template_id=15, schema=SERVICE_LINK_SCHEMA):
-    """A callback raised, the fields are ServiceError's; without ``callback`` the container did."""
+    """An error of a callback, with the fields of ServiceError; without ``callback`` of the container."""
 
     log_position: i64
     cluster_session_id: i64  # -1: none
+    is_reported: Bool32
     callback: Ascii
     cause: Ascii
     place: Blob

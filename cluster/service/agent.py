@@ -9,6 +9,7 @@ before it is drained, delivers committed log to the service, and hands over what
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -65,7 +66,8 @@ class ClusteredServiceAgent:
 
     ``commit_position`` reads the member's commit-pos. ``do_work`` raises ServiceError for an exception of a
     callback after it has moved past the event, so whoever runs the agent counts it, logs it, and calls again
-    or ends the member; AgentTermination ends it.
+    or ends the member; AgentTermination ends it. ``on_reported`` gets what a callback reports and does not
+    raise.
     """
 
     def __init__(
@@ -77,14 +79,16 @@ class ClusteredServiceAgent:
         *,
         duty_cycle_tracker: DutyCycleTracker | None = None,
         snapshots: Snapshots | None = None,
+        on_reported: Callable[[ServiceError], None] = lambda error: None,
     ) -> None:
         self.state = ServiceState()
-        self._context = context
+        self._context = context = replace(context, error_handler=self._report)
         self._name = f"service {context.service_id}"
         self._callbacks = Callbacks(service, context.service_id, lambda: self.state.log_position)
         self._channel = channel
         self._commit_position = commit_position
         self._tracker = duty_cycle_tracker
+        self._on_reported = on_reported
         self._snapshots = snapshots
         self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
         self._sessions = OpenSessions(self.state, self._outbox, context.max_message_length)
@@ -382,6 +386,10 @@ class ClusteredServiceAgent:
             what = f"{self._name} raised {error.cause_name} in {error.callback}"
             failed = ServiceFailed(session_id, f"{what} at position {error.log_position}")
             self._channel.offer_to_consensus_module(failed.encode(), error.log_position)
+
+    def _report(self, error: Exception) -> None:
+        """The ``error_handler`` of ``cluster.context()``."""
+        self._on_reported(self._callbacks.reported(error))
 
     def on_entry(self, message: Any, position: int) -> None:
         """Deliver any other log entry, which ends at ``position``; None is a template we do not know."""

@@ -70,6 +70,15 @@ class Callbacks:
         place = raised_at(cause)
         return ServiceError(self._service_id, name, self._log_position(), cause, place, cluster_session_id)
 
+    def reported(self, cause: Exception) -> ServiceError:
+        """What is said of an error that the callback which runs has met, and does not raise."""
+        place = raised_at(cause)
+        error = ServiceError(
+            self._service_id, self.last, self._log_position(), cause, place, is_reported=True
+        )
+        error.__cause__ = cause
+        return error
+
     def call_batch(self, batch: SessionMessageBatch) -> None:
         """Call the vectorised form."""
         session_id = int(batch.session_ids[0]) if len(batch) == 1 else None
@@ -77,10 +86,13 @@ class Callbacks:
 
 
 def raised_at(error: BaseException) -> str:
-    """``file:line`` of the innermost code that is the author's own, or of the file that is no Python."""
+    """``file:line`` of the innermost code that is the author's own, or of the file that is no Python.
+
+    Of an error that was never raised: where it is told of.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__) or traceback.extract_stack()
     own = [frame for frame in frames if not frame.filename.startswith(("<frozen", *_LIBRARIES))]
     frame = (own or frames)[-1]
     return f"{frame.filename}:{frame.lineno}"

@@ -57,7 +57,7 @@ class Cluster:
         return self._state.role
 
     def log_position(self) -> int:
-        """Log position after the event being delivered, in bytes."""
+        """Log position after the event being delivered, in bytes (Aeron: Header.position)."""
         return self._state.log_position
 
     def leadership_term_id(self) -> int:
@@ -71,6 +71,10 @@ class Cluster:
     def time_unit(self) -> ClusterTimeUnit | None:
         """The unit of ``time()``, None before the first leadership term is known."""
         return self._state.time_unit
+
+    def context(self) -> ServiceContext:
+        """What is configured of this service and its member, and where errors go that it does not raise."""
+        return self._context
 
     def client_sessions(self) -> tuple[ClientSession, ...]:
         """The open sessions by ascending id."""

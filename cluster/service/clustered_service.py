@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Protocol
 
 from cluster.protocol.enums import CloseReason, Role
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.service.client_session import ClientSession
 from cluster.service.cluster import Cluster
 from cluster.service.message_batch import SessionMessageBatch
+from cluster.service.payload import Payload
+
+
+class ExclusivePublication(Protocol):
+    """What a snapshot is written into, by its name in Aeron."""
+
+    @property
+    def max_message_length(self) -> int:
+        """In bytes."""
+        ...
+
+    def offer(self, *message: Payload) -> int:
+        """Append one message, gathered from the given buffers; raises LocalProtocolError for its length."""
+        ...
 
 
 class ClusteredService:
@@ -28,7 +43,7 @@ class ClusteredService:
     # that have come apart. A service whose snapshots differ although its state does not sets this to False.
     compares_snapshots = True
 
-    def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
+    def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
         """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot.
 
         Iterate over the image: each item is one message as it was offered in ``on_take_snapshot``, as bytes.
@@ -55,7 +70,7 @@ class ClusteredService:
     def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
         """A timer has fired, at the same place in the log on every member."""
 
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+    def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         """Write the state as of this place in the log: ``snapshot_publication.offer(message)``, any number.
 
         Members may start from what another one saved: the same state must give the same bytes. A message

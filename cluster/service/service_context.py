@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.protocol.versions import DEFAULT_APP_VERSION
@@ -12,9 +13,20 @@ NULL_CLIENT_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """``client_id`` stands in the first ServiceAck, as the Aeron client's does. Lengths are in bytes."""
+    """What ``cluster.context()`` gives a service, too.
+
+    ``service_name`` is ``module:ClassName`` as configured. ``client_id`` stands in the first ServiceAck, as
+    the Aeron client's does. Lengths are in bytes. ``error_handler`` counts an error that the service has met
+    and does not raise (Aeron: countedErrorHandler): counter 215, ``node.log``, the error log.
+    """
 
     service_id: int = 0
+    service_name: str = ""
+    cluster_id: int = 0
+    member_id: int = 0
+    cluster_directory: str = ""
+    archive_directory: str = ""
+    error_handler: Callable[[Exception], None] = lambda error: None
     client_id: int = 0
     app_version: int = DEFAULT_APP_VERSION
     is_responder: bool = True  # whether offers to clients are sent, or answered with NOT_CONNECTED

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +43,7 @@ PUBLIC_NAMES = set(
         "EgressBatch",
         "EgressListener",
         "EventCode",
+        "ExclusivePublication",
         "LocalProtocolError",
         "LogDamaged",
         "LogReader",
@@ -54,6 +58,7 @@ PUBLIC_NAMES = set(
         "RemoteProtocolError",
         "Role",
         "ServiceError",
+        "ServiceContext",
         "SessionMessageBatch",
         "StorageError",
         "TimedOut",
@@ -77,6 +82,44 @@ def test_every_public_name_is_there_and_is_called_so(name):
 def test_a_name_that_is_not_public_is_no_attribute():
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         cluster.Nothing  # noqa: B018
+
+
+def test_type_checkers_are_given_the_same_names_from_the_same_places():
+    stub = ast.parse(Path(cluster.__file__).with_suffix(".pyi").read_text())
+    imports = [node for node in ast.walk(stub) if isinstance(node, ast.ImportFrom)]
+    named = {alias.asname: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    assert named == {name: f"{module}.{name}" for name, module in cluster._MODULE_OF.items()}
+
+
+TYPED = """
+from collections.abc import Iterable
+from typing import assert_type
+
+from cluster import ClientSession, Cluster, ClusterClient, ClusteredService, ExclusivePublication
+
+
+class Service(ClusteredService):
+    def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
+        assert_type(cluster.context().cluster_id, int)
+
+    def on_session_message(self, session: ClientSession | None, timestamp: int, buffer: memoryview) -> None:
+        session.offer(buffer)
+
+    def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
+        snapshot_publication.offer("text")
+
+
+ClusterClient.connect(5)
+"""
+
+
+def test_a_type_checker_sees_what_a_service_and_a_client_do_wrong(tmp_path):
+    (tmp_path / "typed.py").write_text(TYPED)
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "typed.py"]
+    environment = {**os.environ, "MYPYPATH": str(Path(cluster.__file__).parents[1])}
+    result = subprocess.run(mypy, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
+    wrong = [line.split(":")[1] for line in result.stdout.splitlines() if ": error: " in line]
+    assert wrong == ["13", "16", "19"], result.stdout + result.stderr
 
 
 def test_importing_cluster_and_asking_for_help_load_nothing_heavy():

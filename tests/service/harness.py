@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from cluster.errors import ServiceError
 from cluster.log.append import append_message, message_end_position
 from cluster.log.frames import LogParams
 from cluster.protocol import decode
@@ -166,7 +168,14 @@ class Recorder:
 class Container:
     """The agent with its channel, and the moves of a consensus module as methods."""
 
-    def __init__(self, service: Any, *, snapshots: Any = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        service: Any,
+        *,
+        snapshots: Any = None,
+        on_reported: Callable[[ServiceError], None] = lambda error: None,
+        **settings: Any,
+    ) -> None:
         self.service = service
         self.log = LogUnderTest()
         self.channel = ServiceChannel(
@@ -181,6 +190,7 @@ class Container:
             lambda: self.commit_position,
             ServiceContext(client_id=5, **settings),
             snapshots=snapshots,
+            on_reported=on_reported,
         )
 
     def start(self) -> Container:

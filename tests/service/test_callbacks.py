@@ -348,7 +348,7 @@ def test_a_session_is_closed_once_and_an_unknown_one_raises():
     assert container.sent.count(CloseSession(cluster_session_id=1)) == 1
 
 
-@pytest.mark.conformance("S-98")
+@pytest.mark.conformance("S-93", "S-98")
 def test_idling_does_background_work_lets_the_module_take_and_ends_with_the_container():
     container = a_leader(service := Sender("none"), capacity=60)
     taken = []

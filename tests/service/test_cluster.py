@@ -82,6 +82,7 @@ def test_a_cluster_has_only_what_services_may_call():
         "cancel_timer",
         "client_sessions",
         "close_client_session",
+        "context",
         "for_each_client_session",
         "get_client_session",
         "idle_strategy",

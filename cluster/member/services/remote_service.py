@@ -415,7 +415,10 @@ def raised_error(service_id: int, message: ServiceRaised) -> ClusterError:
     cause = type(message.cause, (Exception,), {})(text)
     session_id = None if message.cluster_session_id == NULL_VALUE else message.cluster_session_id
     place = message.place.decode(errors="replace")
-    error = ServiceError(service_id, message.callback, message.log_position, cause, place, session_id)
+    is_reported = bool(message.is_reported)
+    error = ServiceError(
+        service_id, message.callback, message.log_position, cause, place, session_id, is_reported=is_reported
+    )
     error.trace = message.trace.decode(errors="replace")
     error.add_note(error.trace)
     return error
