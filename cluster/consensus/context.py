@@ -27,6 +27,7 @@ class ConsensusModuleContext:
     member_id: int = 0
     member_ids: tuple[int, ...] = (0,)
     ingress_endpoints: str = ""  # ``id=endpoint`` of all members, as clients are told
+    member_endpoints: str = ""  # the members string, as backups are told
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
     service_count: int = 1

@@ -1,4 +1,4 @@
-"""Whether a client may open a session, or take one back: the authenticator's word, then the right to write.
+"""Whether a client may open a session, or take one back: the authenticator's word, then its right.
 
 connect request ── on_connect_request ── decide, in every slow tick ──┬─ AUTHENTICATED
                                            │    ▲                     └─ REJECTED, and one line of audit
@@ -7,12 +7,27 @@ connect request ── on_connect_request ── decide, in every slow tick ─�
 
 from typing import Protocol
 
-from cluster.consensus.authentication import SESSION_CONNECT_REQUEST, Security
-from cluster.consensus.cluster_session import ClusterSession, SessionState
+from cluster.consensus.authentication import (
+    BACKUP_QUERY,
+    HEARTBEAT_REQUEST,
+    SESSION_CONNECT_REQUEST,
+    STANDBY_SNAPSHOT,
+    Security,
+    right_to,
+)
+from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import EventCode
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import Challenge
+
+# What a session is made for: the request's template, and what is asked for, in the words of the audit log.
+_REQUESTS = {
+    SessionAction.CLIENT: (SESSION_CONNECT_REQUEST, "to open a session"),
+    SessionAction.BACKUP: (BACKUP_QUERY, "to make a backup"),
+    SessionAction.HEARTBEAT: (HEARTBEAT_REQUEST, "to have a heartbeat"),
+    SessionAction.STANDBY_SNAPSHOT: (STANDBY_SNAPSHOT, "to offer standby snapshots"),
+}
 
 
 class AdmissionPort(Protocol):
@@ -98,17 +113,21 @@ class SessionAdmission:
             self._authenticator.on_connected_session(ClientProxy(self, session), now_ms)
 
     def accept(self, session: ClusterSession, encoded_principal: bytes) -> None:
-        """The client is who it says; what is left is its right to open sessions."""
+        """The client is who it says; what is left is its right to what it asks for."""
         session.authenticate(encoded_principal)
-        if not self._authorisation.is_authorised(
-            CLUSTER.id, SESSION_CONNECT_REQUEST, None, encoded_principal
-        ):
-            self.refuse(session, encoded_principal, "no right to write", "no right to write")
+        template_id, what = _REQUESTS[session.action]
+        if not self._authorisation.is_authorised(CLUSTER.id, template_id, None, encoded_principal):
+            right = right_to(CLUSTER.id, template_id)
+            told = f"no right to {right}"
+            if session.action is not SessionAction.CLIENT:
+                told += f", which it takes {what}"
+            self.refuse(session, encoded_principal, told, f"no right to {right}")
 
     def refuse(self, session: ClusterSession, encoded_principal: bytes, told: str, why: str) -> None:
         """``told`` goes to the client, ``why`` to the audit log."""
         session.reject(EventCode.AUTHENTICATION_REJECTED, told)
-        self.port.on_refused(session.connection_id, encoded_principal, "to open a session", why)
+        _, what = _REQUESTS[session.action]
+        self.port.on_refused(session.connection_id, encoded_principal, what, why)
 
     def may_resume(
         self, session: ClusterSession, connection_id: int, encoded_credentials: bytes, now_ms: int

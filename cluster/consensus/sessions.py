@@ -216,10 +216,10 @@ class SessionManager:
         done: list[ClusterSession] = []
         for session in sessions:
             assert session.event_code is not None
-            is_sent = self.port.is_connected(session.connection_id) and self._send_event(
+            is_sent = self.port.is_connected(session.connection_id) and self.send_event(
                 session, session.event_code, session.detail, leadership_term_id, leader_member_id
             )
-            is_done = is_sent or self._is_timed_out(session, now_ns)
+            is_done = is_sent or self.is_timed_out(session, now_ns)
             (done if is_done else waiting).append(session)
         sessions[:] = waiting
         for session in done:
@@ -239,7 +239,7 @@ class SessionManager:
         """Bring each pending session as far as it goes now, newest first."""
         work_count = 0
         for session in list(reversed(self._pending)):
-            if self._is_timed_out(session, now_ns):
+            if self.is_timed_out(session, now_ns):
                 self._pending.remove(session)
                 session.state = SessionState.CLOSED
                 self.timed_out_count += 1
@@ -272,7 +272,7 @@ class SessionManager:
     def _send_open_event(
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
     ) -> bool:
-        if self._send_event(session, EventCode.OK, "", leadership_term_id, leader_member_id):
+        if self.send_event(session, EventCode.OK, "", leadership_term_id, leader_member_id):
             session.has_open_event_pending = False
             return True
         self._has_pending_events = True
@@ -318,7 +318,7 @@ class SessionManager:
         """Tell an open session's client, if it is connected, that something went wrong for it."""
         session = self.sessions.get(session_id)
         if session is not None:
-            self._send_event(session, EventCode.ERROR, detail, leadership_term_id, leader_member_id)
+            self.send_event(session, EventCode.ERROR, detail, leadership_term_id, leader_member_id)
 
     def _log_close(
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, *, is_told: bool
@@ -332,14 +332,14 @@ class SessionManager:
             self._has_pending_events = True
             return 0
         if is_told:
-            self._send_event(session, EventCode.CLOSED, reason.name, leadership_term_id, leader_member_id)
+            self.send_event(session, EventCode.CLOSED, reason.name, leadership_term_id, leader_member_id)
         if reason is CloseReason.TIMEOUT:
             self.timed_out_count += 1
         del self.sessions[session.id]
         self._uncommitted_closed.append((position, session))
         return 1
 
-    def _send_event(
+    def send_event(
         self,
         session: ClusterSession,
         code: EventCode,
@@ -347,6 +347,7 @@ class SessionManager:
         leadership_term_id: int,
         leader_member_id: int,
     ) -> bool:
+        """Tell a session's client, if it is connected; whether the connection took it."""
         if session.connection_id == NULL_VALUE:
             return False
         event = SessionEvent(
@@ -361,7 +362,8 @@ class SessionManager:
         )
         return self.port.send_egress(session.connection_id, event)
 
-    def _is_timed_out(self, session: ClusterSession, now_ns: int) -> bool:
+    def is_timed_out(self, session: ClusterSession, now_ns: int) -> bool:
+        """Whether a session that is not open has waited too long."""
         return now_ns > session.time_of_last_activity_ns + self._context.session_timeout_ns
 
     # ---- closing on request
@@ -494,7 +496,7 @@ class SessionManager:
         self.sweep(commit_position)
         dropped = self._drop_unopened(commit_position)
         for session in dropped:
-            self._send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
+            self.send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
         dropped += self._restore_closed(commit_position)
         self._uncommitted_next_ids.take_uncommitted(commit_position)
         self.table.restart_appended()

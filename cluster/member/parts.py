@@ -2,7 +2,7 @@
 
 log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
 disk       Repair, PromiseKeeper, SnapshotServer
-clients    SessionOutlet, ClientRequests, EgressPublisher, IngressAdapter
+clients    SessionOutlet, ClientRequests, BackupSessions, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
 phases     made by the agent when they are entered, of the ports that are put together here
 """
@@ -13,11 +13,13 @@ from random import Random
 
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.authentication import Security
+from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.admission import Admission
+from cluster.member.clients.backup_source import BackupSource
 from cluster.member.clients.client_requests import ClientRequests
 from cluster.member.clients.egress_publisher import EgressPublisher
 from cluster.member.clients.ingress_adapter import IngressAdapter
@@ -152,8 +154,16 @@ class Parts:
             security.authorisation,
             self._turn,
         )
+        source = BackupSource(context, self.log, self.status, self.counters.commit_position)
+        self.backups = BackupSessions(context, replica.sessions, source)
         self.ingress = IngressAdapter(
-            context, self.clients, replica, self.requests, self._forward_challenge_response
+            context,
+            self.clients,
+            replica,
+            self.requests,
+            self.backups,
+            self._turn,
+            self._forward_challenge_response,
         )
 
     def _forward_challenge_response(self, response: ChallengeResponse) -> None:

@@ -114,6 +114,11 @@ class NodeConfig(NodeKeys):
         return ingress_endpoints(self.cluster_members)
 
     @property
+    def member_endpoints(self) -> str:
+        """All members, as backups get them."""
+        return "|".join(str(member) for member in self.cluster_members)
+
+    @property
     def service_count(self) -> int:
         return len(self.services)
 

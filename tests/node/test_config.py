@@ -258,7 +258,10 @@ def test_the_consensus_module_is_given_what_the_file_says(tmp_path):
 def test_the_defaults_of_keys_are_those_of_what_they_configure():
     loaded = config_text.load(environment={})
     assert loaded.bounds == Bounds()
-    assert loaded.module_context == ConsensusModuleContext(ingress_endpoints="0=127.0.0.1:9000")
+    assert loaded.module_context == ConsensusModuleContext(
+        ingress_endpoints="0=127.0.0.1:9000",
+        member_endpoints="0,127.0.0.1:9000,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002",
+    )
 
 
 def test_tls_is_configured_whole_or_not_at_all():

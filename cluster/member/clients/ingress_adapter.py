@@ -1,11 +1,13 @@
 """Frames of clients (Aeron: IngressAdapter). A run of session messages is one kernel call into the log.
 
-On a member that does not lead only requests to connect or to resume have an effect: a redirect (C-37).
+On a member that does not lead, requests to connect or to resume have an effect: a redirect (C-37). Those of
+backups have the same one everywhere.
 """
 
 from collections.abc import Callable
 
 from cluster.archive.files import Buffer
+from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import RemoteProtocolError
@@ -13,7 +15,9 @@ from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, TOO_LONG, UNLINKE
 from cluster.member.clients.client_requests import ClientRequests
 from cluster.member.frames import BLOCK
 from cluster.member.ports import Clients
+from cluster.member.turn import Turn
 from cluster.protocol import decode
+from cluster.protocol.backup import BackupQuery, HeartbeatRequest, StandbySnapshot
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.protocol.link import SessionResume
@@ -45,12 +49,16 @@ class IngressAdapter:
         clients: Clients,
         replica: ReplicatedState,
         requests: ClientRequests,
+        backups: BackupSessions,
+        turn: Turn,
         forward: Callable[[ChallengeResponse], None],
     ) -> None:
         self._request_length_max = context.request_length_max
         self._clients = clients
         self._replica = replica
         self._requests = requests
+        self._backups = backups
+        self._turn = turn
         self._forward = forward
         self._request_count = 0  # in this call of on_frames
 
@@ -62,6 +70,7 @@ class IngressAdapter:
 
     def on_disconnect(self, connection_id: int) -> None:
         self._replica.sessions.on_disconnect(connection_id)
+        self._backups.on_disconnect(connection_id)
 
     def on_frames(self, connection_id: int, buffer: Buffer, start: int, end: int) -> int | None:
         publication = self._requests.publication
@@ -125,6 +134,11 @@ class IngressAdapter:
                     and message.leadership_term_id == self._replica.leadership_term_id
                 ):
                     self._requests.close_session(session.id, CloseReason.CLIENT_ACTION)
+            case BackupQuery() | HeartbeatRequest() | StandbySnapshot():
+                self._backups.on_request(connection_id, message, self._turn.now_ns, self._replica.now_ms)
+                self._turn.hasten_slow_tick()
+            case ChallengeResponse() if self._is_of_backup(message):
+                self._turn.hasten_slow_tick()
             case ChallengeResponse() if is_leading:
                 self._requests.on_challenge_response(message)
             case ChallengeResponse():
@@ -132,3 +146,12 @@ class IngressAdapter:
             case AdminRequest() if is_leading:
                 self._requests.on_admin_request(connection_id, message)
         return frame_end
+
+    def _is_of_backup(self, response: ChallengeResponse) -> bool:
+        return self._backups.on_challenge_response(
+            response.cluster_session_id,
+            response.correlation_id,
+            bytes(response.encoded_credentials),
+            self._turn.now_ns,
+            self._replica.now_ms,
+        )

@@ -1,0 +1,68 @@
+"""What a backup can copy of this member: its newest snapshot, and the recording of its log."""
+
+from collections.abc import Sequence
+
+from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import Counter
+from cluster.member.log.member_log import MemberLog
+from cluster.member.status import MemberStatus
+from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
+from cluster.protocol.recording_log import RecordingLogEntry
+
+
+class BackupSource:
+    """The ``BackupPort`` of a member (consensus/backup_sessions.py)."""
+
+    def __init__(
+        self, context: ConsensusModuleContext, log: MemberLog, status: MemberStatus, commit_position: Counter
+    ) -> None:
+        self._context = context
+        self._log = log
+        self._status = status
+        self._commit_position = commit_position
+
+    def backup_response(self, query: BackupQuery) -> BackupResponse | None:
+        recording_log = self._log.recording_log
+        term = recording_log.find_last_term()
+        if term is None:
+            return None
+        snapshots = snapshot_to_back_up(recording_log, self._context.service_count, query.log_position)
+        return BackupResponse(
+            correlation_id=query.correlation_id,
+            log_recording_id=term.recording_id,
+            log_leadership_term_id=term.leadership_term_id,
+            log_term_base_log_position=term.term_base_log_position,
+            last_leadership_term_id=term.leadership_term_id,
+            last_term_base_log_position=term.term_base_log_position,
+            commit_position_counter_id=self._commit_position.counter_id,
+            leader_member_id=self._status.leader_member_id,
+            member_id=self._context.member_id,
+            snapshots=tuple(_described(entry) for entry in snapshots),
+            cluster_members=self._context.member_endpoints,
+        )
+
+
+def snapshot_to_back_up(
+    recording_log: RecordingLog, service_count: int, log_position: int | None
+) -> Sequence[RecordingLogEntry]:
+    """The newest complete snapshot at or before ``log_position`` (None: any), else the oldest; empty without.
+
+    Its entries are in the order in which they stand in a recording log: the module's last (C-331).
+    """
+    chosen: tuple[RecordingLogEntry, ...] = ()
+    for chosen in recording_log.snapshot_sets(service_count):
+        if log_position is None or chosen[0].log_position <= log_position:
+            break
+    return chosen[::-1]
+
+
+def _described(entry: RecordingLogEntry) -> BackupSnapshotRecording:
+    return BackupSnapshotRecording(
+        recording_id=entry.recording_id,
+        leadership_term_id=entry.leadership_term_id,
+        term_base_log_position=entry.term_base_log_position,
+        log_position=entry.log_position,
+        timestamp=entry.timestamp,
+        service_id=entry.service_id,
+    )
