@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from cluster.protocol import CLUSTER
-from cluster.protocol.link import LINK_SCHEMA, LogRequest, StatusRequest
+from cluster.protocol.link import LINK_SCHEMA, LogRequest, RecordingRequest, StatusRequest
 
 SESSION_CONNECT_REQUEST = 3
 BACKUP_QUERY = 77
@@ -121,6 +121,7 @@ _RIGHTS = {
     (CLUSTER.id, HEARTBEAT_REQUEST): Right.READ,
     (CLUSTER.id, STANDBY_SNAPSHOT): Right.READ,
     (LINK_SCHEMA.id, LogRequest.TEMPLATE_ID): Right.READ,
+    (LINK_SCHEMA.id, RecordingRequest.TEMPLATE_ID): Right.READ,
     (LINK_SCHEMA.id, StatusRequest.TEMPLATE_ID): Right.READ,
     (CLUSTER.id, ADMIN_REQUEST): Right.ADMIN,
 }

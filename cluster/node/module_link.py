@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from cluster.archive.files import Buffer, Files
-from cluster.archive.frame_checksum import checksum_kinds
-from cluster.archive.segments import Segments
 from cluster.archive.snapshot_archive import SnapshotImage, digest
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, LogDamaged
@@ -34,7 +32,7 @@ from cluster.protocol.service_link import (
     decode_service_link,
     request_frame,
 )
-from cluster.reader.recordings import find_recording
+from cluster.reader.recordings import find_recording, open_recording
 from cluster.service.channel import RecoveryState, ServiceChannel, ServiceEgress
 from cluster.service.payload import check_length
 from cluster.transport.message_frames import link_frame
@@ -309,8 +307,4 @@ class MemberSnapshots:
 
     def open(self, recording_id: int) -> SnapshotImage:
         """Read a snapshot from the member's archive. Raises LogDamaged, NotAClusterDirectory."""
-        directory = self._link.archive_directory
-        descriptor = find_recording(self._files, directory, recording_id)
-        kinds = checksum_kinds(Segments(self._files, directory, descriptor), descriptor)
-        checksum = kinds.pop() if len(kinds) == 1 else None
-        return SnapshotImage(StoredRecording(self._files, directory, descriptor, checksum))
+        return SnapshotImage(open_recording(self._files, self._link.archive_directory, recording_id))

@@ -339,6 +339,38 @@ class SnapshotOffer(Message, template_id=33, schema=LINK_SCHEMA):
     first_frame: Blob = b""
 
 
+class RecordingRequest(Message, template_id=16, schema=LINK_SCHEMA):
+    """From a backup, as a reader: describe a recording and, if it is a snapshot's, send all of its frames.
+
+    The frames of the log are asked for by LogRequest, which is bounded by the commit position.
+    """
+
+    correlation_id: i64
+    recording_id: i64
+
+
+class RecordingStatus(Message, template_id=17, schema=LINK_SCHEMA):
+    """What a recording is like; the frames that follow, as they are in the files, end with an EndOfStream.
+
+    ``checksum``: what the frames hold in place of session ids, crc32 or crc32c, or none. ``stop_position`` is
+    -1 while it is being written. Of the log, ``terms`` begin with the one that holds ``start_position``, and
+    ``first_frame`` is that of the whole log, where its begin is purged.
+    """
+
+    correlation_id: i64
+    recording_id: i64
+    start_position: i64
+    stop_position: i64
+    session_id: i32
+    stream_id: i32
+    initial_term_id: i32
+    term_length: i32
+    mtu: i32
+    terms: tuple[TermEntry, ...] = ()
+    checksum: Ascii = ""
+    first_frame: Blob = b""
+
+
 class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
     """From a service to its consensus module: a callback raised on an entry of this session.
 

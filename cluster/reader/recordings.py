@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
+from cluster.archive.frame_checksum import checksum_kinds
 from cluster.archive.frame_walk import FrameWalk, log_params
 from cluster.archive.segments import Segments, segment_bases
+from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import NotAClusterDirectory
 from cluster.log.deliver import read_message
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
@@ -20,6 +22,17 @@ def find_recording(files: Files, archive_dir: str, recording_id: int) -> Recordi
         catalog.check_entry(entry, segment_bases(files, archive_dir, recording_id))
         return entry.descriptor
     raise NotAClusterDirectory(f"{archive_dir}: recording {recording_id} is not in the catalog")
+
+
+def open_recording(files: Files, archive_dir: str, recording_id: int) -> StoredRecording:
+    """A recording that is not written any more. Raises NotAClusterDirectory, LogDamaged."""
+    descriptor = find_recording(files, archive_dir, recording_id)
+    segments = Segments(files, archive_dir, descriptor)
+    try:
+        kinds = checksum_kinds(segments, descriptor)
+    finally:
+        segments.close()
+    return StoredRecording(files, archive_dir, descriptor, kinds.pop() if len(kinds) == 1 else None)
 
 
 def recorded_messages(

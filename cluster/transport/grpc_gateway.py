@@ -21,13 +21,13 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from cluster.errors import ClusterError, ConfigurationError, PortInUse, RemoteProtocolError
-from cluster.protocol import decode, link
+from cluster.protocol import Message, decode, link
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
@@ -47,8 +47,6 @@ from cluster.transport.log_server import Ask, LogServer, OpenLog, ReaderIdentity
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.message_frames import link_frame
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
-
-Request = TypeVar("Request", link.LogRequest, link.StatusRequest)
 
 READER_THREADS = 2
 STOP_GRACE_S = 0.2
@@ -240,13 +238,13 @@ class GrpcGateway:
                 sock.shutdown(socket.SHUT_WR)
 
     async def read_log(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
-        """Stream the log from the member's files, as fast as the reader takes it."""
-        message = await _decode(request, link.LogRequest, context)
+        """Stream the log, or a snapshot, from the member's files, as fast as the reader takes it."""
+        message = await _decode(request, context, link.LogRequest, link.RecordingRequest)
         await self.send_log(message, context, context.write)
 
     async def send_log(
         self,
-        request: link.LogRequest,
+        request: link.LogRequest | link.RecordingRequest,
         context: grpc.aio.ServicerContext,
         write: Callable[[bytes], Awaitable[None]],
     ) -> None:
@@ -254,7 +252,7 @@ class GrpcGateway:
         try:
             with self._log.admitted():
                 await self._log.check(_identity(context), request)
-                async with contextlib.aclosing(self._log.read(request)) as answers:
+                async with contextlib.aclosing(self._log.answers_to(request)) as answers:
                     async for data in answers:
                         await self._log.in_time(write(data))
         except RequestRefused as error:
@@ -262,7 +260,7 @@ class GrpcGateway:
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Tell how the member stands."""
-        message = await _decode(request, link.StatusRequest, context)
+        message = await _decode(request, context, link.StatusRequest)
         status = await self.look(message, context)
         return link_frame(status.replace(correlation_id=message.correlation_id))
 
@@ -310,12 +308,13 @@ def _certificate_name(context: grpc.aio.ServicerContext) -> str | None:
     return names[0].decode(errors="replace") if names else None
 
 
-async def _decode(data: bytes, kind: type[Request], context: grpc.aio.ServicerContext) -> Request:
-    """The request, or the end of the call with INVALID_ARGUMENT."""
+async def _decode(data: bytes, context: grpc.aio.ServicerContext, *kinds: type[Message]) -> Any:
+    """The request, of one of these kinds, or the end of the call with INVALID_ARGUMENT."""
     try:
         message = decode(data)
-        if not isinstance(message, kind):
-            raise RemoteProtocolError(f"expected {kind.__name__}, got {type(message).__name__}")
+        if not isinstance(message, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise RemoteProtocolError(f"expected {names}, got {type(message).__name__}")
     except RemoteProtocolError as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         raise AssertionError from None  # abort raises

@@ -2,6 +2,7 @@
 
     /cluster.Cluster/Session   stream of bytes <-> stream of bytes   whole frames, as over ipc:
     /cluster.Cluster/ReadLog   LogRequest -> stream of frames        LogStatus, committed log, EndOfStream
+                             RecordingRequest -> stream of frames  RecordingStatus, a snapshot, EndOfStream
     /cluster.Cluster/Status    StatusRequest -> LogStatus            how the member stands
     /cluster.Frames/…          the same in messages for clients in any language (cluster.proto)
     /grpc.health.v1.Health, /grpc.reflection.v1alpha.ServerReflection

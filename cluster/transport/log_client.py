@@ -4,6 +4,7 @@
         client.status()
         for item in client.read(from_position, to_position, max_bytes):
             ...                     LogStatus, then runs of log frames (uint8 arrays), then EndOfStream
+        client.read_recording(7)    RecordingStatus, then runs of a snapshot's frames, then EndOfStream
 
 ``timeout_s`` bounds how long a member may be silent, not how long a stream may last.
 """
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES = 1024 * 1024
 STATUS_THREADS_MAX = 16
+_RECORDED = (streams.LOG, streams.SERVICE_SNAPSHOT, streams.CONSENSUS_MODULE_SNAPSHOT)
 
 Answer = link.LogStatus | link.EndOfStream | np.ndarray
+RecordingAnswer = link.RecordingStatus | link.EndOfStream | np.ndarray
 
 
 class Unreachable(ClusterError):
@@ -60,6 +63,8 @@ class LogClient(Protocol):
     def status(self) -> link.LogStatus: ...
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]: ...
+
+    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]: ...
 
     def close(self) -> None: ...
 
@@ -98,18 +103,18 @@ def _status(client: LogClient) -> link.LogStatus | ClusterError:
         return error
 
 
-def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Answer]:
-    """What a run of frames holds: runs of log frames stay together."""
+def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Any]:
+    """What a run of frames holds: runs of a recording's frames stay together."""
     buffer = np.frombuffer(data, np.uint8)
     begin = 0
     for stream_id, offset, length in each_frame(buffer, 0, len(buffer)):
-        if stream_id == streams.LOG:
+        if stream_id in _RECORDED:
             continue
         if begin < offset - HEADER_LENGTH:
             yield buffer[begin : offset - HEADER_LENGTH]
         begin = align(offset + length)
         message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
-        if isinstance(message, link.LogStatus | link.EndOfStream):
+        if isinstance(message, link.LogStatus | link.RecordingStatus | link.EndOfStream):
             yield message
         elif isinstance(message, link.LinkError) and message.code is link.LinkErrorCode.UNAUTHORISED:
             raise AuthenticationRejected(f"{endpoint}: {message.text}")
@@ -157,11 +162,16 @@ class _GrpcLogClient:
         return _only_status(self._endpoint, _answers(self._endpoint, data))
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
+        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes))
+
+    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
+        return self._stream(link.RecordingRequest(0, recording_id))
+
+    def _stream(self, request: Message) -> Iterator[Any]:
         channel = self._connected()
         import grpc
 
-        request = link.LogRequest(0, from_position, to_position, max_bytes).encode()
-        call = channel.unary_stream(READ_LOG_METHOD)(request, metadata=self._metadata())
+        call = channel.unary_stream(READ_LOG_METHOD)(request.encode(), metadata=self._metadata())
         silence = _Silence(self._timeout_s, call.cancel)
         try:
             while (data := silence.bounded(next, call, None)) is not None:
@@ -261,9 +271,15 @@ class _SocketLogClient:
         return status
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
+        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes))
+
+    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
+        return self._stream(link.RecordingRequest(0, recording_id))
+
+    def _stream(self, request: Message) -> Iterator[Any]:
         exchange = self._open()
         try:
-            exchange.send(link.LogRequest(0, from_position, to_position, max_bytes))
+            exchange.send(request)
             while True:
                 for answer in _answers(self._endpoint, exchange.receive()):
                     yield answer

@@ -5,6 +5,7 @@ last EndOfStream with the position reached and why it ended.
 
     LogRequest(from, to)  ->  LogStatus | log frames ... | EndOfStream(OK)
     LogRequest(from, -1)  ->  LogStatus | log frames as they are committed ...
+    RecordingRequest(id)  ->  RecordingStatus | frames, of a snapshot ... | EndOfStream(OK)
 
 A member that has not committed as far as it was asked waits a little, then ends with NOT_AVAILABLE: the
 reader asks another one. Files are read in worker threads, so one slow disk read holds up nobody.
@@ -58,6 +59,10 @@ class ServedLog(Protocol):
     ) -> Iterator[tuple[int, np.ndarray]]: ...
 
     def frame_around(self, position: int) -> int | None: ...
+
+    def recording_status(self, request: link.RecordingRequest) -> link.RecordingStatus: ...
+
+    def recording_blocks(self, recording_id: int, *, max_bytes: int) -> Iterator[tuple[int, np.ndarray]]: ...
 
     def close(self) -> None: ...
 
@@ -274,6 +279,31 @@ class LogServer:
             await self._run(log.close)
         yield self._end(request, position, code, text)
 
+    async def read_recording(self, request: link.RecordingRequest) -> AsyncGenerator[bytes, None]:
+        """The frames that answer ``request``; every failure ends in an EndOfStream."""
+        position, code, text = 0, link.LinkErrorCode.OK, ""
+        try:
+            log = await self._open()
+            try:
+                yield link_frame(await self._run(log.recording_status, request))
+                blocks = log.recording_blocks(request.recording_id, max_bytes=self._block_bytes(0))
+                while (block := await self._run(_next_block, blocks)) is not None:
+                    position, data = block
+                    yield data
+            finally:
+                await self._run(log.close)
+        except DataLoss as error:
+            code, text = link.LinkErrorCode.NOT_AVAILABLE, str(error)
+        except ClusterError as error:
+            code, text = link.LinkErrorCode.FAILED, str(error)
+        yield link_frame(link.EndOfStream(request.correlation_id, position, code, text))
+
+    def answers_to(self, request: link.LogRequest | link.RecordingRequest) -> AsyncGenerator[bytes, None]:
+        """``read`` or ``read_recording``."""
+        if isinstance(request, link.LogRequest):
+            return self.read(request)
+        return self.read_recording(request)
+
     async def serve(self, reader: HandedOver) -> None:
         """Answer the requests of one reader's socket, one after the other, until it is closed."""
         stream = ReaderStream(reader)
@@ -321,13 +351,15 @@ class LogServer:
 
     async def _answer(self, message: Message | None) -> AsyncGenerator[bytes, None]:
         match message:
-            case link.LogRequest():
+            case link.LogRequest() | link.RecordingRequest():
                 try:
-                    async with contextlib.aclosing(self.read(message)) as answers:
+                    async with contextlib.aclosing(self.answers_to(message)) as answers:
                         async for data in answers:
                             yield data
                 except RequestRefused as error:
-                    yield self._end(message, message.from_position, error.code, str(error))
+                    position = message.from_position if isinstance(message, link.LogRequest) else 0
+                    end = link.EndOfStream(message.correlation_id, position, error.code, str(error))
+                    yield link_frame(end)
             case link.StatusRequest():
                 try:
                     yield await self.status(message.correlation_id)
@@ -340,8 +372,7 @@ class LogServer:
     async def _blocks(self, log: ServedLog, request: link.LogRequest) -> AsyncIterator[tuple[int, bytes]]:
         """(position after it, bytes) of each block, until the end or until it lies too far ahead."""
         position, to_position = request.from_position, request.to_position
-        wanted = min(request.max_bytes, BLOCK_BYTES_MAX) if request.max_bytes > 0 else BLOCK_BYTES_DEFAULT
-        block_bytes = min(wanted, self._bounds.reader_block_bytes)
+        block_bytes = self._block_bytes(request.max_bytes)
         waited_s = 0.0
         while to_position < 0 or position < to_position:
             bound = await self._run(log.commit_position)
@@ -363,6 +394,11 @@ class LogServer:
                 if to_position >= 0:
                     return
             waited_s += await self._await_commits()
+
+    def _block_bytes(self, max_bytes: int) -> int:
+        """How much one reader has in memory at once; ``max_bytes`` is what it asks for, 0 nothing."""
+        wanted = min(max_bytes, BLOCK_BYTES_MAX) if max_bytes > 0 else BLOCK_BYTES_DEFAULT
+        return min(wanted, self._bounds.reader_block_bytes)
 
     async def _await_commits(self) -> float:
         """Wait before the next look at the commit position; returns how long, in seconds."""
