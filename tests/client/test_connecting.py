@@ -50,7 +50,7 @@ def test_the_reply_tells_session_term_and_leader(cluster):
     assert client.max_payload_length == 1024 - 32
 
 
-@pytest.mark.conformance("S-6")
+@pytest.mark.conformance("S-6", "S-4")
 @pytest.mark.parametrize(
     "endpoints",
     ["", "127.0.0.1", "x=127.0.0.1:9000", "0=a:1,b:1", "0=a:1,0=b:1", "0=a:70000", None, 5, b"a:1"],
@@ -196,7 +196,7 @@ def test_a_leader_whose_endpoint_was_not_given_is_named(cluster):
             cluster.wait(0.001)
 
 
-@pytest.mark.conformance("S-14")
+@pytest.mark.conformance("S-14", "S-26")
 def test_when_no_member_answers_the_error_names_the_state_and_each_reason(cluster):
     for member in cluster.members:
         member.is_up = False

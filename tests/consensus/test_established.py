@@ -117,7 +117,7 @@ def test_a_fast_follower_commits_nothing_that_the_leader_does_not_hold():
     assert led.leader.commit_position == 1600
 
 
-@pytest.mark.conformance("C-169", "C-170")
+@pytest.mark.conformance("C-169", "C-170", "S-168")
 def test_the_commit_position_never_falls_but_commit_position_tells_the_lower_quorum():
     led = a_leader()
     led.reports(1, 1600)

@@ -14,7 +14,7 @@ from tests.consensus.session_language import ENDPOINTS, LEADER, TERM, Sessions, 
 # ---- a follower
 
 
-@pytest.mark.conformance("C-171", "C-172", "C-174", "C-175")
+@pytest.mark.conformance("C-171", "C-172", "C-174", "C-175", "S-12")
 def test_a_follower_redirects_to_the_leader_and_forgets():
     sessions = Sessions()
     sessions.connects(1, is_leader=False)
@@ -89,7 +89,7 @@ def test_ids_count_from_1_and_a_refused_request_uses_one_up():
     assert sessions.opens(3) == 3
 
 
-@pytest.mark.conformance("C-179", "C-180")
+@pytest.mark.conformance("C-179", "C-180", "S-18")
 def test_a_client_of_another_major_version_is_refused():
     sessions = Sessions()
     sessions.connects(1, version=2 << 16 | 1 << 8)
@@ -107,7 +107,7 @@ def test_a_client_without_a_version_is_taken_for_a_compatible_one():
     assert sessions.outside.events() == [(EventCode.OK, "")]
 
 
-@pytest.mark.conformance("C-181", "C-182")
+@pytest.mark.conformance("C-181", "C-182", "S-19")
 def test_pending_and_open_sessions_together_are_limited():
     sessions = Sessions(max_sessions=2)
     sessions.opens(1)
@@ -158,7 +158,7 @@ def test_a_rejected_client_is_told_and_leaves_nothing_in_the_log():
     assert sessions.outside.log == []
 
 
-@pytest.mark.conformance("C-196")
+@pytest.mark.conformance("C-196", "S-23")
 def test_a_principal_has_4096_bytes_at_most():
     session = ClusterSession(1, correlation_id=1, response_stream_id=102, response_channel="")
     session.authenticate(bytes(4096))
@@ -180,6 +180,7 @@ def test_the_ok_event_is_sent_again_until_it_is_taken():
     assert len(sessions.outside.egress) == 1
 
 
+@pytest.mark.conformance("C-191")
 def test_nothing_is_logged_for_a_client_that_is_not_there():
     sessions = Sessions()
     sessions.connects(1)
@@ -206,7 +207,7 @@ def test_a_log_that_takes_nothing_now_is_tried_again():
     assert sessions.outside.log == [("open", 1)]
 
 
-@pytest.mark.conformance("C-192")
+@pytest.mark.conformance("C-192", "S-24")
 def test_a_pending_session_times_out():
     sessions = Sessions()
     sessions.connects(9)
@@ -248,7 +249,7 @@ def test_states_and_actions_are_in_the_documented_order():
 # ---- closing
 
 
-@pytest.mark.conformance("C-204", "C-205")
+@pytest.mark.conformance("C-204", "C-205", "S-38", "S-170")
 def test_a_session_without_activity_is_closed_logged_told_and_counted():
     sessions = Sessions()
     session_id = sessions.opens()
@@ -272,7 +273,7 @@ def test_a_session_that_its_client_closes_is_logged_and_told_nothing():
     assert sessions.outside.events() == [(EventCode.OK, "")]
 
 
-@pytest.mark.conformance("C-208")
+@pytest.mark.conformance("C-208", "S-63")
 def test_a_session_that_a_service_closes_is_logged_and_told():
     sessions = Sessions()
     session_id = sessions.opens()
@@ -297,6 +298,7 @@ def test_a_close_that_the_log_refuses_is_tried_again_in_each_tick():
     assert sessions.manager.sessions == {}
 
 
+@pytest.mark.conformance("C-210", "S-64")
 def test_a_session_whose_connection_is_lost_waits_for_its_client_until_the_time_out():
     sessions = Sessions()
     session_id = sessions.opens()
@@ -412,7 +414,7 @@ def test_time_outs_begin_anew_with_a_new_leader():
     assert sessions.outside.log == [("close", 4, CloseReason.TIMEOUT)]
 
 
-@pytest.mark.conformance("C-231")
+@pytest.mark.conformance("C-231", "S-65")
 def test_a_leader_that_has_just_started_closes_what_it_found():
     sessions = Sessions()
     sessions.replays_open(4)
@@ -424,7 +426,7 @@ def test_a_leader_that_has_just_started_closes_what_it_found():
     assert sessions.outside.egress == []
 
 
-@pytest.mark.conformance("C-232", "C-234")
+@pytest.mark.conformance("C-232", "C-234", "S-66")
 def test_what_is_not_committed_or_not_open_is_gone_with_the_leadership():
     sessions = Sessions()
     committed = sessions.opens(1)
@@ -457,7 +459,7 @@ def test_a_commit_forgets_what_it_covers():
     assert sessions.manager.next_committed_session_id == session_id + 1
 
 
-@pytest.mark.conformance("C-214")
+@pytest.mark.conformance("C-214", "S-72")
 def test_by_default_everybody_may_write_and_read_and_nobody_administer():
     default = AllowAllButAdmin()
 

@@ -3,9 +3,9 @@
 from cluster.archive.recording_log import RecordingLog
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member.disk.repair import RepairNote
-from cluster.protocol import decode
+from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterControlToggle
-from cluster.protocol.frame import align
+from cluster.protocol.frame import align, frame
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 
@@ -127,3 +127,34 @@ def wiped(member):
 def lose_segment(member, number):
     """Delete a segment file of a stopped member's log."""
     member.files.unlink(f"member/archive/0-{number * SEGMENT}.rec")
+
+
+def a_cluster_with_a_client(seed=1, members=3):
+    """Members that are level, and one client with a session."""
+    cluster = SimulatedCluster(members, seed)
+    cluster.await_leader()
+    client = cluster.add_client()
+    cluster.await_settled()
+    cluster.await_level()
+    return cluster, client
+
+
+def heard(client):
+    """Everything that the client gets from now on, decoded."""
+    messages = []
+    original = client._on_frames
+
+    def on_frames(frames):
+        offset = 0
+        while offset < len(frames):
+            length = int.from_bytes(frames[offset : offset + 4], "little")
+            messages.append(decode(frames, offset + HEADER_LENGTH, length - HEADER_LENGTH))
+            offset += align(length)
+        original(frames)
+
+    client._on_frames = on_frames
+    return messages
+
+
+def asks(client, message):
+    client._connection.send(frame(message.encode(), session_id=0, stream_id=streams.INGRESS))

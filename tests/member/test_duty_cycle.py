@@ -203,6 +203,7 @@ def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     ]
 
 
+@pytest.mark.conformance("C-30")
 def test_a_risen_commit_position_is_told_at_the_begin_of_the_next_turn(spy):
     """Aeron's leader tells it in the cycle of the rise (C-30); here services and clients come first."""
     cluster = a_cluster()
@@ -516,7 +517,7 @@ def test_a_disk_that_fails_ends_the_life_of_the_member(monkeypatch):
     assert "No space left" in told
 
 
-@pytest.mark.conformance("C-97")
+@pytest.mark.conformance("C-97", "S-172")
 def test_each_election_is_counted():
     cluster = a_cluster()
     follower = cluster.followers[0]

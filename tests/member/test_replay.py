@@ -169,7 +169,7 @@ def test_a_replay_is_not_over_within_a_snapshot():
     cluster.await_leader()
 
 
-@pytest.mark.conformance("C-110", "C-219")
+@pytest.mark.conformance("C-110", "C-219", "S-61")
 def test_services_answer_nobody_while_they_replay():
     cluster = restarted()
     sent = []
@@ -200,7 +200,7 @@ def test_after_the_replay_the_module_stands_at_its_end_and_the_service_reads_on(
     assert member.service_agent.joined_position == member.commit_position
 
 
-@pytest.mark.conformance("C-231")
+@pytest.mark.conformance("C-231", "S-65")
 def test_a_cluster_that_starts_again_closes_the_sessions_that_it_finds():
     cluster = restarted()
     for member in cluster.members:

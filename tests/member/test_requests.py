@@ -26,21 +26,12 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
-from tests.member.cluster_steps import AllowAll, entries
-from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
-
-
-def a_cluster(seed=1, members=3):
-    cluster = SimulatedCluster(members, seed)
-    cluster.await_leader()
-    client = cluster.add_client()
-    cluster.await_settled()
-    cluster.await_level()
-    return cluster, client
+from tests.member.cluster_steps import AllowAll, a_cluster_with_a_client, asks, entries, heard
+from tests.member.in_memory.cluster import MS, SECOND
 
 
 def test_a_connection_gets_a_few_of_its_requests_served_in_a_turn():
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     leader = cluster.leader
     request = SessionConnectRequest(7, 102, CLIENT_PROTOCOL_VERSION, "test").encode()
     one = frame(request, session_id=0, stream_id=streams.INGRESS)
@@ -52,31 +43,10 @@ def test_a_connection_gets_a_few_of_its_requests_served_in_a_turn():
     assert leader.replica.sessions.next_session_id == before + 4
 
 
-def heard(cluster, client):
-    """Everything that the client gets from now on, decoded."""
-    messages = []
-    original = client._on_frames
-
-    def on_frames(frames):
-        offset = 0
-        while offset < len(frames):
-            length = int.from_bytes(frames[offset : offset + 4], "little")
-            messages.append(decode(frames, offset + HEADER_LENGTH, length - HEADER_LENGTH))
-            offset += align(length)
-        original(frames)
-
-    client._on_frames = on_frames
-    return messages
-
-
-def asks(client, message):
-    client._connection.send(frame(message.encode(), session_id=0, stream_id=streams.INGRESS))
-
-
-@pytest.mark.conformance("C-211", "C-212", "C-214")
+@pytest.mark.conformance("C-211", "C-212", "C-214", "S-72")
 def test_an_admin_request_is_refused_by_default_on_the_sessions_own_egress():
-    cluster, client = a_cluster()
-    messages = heard(cluster, client)
+    cluster, client = a_cluster_with_a_client()
+    messages = heard(client)
     request = AdminRequest(client.leadership_term_id, client.session_id, 9, AdminRequestType.SNAPSHOT)
     asks(client, request)
     cluster.run(10 * MS)
@@ -87,11 +57,11 @@ def test_an_admin_request_is_refused_by_default_on_the_sessions_own_egress():
     assert not any(isinstance(entry, ClusterActionRequest) for entry in entries(cluster.leader))
 
 
-@pytest.mark.conformance("C-213")
+@pytest.mark.conformance("C-213", "S-169")
 def test_an_authorised_request_for_a_snapshot_has_one_taken_unless_the_toggle_is_in_use():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     cluster.leader.authorise(AllowAll())
-    messages = heard(cluster, client)
+    messages = heard(client)
     request = AdminRequest(client.leadership_term_id, client.session_id, 9, AdminRequestType.SNAPSHOT)
     asks(client, request)
     asks(client, request)
@@ -104,9 +74,9 @@ def test_an_authorised_request_for_a_snapshot_has_one_taken_unless_the_toggle_is
 
 @pytest.mark.conformance("S-71")
 def test_an_admin_request_of_a_type_that_is_not_known_gets_an_error_and_takes_no_snapshot():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     cluster.leader.authorise(AllowAll())
-    messages = heard(cluster, client)
+    messages = heard(client)
     asks(client, AdminRequest(client.leadership_term_id, client.session_id, 9, 7))
     cluster.run(500 * MS)
 
@@ -118,8 +88,8 @@ def test_an_admin_request_of_a_type_that_is_not_known_gets_an_error_and_takes_no
 
 @pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
 def test_an_admin_request_of_another_term_or_session_is_not_answered(term, session):
-    cluster, client = a_cluster()
-    messages = heard(cluster, client)
+    cluster, client = a_cluster_with_a_client()
+    messages = heard(client)
     asks(
         client,
         AdminRequest(
@@ -153,7 +123,7 @@ class Challenges(DefaultAuthenticator):
 
 @pytest.mark.conformance("C-194")
 def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     leader, follower = cluster.leader, cluster.followers[0]
     leader.replica.sessions.admission._authenticator = Challenges()
     answers = []
@@ -177,7 +147,7 @@ def test_a_follower_hands_the_answer_to_a_challenge_to_its_leader():
 
 @pytest.mark.conformance("C-220")
 def test_module_and_service_of_the_leader_answer_over_one_egress():
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     client = cluster.add_client()
     frames = []
     original = client._on_frames
@@ -200,7 +170,7 @@ def test_module_and_service_of_the_leader_answer_over_one_egress():
 
 @pytest.mark.conformance("C-239")
 def test_the_leader_acts_on_its_own_entries_before_they_are_committed():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     leader = cluster.leader
     for follower in cluster.followers:
         follower.pause()
@@ -216,8 +186,8 @@ def test_the_leader_acts_on_its_own_entries_before_they_are_committed():
 
 @pytest.mark.conformance("C-217", "C-218")
 def test_a_client_hears_of_its_session_its_messages_and_its_commits_only():
-    cluster, client = a_cluster()
-    messages = heard(cluster, client)
+    cluster, client = a_cluster_with_a_client()
+    messages = heard(client)
     for number in range(20):
         client.send(b"0:%d:" % number)
     cluster.await_settled()
@@ -234,10 +204,10 @@ def test_a_client_hears_of_its_session_its_messages_and_its_commits_only():
     assert SessionMessageHeader in kinds
 
 
-@pytest.mark.conformance("C-200", "C-201")
+@pytest.mark.conformance("C-200", "C-201", "S-41")
 @pytest.mark.parametrize(("term", "session"), [(9, None), (None, 99)])
 def test_a_message_of_another_term_or_session_is_dropped(term, session):
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     before = cluster.leader.published_position
     header = SessionMessageHeader(
         client.leadership_term_id if term is None else term,
@@ -251,7 +221,7 @@ def test_a_message_of_another_term_or_session_is_dropped(term, session):
 
 
 def test_a_message_over_another_clients_connection_is_dropped():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     other = cluster.add_client()
     cluster.await_settled()
     cluster.await_level()
@@ -265,7 +235,7 @@ def test_a_message_over_another_clients_connection_is_dropped():
 
 @pytest.mark.conformance("C-216")
 def test_a_burst_that_is_larger_than_the_leaders_buffer_is_appended_whole():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     for number in range(3000):
         client.send(b"0:%d:" % number + bytes(1200))
     cluster.await_settled(timeout_ns=120 * SECOND)
@@ -275,10 +245,10 @@ def test_a_burst_that_is_larger_than_the_leaders_buffer_is_appended_whole():
 
 
 def test_a_message_above_the_maximum_closes_its_session_and_nobody_elses():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     other = cluster.add_client()
     cluster.await_settled()
-    messages = heard(cluster, client)
+    messages = heard(client)
     leader = cluster.leader
     header = SessionMessageHeader(leader.leadership_term_id, client.session_id, 0).encode()
     too_long = frame(header + bytes(cluster.term_length // 8), session_id=0, stream_id=streams.INGRESS)
@@ -294,7 +264,7 @@ def test_a_message_above_the_maximum_closes_its_session_and_nobody_elses():
 
 @pytest.mark.parametrize("garbage", [bytes(8), b"\x18\x00\x01\x00\x6f\x00\x11\x00short", b"\xff" * 40])
 def test_garbage_from_a_client_leaves_the_member_and_the_others_alone(garbage):
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     rude = cluster.add_client()
     cluster.await_settled()
     rude._connection.send(frame(garbage, session_id=0, stream_id=streams.INGRESS))
@@ -316,7 +286,7 @@ def test_garbage_from_a_client_leaves_the_member_and_the_others_alone(garbage):
     ],
 )
 def test_garbage_from_a_member_is_reported_and_survived(garbage):
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     rude = cluster.followers[0]
     rude.links.send(cluster.leader.member_id, frame(garbage, session_id=0, stream_id=streams.CONSENSUS))
     cluster.run(10 * MS)
@@ -342,7 +312,7 @@ def test_garbage_from_a_member_is_reported_and_survived(garbage):
     ],
 )
 def test_what_a_leader_cannot_mean_is_reported_and_moves_nobody(changed):
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     follower = cluster.followers[0]
     leader_id = cluster.leader.member_id
     follower.enter_election("asked for")
@@ -361,7 +331,7 @@ def test_what_a_leader_cannot_mean_is_reported_and_moves_nobody(changed):
 
 @pytest.mark.parametrize("position", [-1, -(2**63), 100, 2**63 - 1])
 def test_a_position_at_which_no_frame_can_begin_is_sent_nothing(position):
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     leader, rude = cluster.leader, cluster.followers[0].member_id
     served = leader.log_streams.get(rude)
     term_id = leader.leadership_term_id
@@ -375,7 +345,7 @@ def test_a_position_at_which_no_frame_can_begin_is_sent_nothing(position):
 
 def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leaders():
     """Read from there the log looks damaged: the leader took its own for that, and began anew."""
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     client.send(b"long" * 100)
     cluster.await_settled()
     cluster.await_level()
@@ -398,7 +368,7 @@ def test_a_position_within_a_frame_is_sent_nothing_and_is_no_damage_of_the_leade
 
 @pytest.mark.parametrize("asks", [CatchupPosition, ReplicationRequest, RecordingFetch])
 def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     client.send(b"long" * 100)
     cluster.await_settled()
     cluster.await_level()
@@ -418,7 +388,7 @@ def test_damage_of_the_own_log_at_a_position_that_is_asked_for_is_found(asks):
 
 
 def test_a_member_that_speaks_for_another_is_not_listened_to():
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     leader = cluster.leader
     one, two = (member.member_id for member in cluster.followers)
     leader.receive(one, Vote(99, 0, 0, leader.member_id, two, False))
@@ -428,9 +398,10 @@ def test_a_member_that_speaks_for_another_is_not_listened_to():
     assert leader.counters.errors.get() == 2
 
 
+@pytest.mark.conformance("C-162")
 def test_a_leader_of_another_app_version_is_not_followed():
     """Aeron's member ends itself; here no message of another member ends a process."""
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     leader, follower = cluster.leader, cluster.followers[0]
     message = NewLeadershipTerm(0, 1, 96, -1, 1, 96, 96, 0, 0, leader.member_id, 7, 2 << 16, False, 96)
     follower.receive(leader.member_id, message)
@@ -442,7 +413,7 @@ def test_a_leader_of_another_app_version_is_not_followed():
 
 @pytest.mark.conformance("C-149")
 def test_a_second_request_to_catch_up_is_ignored_while_one_is_served():
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     leader = cluster.leader
     follower = cluster.followers[0]
     request = CatchupPosition(leader.leadership_term_id, 96, follower.member_id)
@@ -456,7 +427,7 @@ def test_a_second_request_to_catch_up_is_ignored_while_one_is_served():
 
 @pytest.mark.conformance("C-237", "C-252", "C-253", "C-261", "C-243")
 def test_only_the_leader_appends_and_a_timer_fires_once_at_one_position():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     for number in range(10):
         client.send(b"timer %d" % number)
     cluster.await_settled()
@@ -476,7 +447,7 @@ def test_only_the_leader_appends_and_a_timer_fires_once_at_one_position():
 
 @pytest.mark.conformance("C-269")
 def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     client.send(b"timer 1")
     cluster.await_settled()
     cluster.await_level()
@@ -498,7 +469,7 @@ def test_a_timer_event_that_was_not_committed_fires_under_the_next_leader_once()
 
 def test_a_member_that_replays_timers_that_were_moved_and_expired_keeps_none_of_them():
     """Its module reads the events ahead of its service, which asks for each timer several times."""
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_a_client()
     for wait in (20, 35, 100):
         for number in range(10):
             client.send(b"timer %d" % number)
@@ -518,7 +489,7 @@ def test_a_member_that_replays_timers_that_were_moved_and_expired_keeps_none_of_
 def test_an_action_in_the_log_is_carried_out_by_followers_of_its_term_and_ends_the_poll():
     from cluster.protocol.enums import ConsensusModuleState
 
-    cluster, _ = a_cluster()
+    cluster, _ = a_cluster_with_a_client()
     follower = cluster.followers[0]
     term_id = follower.leadership_term_id
 
@@ -567,7 +538,7 @@ def test_what_stands_behind_an_action_waits_for_the_next_cycle():
 
 @pytest.mark.conformance("C-281", "S-121")
 def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader_once():
-    cluster, client = a_cluster(seed=3)
+    cluster, client = a_cluster_with_a_client(seed=3)
     for number in range(30):
         client.send(b"again %d" % number)
     leader = cluster.leader

@@ -64,6 +64,18 @@ def test_another_id_or_another_position_is_out_of_sequence(ack_id, position):
     assert services.acked == []
 
 
+@pytest.mark.conformance("S-106")
+def test_a_second_first_ack_is_out_of_sequence_while_the_service_lives():
+    services = Services(count=1)
+    services.wait_for(4096, "snapshot")
+    services.ack(0, 0, 4096)
+    services.wait_for(8192, "snapshot")
+    with pytest.raises(ClusterError, match="out of sequence"):
+        services.ack(0, 0, 8192)
+    services.ack(0, 1, 8192)
+    assert services.acked == [("snapshot", 1), ("snapshot", 1)]
+
+
 def test_an_ack_that_nobody_asked_for_is_out_of_sequence():
     with pytest.raises(ClusterError, match="nobody asked for"):
         Services(count=1).ack(0, 0, 4096)

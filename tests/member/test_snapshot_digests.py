@@ -31,6 +31,7 @@ def test_members_with_one_state_have_one_digest():
     assert told(cluster) == []
 
 
+@pytest.mark.conformance("S-184")
 @pytest.mark.parametrize("is_leader", [False, True])
 def test_a_service_whose_state_differs_on_one_member_is_told_and_goes_on(is_leader):
     cluster = a_busy_cluster()

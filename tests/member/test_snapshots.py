@@ -247,7 +247,7 @@ def test_timers_and_messages_of_the_service_come_once_after_all_members_start_fr
     cluster.check()
 
 
-@pytest.mark.conformance("C-310")
+@pytest.mark.conformance("C-310", "S-143")
 def test_entries_of_recordings_that_are_gone_are_made_invalid_on_request_and_nothing_else_happens():
     cluster = a_busy_cluster()
     first = take_snapshot(cluster)

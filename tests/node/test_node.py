@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from collections import Counter
 
 import pytest
 
@@ -26,7 +27,7 @@ from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
 from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.transport.poller import Poller
-from tests.node.processes import ask, await_that, free_base_port, keys_of
+from tests.node.processes import DEADLINE_S, ask, await_that, free_base_port, keys_of
 
 
 class Counting(ClusteredService):
@@ -144,34 +145,44 @@ def test_each_open_session_has_a_counter_that_goes_with_it(tmp_path):
             await_that(lambda: sessions() == [], "all are gone")
 
 
-@pytest.mark.conformance("S-173")
+@pytest.mark.conformance("S-166", "S-173")
 def test_counters_of_module_and_container_are_there_and_the_heartbeats_end_with_the_member(tmp_path):
-    keys = keys_of(tmp_path)
+    keys = keys_of(tmp_path, cluster_id=6, services=["echo", "echo"])
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "it leads")
-        with CountersReader(str(node.config.driver_path / "cnc.dat")) as counters:
-            present = {record.type_id for record in counters.counters() if record.is_allocated}
+        with (
+            ClusterClient.connect(f"0=ipc:{node.config.ipc_path}"),
+            CountersReader(str(node.config.driver_path / "cnc.dat")) as counters,
+        ):
+            present = [record for record in counters.counters() if record.is_allocated]
             assert counters.is_live(time.time_ns() // 1_000_000)
-    expected = {
-        CounterTypeId.CONSENSUS_MODULE_STATE,
-        CounterTypeId.NODE_ROLE,
-        CounterTypeId.CONTROL_TOGGLE,
-        CounterTypeId.COMMIT_POSITION,
-        CounterTypeId.ELECTION_STATE,
-        CounterTypeId.CONSENSUS_MODULE_ERRORS,
-        CounterTypeId.CLIENT_TIMEOUTS,
-        CounterTypeId.MAX_CYCLE_TIME,
-        CounterTypeId.CYCLE_TIME_EXCEEDED,
-        CounterTypeId.ELECTION_COUNT,
-        CounterTypeId.LEADERSHIP_TERM_ID,
-        CounterTypeId.CONTAINER_ERRORS,
-        CounterTypeId.CONTAINER_MAX_CYCLE_TIME,
-        CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED,
-        CounterTypeId.RECORDING_POSITION,
-    }
-    assert expected <= present
+    ids = Counter(record.type_id for record in present)
+    of_module = [200, 201, 202, 203, 205, 207, 212, 213, 216, 217, 233, 234, 235, 238, 239, 241]
+    of_each_container = [215, 218, 219]
+    expected = dict.fromkeys(of_module, 1) | dict.fromkeys(of_each_container, 2)
+    assert {type_id: ids[type_id] for type_id in sorted(ids) if 200 <= type_id <= 241} == expected
+    for record in present:
+        if record.type_id in expected:
+            assert int.from_bytes(record.key[:4], "little") == 6, f"the cluster id of {record.label}"
     with CountersReader(str(node.config.driver_path / "cnc.dat")) as counters:
         assert counters.heartbeat_ms == -1
+
+
+@pytest.mark.conformance("S-188")
+@pytest.mark.parametrize("mode", ["inline", "process"])
+def test_a_gauge_shows_how_far_each_service_has_applied_the_log(tmp_path, mode):
+    with ClusterNode.launch(**keys_of(tmp_path, services=["echo", "echo"], service_mode=mode)) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:
+            client.offer(b"x")
+            committed = client.await_committed(DEADLINE_S)
+            with CountersReader(str(node.config.driver_path / "cnc.dat")) as counters:
+
+                def applied() -> list[int]:
+                    gauges = [r for r in counters.counters() if r.type_id == CounterTypeId.SERVICE_POSITION]
+                    return [record.value for record in gauges]
+
+                await_that(lambda: applied() == [committed, committed], "both have applied it")
 
 
 def test_a_config_object_is_taken_as_it_is(tmp_path):

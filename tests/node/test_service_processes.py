@@ -86,6 +86,7 @@ def kill(pid: int) -> None:
     await_that(lambda: not is_alive(pid), "it is dead")
 
 
+@pytest.mark.conformance("C-311")
 def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tmp_path):
     with ClusterNode.launch(**keys_of(tmp_path, services=[SERVICE, "echo"])) as node:
         await_that(lambda: node.is_leader, "a leader")

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST, COUNT = 1, 100
 
 
+@pytest.mark.conformance("S-59", "S-60", "S-183", "S-184")
 @pytest.mark.timeout(600)
 def test_a_slice_of_seeds_keeps_every_invariant_and_reaches_every_state():
     # Spawned: a fork of this process would inherit the locks that gRPC's threads held at that moment.

@@ -139,6 +139,23 @@ def test_end_of_file_in_the_middle_of_a_frame_closes_the_connection(poller, pair
     assert connection.offer(a_frame(b"y")) == Offer.CLOSED
 
 
+@pytest.mark.conformance("S-57")
+def test_half_a_frame_of_a_connection_that_ended_is_no_part_of_the_next_one(poller):
+    """A client has one buffer for all leaders."""
+    shared = ReceiveBuffer(64 * 1024)
+    for payload, is_whole in ((b"x" * 100, False), (b"y" * 100, True)):
+        ours, theirs = socket.socketpair()
+        connection = Connection(ours, poller, shared, frame_length_max=4_000_000)
+        theirs.sendall(a_frame(payload) if is_whole else a_frame(payload)[:70])
+        if is_whole:
+            assert receive(poller, connection, len(a_frame(payload))) == a_frame(payload)
+        else:
+            poller.wait(1)
+            assert not connection.receive()
+        connection.close()
+        theirs.close()
+
+
 def test_a_full_queue_pushes_back_whole_batches_and_keeps_the_order(poller):
     ours, theirs = socket.socketpair()
     connection = Connection(ours, poller, ReceiveBuffer(), queue_bytes_max=1_000_000)

@@ -1,0 +1,52 @@
+"""What keeps a session open, and when its answers were given."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.protocol.enums import AdminRequestType, CloseReason
+from cluster.protocol.log import SessionCloseEvent
+from cluster.protocol.session import AdminRequest, SessionMessageHeader
+from tests.member.cluster_steps import a_cluster_with_a_client, asks, entries, heard
+from tests.member.in_memory.cluster import MS, SECOND
+
+
+@pytest.mark.conformance("S-42")
+def test_admin_requests_do_not_keep_a_session_open():
+    cluster, client = a_cluster_with_a_client()
+    client._keep_alive = lambda: None
+    request = AdminRequest(client.leadership_term_id, client.session_id, 9, AdminRequestType.SNAPSHOT)
+    cluster.run(SECOND)  # the last keep-alive was due within it
+    for _ in range(11):
+        asks(client, request)
+        cluster.run(SECOND)
+
+    closed = [entry for entry in entries(cluster.leader) if isinstance(entry, SessionCloseEvent)]
+    assert [(entry.cluster_session_id, entry.close_reason) for entry in closed] == [
+        (client.session_id, CloseReason.TIMEOUT)
+    ]
+
+
+@pytest.mark.conformance("S-39", "S-40")
+def test_keep_alives_hold_a_session_open_and_leave_nothing_in_the_log():
+    cluster, client = a_cluster_with_a_client()
+    end = cluster.leader.published_position
+    cluster.run(60 * SECOND)
+
+    assert client.is_open
+    assert client.session_id in cluster.leader.replica.sessions.sessions
+    assert cluster.leader.published_position == end
+
+
+@pytest.mark.conformance("S-49")
+def test_an_answer_has_the_cluster_time_of_what_it_answers():
+    cluster, client = a_cluster_with_a_client()
+    messages = heard(client)
+    for number in range(3):
+        client.send(b"0:%d" % number)
+        cluster.run(70 * MS)
+
+    answered = [message.timestamp for message in messages if isinstance(message, SessionMessageHeader)]
+    logged = [e.timestamp for e in entries(cluster.leader) if isinstance(e, SessionMessageHeader)]
+    assert answered == logged[-3:]
+    assert len(set(answered)) == 3
