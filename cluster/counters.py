@@ -6,7 +6,8 @@ time-out. The file is allocated whole, built aside and renamed, and never shorte
 keeps its pages, and opens again when the inode at its path is another one.
 
 A counter is changed by one aligned 8-byte store, which no reader sees half of. What a value promises (a
-commit position: that the bytes are written) must be true before the store. Sources: CncFileDescriptor of
+commit position: that the bytes are written) must be true before the store. A toggle, which several may write,
+is changed by compare-and-set. Sources: CncFileDescriptor of
 Aeron, CountersManager, ManyToOneRingBuffer and BroadcastTransmitter of Agrona; layouts in protocol/cnc.py.
 """
 
@@ -90,6 +91,12 @@ class Counter:
 
     def set(self, value: int) -> None:
         self._words[self._index] = value
+
+    def compare_and_set(self, expected: int, value: int) -> bool:
+        """Set it if it is what is expected, whoever else writes it; returns whether it was."""
+        from cluster.log.atomic import compare_and_set  # what only reads needs no compiled code
+
+        return compare_and_set(np.frombuffer(self._words, np.int64), self._index, expected, value)
 
     def get_and_add(self, delta: int) -> int:
         """Add to a counter that only this process writes; return the value before."""

@@ -33,7 +33,9 @@ OptionalEndpoints = Annotated[
 ]
 
 
-def _serving(directory: Path) -> Path:
+def _serving(directory: Path | None) -> Path | None:
+    if directory is None:
+        return None
     from cluster.archive.files import OsFiles
     from cluster.reader.member_directory import serving_member
 
@@ -43,6 +45,14 @@ def _serving(directory: Path) -> Path:
 # Of a command that reads what every member has.
 AnyMemberDirectory = Annotated[
     Path,
+    typer.Option(
+        "--dir",
+        help="A member's directory, or what it holds, or a whole cluster's: then its first that runs.",
+        callback=_serving,
+    ),
+]
+OptionalMemberDirectory = Annotated[
+    Path | None,
     typer.Option(
         "--dir",
         help="A member's directory, or what it holds, or a whole cluster's: then its first that runs.",

@@ -9,21 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli.members import AnyMemberDirectory
+from cluster.cli import control
+from cluster.cli.connecting import connects
+from cluster.cli.members import (
+    AnyMemberDirectory,
+    OptionalEndpoints,
+    OptionalMemberDirectory,
+    ask_members,
+    endpoints_unless,
+)
+from cluster.cli.running_member import leads, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import Verbs, example
-from cluster.errors import ClusterError, ConfigurationError, LogDamaged, NotAClusterDirectory, NotLeader
+from cluster.errors import ClusterError, ConfigurationError, LogDamaged, NotAClusterDirectory
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecordingLog
-    from cluster.counters import CountersReader
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
 
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app.add_typer(control.app)
 
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
-LeaderDirectory = Annotated[
-    Path, typer.Option("--dir", help="A whole cluster's directory, or the one of the member that leads.")
+OptionalDirectory = Annotated[
+    Path | None, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")
 ]
 ArchiveDirectory = Annotated[
     Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
@@ -40,11 +49,21 @@ def _tool() -> None:
 
 
 @app.command(epilog=_example("describe --dir cluster-data/member-0"))
-def describe(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
-    """Show the mark files: which components own the directory, and when they were last alive."""
+@connects
+def describe(
+    directory: OptionalMemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Show the mark files: which components own the directory, and when they were last alive.
+
+    With --endpoints, how each member stands that answers.
+    """
     from cluster.cli import aeron_text
     from cluster.transport.clock import epoch_ms
 
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    if endpoints is not None:
+        _describe_running(endpoints, as_json)
+        return
     marks = _marks(str(directory))
     if not marks:
         raise NotAClusterDirectory(f"{directory}: no mark file is here")
@@ -56,10 +75,33 @@ def describe(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
         print(aeron_text.mark_text(mark))
 
 
+def _describe_running(endpoints: str, as_json: bool) -> None:
+    from cluster.cli import aeron_text
+
+    statuses = _statuses(endpoints)
+    if as_json:
+        print(json.dumps([aeron_text.fields(status) for status in statuses], indent=1))
+        return
+    for status in statuses:
+        schema = (status.TEMPLATE_ID, status.SCHEMA.id, status.SCHEMA.version)
+        print(aeron_text.message_text("LogStatus", status, schema))
+
+
+def _statuses(endpoints: str) -> list[LogStatus]:
+    """Of the members that answer. Raises ClusterError when none does."""
+    from cluster.transport.endpoint import parse_endpoints
+
+    answers = ask_members(parse_endpoints(endpoints)).values()
+    found = [answer for answer in answers if not isinstance(answer, ClusterError)]
+    if not found:
+        raise ClusterError("; ".join(map(str, answers)))
+    return found
+
+
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(directory: Directory, as_json: AsJson = False) -> None:
     """Print the process id of the consensus module, and nothing else."""
-    mark = _mark(str(directory))
+    mark = mark_of(str(directory))
     print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
 
 
@@ -148,7 +190,7 @@ def accept_data_loss(
     from cluster.reader.member_directory import find_cluster_directory
     from cluster.transport.clock import epoch_ms
 
-    files, member_id = OsFiles(), _mark(str(directory)).member_id
+    files, member_id = OsFiles(), mark_of(str(directory)).member_id
     lock = _lock(str(directory))
     try:
         cluster = find_cluster_directory(files, str(directory))
@@ -269,25 +311,39 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
         more="The exit status is 0 on a leader whose election is closed, else 1.",
     ),
 )
-def is_leader(directory: Directory, as_json: AsJson = False) -> None:
+@connects
+def is_leader(
+    directory: OptionalDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
     """Say by the exit status whether the member leads."""
-    leads = _leads(str(directory))
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    found = leads(str(directory)) if endpoints is None else _leads_at(endpoints)
     if as_json:
-        print(json.dumps({"isLeader": leads}))
-    if not leads:
+        print(json.dumps({"isLeader": found}))
+    if not found:
         raise typer.Exit(1)
 
 
+def _leads_at(endpoints: str) -> bool:
+    from cluster.reader.remote import member_status
+    from cluster.transport.endpoint import parse_endpoints
+
+    members = parse_endpoints(endpoints)
+    if len(members) > 1:
+        raise typer.BadParameter("name one member, this is about it alone", param_hint="--endpoints")
+    [endpoint] = members.values()
+    status = member_status(endpoint)
+    return status.leader_member_id == status.member_id  # -1 in an election
+
+
 @app.command("list-members", epilog=_example("list-members --dir cluster-data/member-0"))
-def list_members(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
+@connects
+def list_members(
+    directory: OptionalMemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
     """Ask the running member who leads and who its members are."""
-    mark = _mark(str(directory))
-    _live_counters(str(directory), mark).close()  # says so when the member does not run
-    status = _member_status(str(directory), mark)
-    if status is None:
-        raise NotAClusterDirectory(
-            f"{directory}: the member has no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)"
-        )
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    status = _statuses(endpoints)[0] if endpoints is not None else _status_in(str(directory))
     found = {
         "leaderMemberId": status.leader_member_id,
         "memberId": status.member_id,
@@ -296,112 +352,15 @@ def list_members(directory: AnyMemberDirectory, as_json: AsJson = False) -> None
     print(json.dumps(found) if as_json else ", ".join(f"{key}={value}" for key, value in found.items()))
 
 
-def _member_status(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | None:
-    """What the running member says of itself; None when it has no socket on this host to be asked by."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory
-    from cluster.reader.remote import member_status
-    from cluster.transport.endpoint import parse_endpoint
-
-    files = OsFiles()
-    home = find_cluster_directory(files, directory).rpartition("/")[0] or "."
-    for path in (f"{home}/driver/ingress.sock", f"{mark.aeron_directory}/ingress.sock"):
-        if files.exists(path):
-            return member_status(parse_endpoint(f"ipc:{path}"))
-    return None
-
-
-# ---- what a leader is asked to do
-
-
-def _leads(directory: str) -> bool:
-    """Whether the running member is the leader of a closed election. Raises NotAClusterDirectory."""
-    from cluster.protocol.counter_types import CounterTypeId
-    from cluster.protocol.enums import ElectionState, Role
-
-    mark = _mark(directory)
-    with _live_counters(directory, mark) as counters:
-        role = counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id)
-        election = counters.find(CounterTypeId.ELECTION_STATE, mark.cluster_id)
-        return (
-            role is not None
-            and role.get() == Role.LEADER
-            and election is not None
-            and election.get() == ElectionState.CLOSED
+def _status_in(directory: str) -> LogStatus:
+    mark = mark_of(directory)
+    live_counters(directory, mark).close()  # says so when the member does not run
+    status = status_over_ipc(directory, mark)
+    if status is None:
+        raise NotAClusterDirectory(
+            f"{directory}: the member has no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)"
         )
-
-
-def _leader_directory(directory: Path) -> Path:
-    """The leader's directory in a whole cluster's; a member's is taken as it is. Raises NotLeader."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import is_running, members_in
-
-    files = OsFiles()
-    members = members_in(files, str(directory))
-    running = [member for member in members if is_running(files, member)]
-    for member in running:
-        if _leads(member):
-            return Path(member)
-    if members:
-        raise NotLeader(f"{directory}: none of its {len(running)} running members leads")
-    return directory
-
-
-def _set_toggle(
-    directory: Path, toggle_name: str, state_name: str, as_json: bool, *, ends: bool = False
-) -> None:
-    """Set the control toggle of the leader, refused unless its module is in the state, and wait.
-
-    ``ends``: what was asked for ends the members; those of ``directory`` are waited for.
-    """
-    from cluster.cli.toggle import await_end, set_control_toggle
-
-    leader = _leader_directory(directory)
-    mark = _mark(str(leader))
-    with _live_counters(str(leader), mark, write=True) as counters:
-        try:
-            set_control_toggle(counters, mark, toggle_name, state_name)
-        except NotLeader as error:
-            status = _member_status(str(leader), mark)
-            if status is None or status.leader_member_id < 0:
-                raise
-            raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
-    if ends:
-        await_end(str(directory))
-    if as_json:
-        print(json.dumps({"memberId": mark.member_id, "toggle": toggle_name, "outcome": "completed"}))
-    else:
-        print(f"[{mark.member_id}] {toggle_name} completed")
-
-
-@app.command(epilog=_example("snapshot --dir cluster-data"))
-def snapshot(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Have all members and their services take a snapshot; returns when the leader has taken it."""
-    _set_toggle(directory, "SNAPSHOT", "ACTIVE", as_json)
-
-
-@app.command(epilog=_example("suspend --dir cluster-data"))
-def suspend(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Stop the cluster from taking messages and firing timers, until `resume`."""
-    _set_toggle(directory, "SUSPEND", "ACTIVE", as_json)
-
-
-@app.command(epilog=_example("resume --dir cluster-data"))
-def resume(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Let a suspended cluster go on."""
-    _set_toggle(directory, "RESUME", "SUSPENDED", as_json)
-
-
-@app.command(epilog=_example("shutdown --dir cluster-data"))
-def shutdown(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Have all members take a snapshot, and then end; returns when those below --dir have ended."""
-    _set_toggle(directory, "SHUTDOWN", "ACTIVE", as_json, ends=True)
-
-
-@app.command(epilog=_example("abort --dir cluster-data"))
-def abort(directory: LeaderDirectory, as_json: AsJson = False) -> None:
-    """Have all members end without a snapshot; returns when those below --dir have ended."""
-    _set_toggle(directory, "ABORT", "ACTIVE", as_json, ends=True)
+    return status
 
 
 @app.command(
@@ -470,17 +429,6 @@ def _is_service_mark(name: str) -> bool:
     return name.startswith("cluster-mark-service-") and name.endswith((".dat", ".lnk"))
 
 
-def _mark(directory: str) -> ClusterMarkFileHeader:
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory, read_cluster_mark
-
-    files = OsFiles()
-    mark = read_cluster_mark(files, find_cluster_directory(files, directory))
-    if mark is None:
-        raise NotAClusterDirectory(f"{directory}: no cluster-mark.dat is here")
-    return mark
-
-
 def _recording_log(directory: str, *, write: bool = False, readable_part: bool = False) -> RecordingLog:
     from cluster.archive.files import OsFiles
     from cluster.archive.recording_log import RecordingLog
@@ -513,28 +461,6 @@ def _archive_directory(directory: Path, archive_directory: Path | None) -> str:
 
     apart = None if archive_directory is None else str(archive_directory)
     return find_member(OsFiles(), str(directory), apart).archive
-
-
-def _live_counters(directory: str, mark: ClusterMarkFileHeader, *, write: bool = False) -> CountersReader:
-    """Counters of the running member. Raises NotAClusterDirectory when it does not run."""
-    from cluster.archive.files import OsFiles
-    from cluster.counters import CountersReader
-    from cluster.protocol.counter_types import CounterTypeId
-    from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
-    from cluster.transport.clock import epoch_ms
-
-    files = OsFiles()
-    cluster = find_cluster_directory(files, directory)
-    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
-    for path in counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None):
-        try:
-            counters = CountersReader(path, write=write)
-        except ClusterError:
-            continue
-        if counters.is_live(epoch_ms()) and counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id):
-            return counters
-        counters.close()
-    raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")
 
 
 def _mark_errors(path: str) -> list[Any]:

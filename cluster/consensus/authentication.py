@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from cluster.protocol import CLUSTER
-from cluster.protocol.link import LINK_SCHEMA, LogRequest, RecordingRequest, StatusRequest
+from cluster.protocol.link import LINK_SCHEMA, ControlRequest, LogRequest, RecordingRequest, StatusRequest
 
 SESSION_CONNECT_REQUEST = 3
 BACKUP_QUERY = 77
@@ -124,6 +124,7 @@ _RIGHTS = {
     (LINK_SCHEMA.id, RecordingRequest.TEMPLATE_ID): Right.READ,
     (LINK_SCHEMA.id, StatusRequest.TEMPLATE_ID): Right.READ,
     (CLUSTER.id, ADMIN_REQUEST): Right.ADMIN,
+    (LINK_SCHEMA.id, ControlRequest.TEMPLATE_ID): Right.ADMIN,
 }
 
 

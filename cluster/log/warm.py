@@ -5,6 +5,7 @@ import importlib
 # Whatever has a kernel in it; a test finds those that are missing.
 KERNEL_MODULES = (
     "append",
+    "atomic",
     "checksum",
     "column_kernels",
     "deliver",

@@ -3,7 +3,7 @@
     control toggle   INACTIVE without leadership; a leader's NEUTRAL takes a request, and says that it is done
     node toggle      of each member; INACTIVE before its first election
 
-A member writes them here and nowhere else. Tools write them into cnc.dat (cli/toggle.py).
+A member writes them here and nowhere else. Operators set them in cnc.dat (node/control.py).
 """
 
 from cluster.archive.archive import Archive
@@ -35,10 +35,7 @@ class Toggles:
 
     def request(self, action: ClusterControlToggle) -> bool:
         """Ask for an action; False while another one is under way, and on a member that does not lead."""
-        if self._control.get() != ClusterControlToggle.NEUTRAL:
-            return False
-        self._control.set(action)
-        return True
+        return self._control.compare_and_set(ClusterControlToggle.NEUTRAL, action)
 
     @property
     def requested(self) -> int | None:

@@ -259,6 +259,7 @@ class Parts:
             turn=self._turn,
             reporter=self._reporter,
             poll_clients=self._poll_clients,
+            greet_clients=lambda: self.clients.greet(self.ingress),
         )
 
     def _follower_ports(self) -> FollowerPorts:

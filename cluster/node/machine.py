@@ -32,6 +32,7 @@ from cluster.transport.server import ClientPort
 from cluster.transport.sockets import HandedOver
 
 if TYPE_CHECKING:
+    from cluster.node.control import ControlPort
     from cluster.reader.served_member import ServedMember
     from cluster.transport.grpc_gateway import GrpcGateway
 
@@ -49,7 +50,7 @@ class Machine:
         log: NodeLog,
         security: Security,
         tls: MemberTls | None,
-        ask: Ask | None,
+        ask: Ask,
         *,
         on_service_error: Callable[[ServiceError, int], None],
     ) -> None:
@@ -179,9 +180,22 @@ class Machine:
             self._on_peer_error,
             self._tls,
             self._ask,
+            self._control_port(),
         )
         self._gateway.start()
         return self._gateway
+
+    def _control_port(self) -> ControlPort:
+        from cluster.node.control import ControlPort
+
+        config = self._config
+        return ControlPort(
+            f"{config.driver_path}/cnc.dat",
+            config.cluster_id,
+            config.member_id,
+            lambda: self._open_log().status(0),
+            config.ingress_endpoints,
+        )
 
     def _open_log(self) -> ServedMember:
         from cluster.reader.served_member import ServedMember

@@ -135,7 +135,7 @@ class ClusterNode:
         audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(audit.close)
         security = load_security(config, self._on_security_error, audit.refused)
-        self._readers = ReaderAdmission(security, lambda: self._poller.wake())
+        self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
         bounds, told = fit_descriptors(config.bounds)
         if told:
             self.log.info("strangers get less than was configured", why=told)
@@ -154,7 +154,7 @@ class ClusterNode:
             self.log,
             security,
             tls,
-            None if config.is_open else self._readers.ask,
+            self._readers.ask,
             on_service_error=self._tell_service_error,
         )
 

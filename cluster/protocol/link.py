@@ -195,6 +195,32 @@ class ReaderCredentials(Message, template_id=15, schema=LINK_SCHEMA):
     encoded_credentials: Blob = b""
 
 
+class ControlRequest(Message, template_id=18, schema=LINK_SCHEMA):
+    """To a member, outside of a session, from an administrator: set a toggle, and say what came of it.
+
+    ``toggle`` is what the control toggle is set to (a leader takes it) or, ``is_of_node``, the node's.
+    """
+
+    correlation_id: i64
+    toggle: i64
+    is_of_node: Bool32
+
+
+class ControlOutcome(Message, template_id=19, schema=LINK_SCHEMA):
+    """What came of a ControlRequest: OK when it is done, or, of the end of the cluster, begun.
+
+    NOT_LEADER comes with who leads (-1: not known), and where the members are; a toggle that is busy, or an
+    action that failed, is FAILED.
+    """
+
+    correlation_id: i64
+    member_id: i32
+    leader_member_id: i32
+    code: LinkErrorCode
+    ingress_endpoints: Ascii = ""
+    text: Ascii = ""
+
+
 class ReplicationRequest(Message, template_id=20, schema=LINK_SCHEMA):
     """From a member that fell behind: send frames of the recording, uncommitted ones included.
 

@@ -1,4 +1,4 @@
-"""Readers of the log before a member's authenticator: who they are, and whether they may read.
+"""Who has no session before a member's authenticator: readers of the log, and administrators.
 
 Readers are served by another thread, and an authenticator is asked in the member's own: ``ask`` is called
 there, ``do_work`` here. A reader is a session of a negative id that never opens. It is not challenged.
@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from cluster.consensus.authentication import Security
+from cluster.consensus.authentication import Right, Security, right_to
 from cluster.protocol.link import LINK_SCHEMA
 from cluster.transport.log_server import ReaderIdentity
 
 ASKED_MAX = 1024  # together; a further one is refused
+_VERBS = {Right.READ: "read", Right.ADMIN: "administer"}
 
 
 class _Asked:
@@ -40,6 +41,11 @@ class _Asked:
     def is_decided(self) -> bool:
         return self.encoded_principal is not None or bool(self.refusal)
 
+    @property
+    def right(self) -> Right:
+        """The one that the request needs; what is none is asked for as by a reader."""
+        return right_to(LINK_SCHEMA.id, self.template_id) or Right.READ
+
     def challenge(self, encoded_challenge: bytes) -> bool:
         self.reject("readers are not challenged")
         return True
@@ -53,11 +59,15 @@ class _Asked:
 
 
 class ReaderAdmission:
-    """Asks for readers; ``wake`` ends the wait of the member's thread."""
+    """Asks for readers; ``wake`` ends the wait of the member's thread.
 
-    def __init__(self, security: Security, wake: Callable[[], None]) -> None:
+    ``is_open``: everybody may read, and is not asked about.
+    """
+
+    def __init__(self, security: Security, wake: Callable[[], None], *, is_open: bool = False) -> None:
         self._security = security
         self._wake = wake
+        self._is_open = is_open
         self._asked: deque[_Asked] = deque()  # by other threads, and not taken yet
         self._undecided: list[_Asked] = []
         self._session_id = -1
@@ -66,7 +76,9 @@ class ReaderAdmission:
         """Why the reader may not make this request, later; empty if it may. From any thread."""
         self._session_id -= 1
         asked = _Asked(self._session_id, identity, template_id)
-        if len(self._asked) + len(self._undecided) >= ASKED_MAX:
+        if self._is_open and asked.right is Right.READ:
+            asked.answer.set_result("")
+        elif len(self._asked) + len(self._undecided) >= ASKED_MAX:
             asked.answer.set_result("too many readers ask at once")
         else:
             self._asked.append(asked)
@@ -97,9 +109,10 @@ class ReaderAdmission:
         if not why and not self._security.authorisation.is_authorised(
             LINK_SCHEMA.id, asked.template_id, None, principal
         ):
-            why = "no right to read"
+            why = f"no right to {asked.right}"
         if why:
-            self._security.on_refused(asked.identity.peer, principal, "to read", why)
+            what = f"to {_VERBS[asked.right]}"
+            self._security.on_refused(asked.identity.peer, principal, what, why)
         if asked.answer.set_running_or_notify_cancel():
             asked.answer.set_result("" if not why else _told(asked))
         return True
@@ -107,4 +120,4 @@ class ReaderAdmission:
 
 def _told(asked: _Asked) -> str:
     """What the reader hears: whether its identity or its right is missing, and no more."""
-    return "reader failed authentication" if asked.refusal else "no right to read"
+    return "reader failed authentication" if asked.refusal else f"no right to {asked.right}"

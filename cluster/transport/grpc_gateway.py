@@ -36,6 +36,7 @@ from cluster.transport.frames_service import FRAMES_SERVICE, frames_handlers
 from cluster.transport.grpc_credentials import server_credentials
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,
+    CONTROL_METHOD,
     CREDENTIALS_KEY,
     MESSAGE_BYTES_MAX,
     READ_LOG_METHOD,
@@ -43,7 +44,14 @@ from cluster.transport.grpc_service import (
     SESSION_METHOD,
     STATUS_METHOD,
 )
-from cluster.transport.log_server import Ask, LogServer, OpenLog, ReaderIdentity, RequestRefused
+from cluster.transport.log_server import (
+    Ask,
+    Control,
+    LogServer,
+    OpenLog,
+    ReaderIdentity,
+    RequestRefused,
+)
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.message_frames import link_frame
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
@@ -64,6 +72,7 @@ STATUS_OF_REFUSAL = {
     link.LinkErrorCode.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
     link.LinkErrorCode.OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
     link.LinkErrorCode.UNAUTHORISED: grpc.StatusCode.PERMISSION_DENIED,
+    link.LinkErrorCode.FAILED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 
@@ -80,6 +89,7 @@ class GrpcGateway:
         on_error: Callable[[ClusterError], None] | None = None,
         tls: MemberTls | None = None,
         ask: Ask | None = None,
+        control: Control | None = None,
     ) -> None:
         """Serve at ``listen`` what the member and its log's files have.
 
@@ -93,7 +103,7 @@ class GrpcGateway:
         self._connect = connect
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
-        self._log = LogServer(open_log, self._executor, bounds, on_error, ask)
+        self._log = LogServer(open_log, self._executor, bounds, on_error, ask, control)
         self._on_error = on_error
         self._tls = tls
         self._bounds = bounds
@@ -276,6 +286,17 @@ class GrpcGateway:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise AssertionError from None  # abort raises
 
+    async def control(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        """Do what an administrator asks for, and say what came of it."""
+        message = await _decode(request, context, link.ControlRequest)
+        try:
+            with self._log.admitted():
+                await self._log.check(_identity(context), message)
+                return await self._log.control(message)
+        except RequestRefused as error:
+            await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
+            raise AssertionError from None  # abort raises
+
 
 class _Handlers(grpc.GenericRpcHandler):
     """Method names to the gateway's coroutines; requests and responses are bytes as they came."""
@@ -285,6 +306,7 @@ class _Handlers(grpc.GenericRpcHandler):
             SESSION_METHOD: grpc.stream_stream_rpc_method_handler(gateway.session),
             READ_LOG_METHOD: grpc.unary_stream_rpc_method_handler(gateway.read_log),
             STATUS_METHOD: grpc.unary_unary_rpc_method_handler(gateway.status),
+            CONTROL_METHOD: grpc.unary_unary_rpc_method_handler(gateway.control),
         }
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:

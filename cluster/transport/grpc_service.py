@@ -4,6 +4,7 @@
     /cluster.Cluster/ReadLog   LogRequest -> stream of frames        LogStatus, committed log, EndOfStream
                              RecordingRequest -> stream of frames  RecordingStatus, a snapshot, EndOfStream
     /cluster.Cluster/Status    StatusRequest -> LogStatus            how the member stands
+    /cluster.Cluster/Control   ControlRequest -> ControlOutcome      what an administrator asks for
     /cluster.Frames/…          the same in messages for clients in any language (cluster.proto)
     /grpc.health.v1.Health, /grpc.reflection.v1alpha.ServerReflection
 
@@ -21,6 +22,7 @@ SERVICE = "cluster.Cluster"
 SESSION_METHOD = f"/{SERVICE}/Session"
 READ_LOG_METHOD = f"/{SERVICE}/ReadLog"
 STATUS_METHOD = f"/{SERVICE}/Status"
+CONTROL_METHOD = f"/{SERVICE}/Control"
 
 MESSAGE_BYTES_MAX = 1024 * 1024  # of what is waiting, this much goes out in one message
 RECEIVE_BYTES_MAX = 17 * 1024 * 1024  # a frame of Aeron's longest message

@@ -2,6 +2,7 @@
 
     with open_log_client(endpoint, timeout_s=5) as client:
         client.status()
+        client.control(request, timeout_s=40)
         for item in client.read(from_position, to_position, max_bytes):
             ...                     LogStatus, then runs of log frames (uint8 arrays), then EndOfStream
         client.read_recording(7)    RecordingStatus, then runs of a snapshot's frames, then EndOfStream
@@ -19,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,7 +35,12 @@ from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.grpc_service import CREDENTIALS_KEY, READ_LOG_METHOD, STATUS_METHOD
+from cluster.transport.grpc_service import (
+    CONTROL_METHOD,
+    CREDENTIALS_KEY,
+    READ_LOG_METHOD,
+    STATUS_METHOD,
+)
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.tls import TlsFiles, describe_failure
 from cluster.transport.tls_socket import wrap
@@ -48,6 +54,7 @@ _RECORDED = (streams.LOG, streams.SERVICE_SNAPSHOT, streams.CONSENSUS_MODULE_SNA
 
 Answer = link.LogStatus | link.EndOfStream | np.ndarray
 RecordingAnswer = link.RecordingStatus | link.EndOfStream | np.ndarray
+Kind = TypeVar("Kind", link.LogStatus, link.ControlOutcome)
 
 
 class Unreachable(ClusterError):
@@ -61,6 +68,10 @@ class LogClient(Protocol):
     """
 
     def status(self) -> link.LogStatus: ...
+
+    def control(self, request: link.ControlRequest, timeout_s: float) -> link.ControlOutcome:
+        """What came of it; the member may be silent as long as it is at work."""
+        ...
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]: ...
 
@@ -116,19 +127,26 @@ def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Any]:
         message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
         if isinstance(message, link.LogStatus | link.RecordingStatus | link.EndOfStream):
             yield message
-        elif isinstance(message, link.LinkError) and message.code is link.LinkErrorCode.UNAUTHORISED:
-            raise AuthenticationRejected(f"{endpoint}: {message.text}")
         elif isinstance(message, link.LinkError):
-            raise Unreachable(f"{endpoint}: {message.text}")
+            raise _refusal(endpoint, message)
     if begin < len(buffer):
         yield buffer[begin:]
 
 
-def _only_status(endpoint: Endpoint, answers: Iterator[Answer]) -> link.LogStatus:
-    for answer in answers:
-        if isinstance(answer, link.LogStatus):
-            return answer
-    raise RemoteProtocolError(f"{endpoint}: answered a status request with something else")
+def _refusal(endpoint: Endpoint, error: link.LinkError) -> ClusterError:
+    is_unauthorised = error.code is link.LinkErrorCode.UNAUTHORISED
+    return (AuthenticationRejected if is_unauthorised else Unreachable)(f"{endpoint}: {error.text}")
+
+
+def _only(kind: type[Kind], endpoint: Endpoint, data: bytes) -> Kind:
+    """The one message that a request is answered with."""
+    _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
+    message = decode(data, offset, length)
+    if isinstance(message, kind):
+        return message
+    if isinstance(message, link.LinkError):
+        raise _refusal(endpoint, message)
+    raise RemoteProtocolError(f"{endpoint}: answered with something else than a {kind.__name__}")
 
 
 class _GrpcLogClient:
@@ -150,16 +168,22 @@ class _GrpcLogClient:
         return self._channel
 
     def status(self) -> link.LogStatus:
+        data = self._call(STATUS_METHOD, link.StatusRequest(0), self._timeout_s)
+        return _only(link.LogStatus, self._endpoint, data)
+
+    def control(self, request: link.ControlRequest, timeout_s: float) -> link.ControlOutcome:
+        return _only(link.ControlOutcome, self._endpoint, self._call(CONTROL_METHOD, request, timeout_s))
+
+    def _call(self, method: str, request: Message, timeout_s: float) -> bytes:
         channel = self._connected()
         import grpc
 
         try:
-            call = channel.unary_unary(STATUS_METHOD)
-            request = link.StatusRequest(0).encode()
-            data = call(request, timeout=self._timeout_s, metadata=self._metadata())
+            call = channel.unary_unary(method)
+            data: bytes = call(request.encode(), timeout=timeout_s, metadata=self._metadata())
         except grpc.RpcError as error:
             raise self._failure(error) from None
-        return _only_status(self._endpoint, _answers(self._endpoint, data))
+        return data
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
         return self._stream(link.LogRequest(0, from_position, to_position, max_bytes))
@@ -263,12 +287,20 @@ class _SocketLogClient:
     def _ask(self, exchange: _Exchange) -> link.LogStatus:
         try:
             exchange.send(link.StatusRequest(0))
-            status = _only_status(self._endpoint, _answers(self._endpoint, exchange.receive()))
+            status = _only(link.LogStatus, self._endpoint, exchange.receive())
         except BaseException:
             exchange.close()
             raise
         self._idle = exchange
         return status
+
+    def control(self, request: link.ControlRequest, timeout_s: float) -> link.ControlOutcome:
+        exchange = self._open()
+        try:
+            exchange.send(request)
+            return _only(link.ControlOutcome, self._endpoint, exchange.receive(timeout_s))
+        finally:
+            exchange.close()
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
         return self._stream(link.LogRequest(0, from_position, to_position, max_bytes))
@@ -335,8 +367,11 @@ class _Exchange:
         except OSError as error:
             raise self._broken(error) from None
 
-    def receive(self) -> bytes:
-        """At least one whole frame."""
+    def receive(self, timeout_s: float | None = None) -> bytes:
+        """At least one whole frame, each part of it within the time-out."""
+        if timeout_s is not None:
+            self._timeout_s = timeout_s
+            self._sock.settimeout(timeout_s)
         try:
             while data := self._sock.recv(RECEIVE_BYTES):
                 if frames := self._splitter.split(data):

@@ -6,6 +6,7 @@ last EndOfStream with the position reached and why it ended.
     LogRequest(from, to)  ->  LogStatus | log frames ... | EndOfStream(OK)
     LogRequest(from, -1)  ->  LogStatus | log frames as they are committed ...
     RecordingRequest(id)  ->  RecordingStatus | frames, of a snapshot ... | EndOfStream(OK)
+    ControlRequest        ->  ControlOutcome, from an administrator
 
 A member that has not committed as far as it was asked waits a little, then ends with NOT_AVAILABLE: the
 reader asks another one. Files are read in worker threads, so one slow disk read holds up nobody.
@@ -44,6 +45,7 @@ STATUS_INTERVAL_S = 0.01  # between two looks at the files; who asks meanwhile s
 BEHIND_TIMEOUT_S = 1.0
 DECISION_TIMEOUT_S = 5.0  # of the member, about who a reader is
 REQUEST_LENGTH_MAX = 4096
+CONTROLS_MAX = 4  # administrators that are waited on at once; others wait for their turn
 IDLE_READER_S = 60.0  # after which a reader that takes nothing does not keep the log from being dropped
 
 
@@ -80,6 +82,8 @@ class ReaderIdentity(NamedTuple):
 
 # Why a reader may not make a request of this template, later; empty if it may.
 Ask = Callable[[ReaderIdentity, int], "Future[str]"]
+# Does what an administrator asks for, and says what came of it; may take half a minute.
+Control = Callable[[link.ControlRequest], link.ControlOutcome]
 
 
 class RequestRefused(ClusterError):
@@ -103,9 +107,13 @@ class LogServer:
         bounds: Bounds = DEFAULT_BOUNDS,
         on_error: Callable[[ClusterError], None] | None = None,
         ask: Ask | None = None,
+        control: Control | None = None,
     ) -> None:
+        assert control is None or ask is not None, "else everybody administers"
         self._open_log = open_log
         self._ask = ask
+        self._control = control
+        self._control_executor = ThreadPoolExecutor(CONTROLS_MAX, "control")
         self._on_error = on_error
         self._executor = executor
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
@@ -224,6 +232,15 @@ class LogServer:
             self._status_start = status.start_position
             return status
 
+    async def control(self, request: link.ControlRequest) -> bytes:
+        """One ControlOutcome frame, when the action is done. RequestRefused by a member that serves none."""
+        if self._control is None:
+            raise RequestRefused(
+                link.LinkErrorCode.FAILED, "this member is not administered over the network"
+            )
+        loop = asyncio.get_running_loop()
+        return link_frame(await loop.run_in_executor(self._control_executor, self._control, request))
+
     def _close_status_log(self) -> None:
         log, self._status_log = self._status_log, None
         if log is not None:
@@ -232,6 +249,7 @@ class LogServer:
     def close(self) -> None:
         """Streams close what they opened themselves."""
         self._status_executor.shutdown(wait=False, cancel_futures=True)
+        self._control_executor.shutdown(wait=False, cancel_futures=True)
         with self._status_turn:
             self._close_status_log()
 
@@ -366,6 +384,8 @@ class LogServer:
                 except ClusterError as error:
                     code = link.LinkErrorCode.FAILED
                     yield link_frame(link.LinkError(message.correlation_id, code, str(error)))
+            case link.ControlRequest():
+                yield await self.control(message)
             case _:
                 raise RemoteProtocolError(f"{message} is no request of a reader")
 

@@ -189,15 +189,7 @@ class ClientPort:
     def poll(self, handler: ClientsHandler) -> int:
         """Take one turn; returns how many connections had something taken from them."""
         now_ns = self._clock_ns()
-        work = 0
-        for listener in self._listeners:
-            for sock in listener.accept():
-                self._accept(sock, now_ns, handler)
-                work += 1
-        for _ in range(min(len(self._made), ACCEPTS_PER_POLL_MAX)):
-            sock, certificate_name, peer = self._made.popleft()
-            self._accept(sock, now_ns, handler, certificate_name, peer)
-            work += 1
+        work = self._accept_new(now_ns, handler)
         if now_ns >= self._next_sweep_ns:
             self._sweep(now_ns, handler)
         ready = self._ready
@@ -224,6 +216,33 @@ class ClientPort:
             budget -= taken
             work += taken > 0
         return work
+
+    def greet(self, handler: ClientsHandler) -> int:
+        """Take a turn with those alone who have not said Hello: readers need no session, clients wait.
+
+        Returns how many were greeted.
+        """
+        work = self._accept_new(self._clock_ns(), handler)
+        ready, self._ready = self._ready, []
+        for connection in ready:
+            client = self._clients.get(connection.connection_id)
+            if client is None or client.is_known or work >= STRANGERS_PER_POLL_MAX:
+                self._ready.append(connection)
+            else:
+                self._serve(connection, handler, is_stranger=True, takes_frames=False)
+                work += 1
+        return work
+
+    def _accept_new(self, now_ns: int, handler: ClientsHandler) -> int:
+        """Returns how many connections there are more."""
+        before = self._connection_id
+        for listener in self._listeners:
+            for sock in listener.accept():
+                self._accept(sock, now_ns, handler)
+        for _ in range(min(len(self._made), ACCEPTS_PER_POLL_MAX)):
+            sock, certificate_name, peer = self._made.popleft()
+            self._accept(sock, now_ns, handler, certificate_name, peer)
+        return self._connection_id - before
 
     def _is_stranger(self, connection_id: int, handler: ClientsHandler) -> bool:
         if connection_id not in self._strangers:
@@ -290,7 +309,14 @@ class ClientPort:
     def _on_readable(self, connection: Connection) -> None:
         self._ready.append(connection)
 
-    def _serve(self, connection: Connection, handler: ClientsHandler, *, is_stranger: bool) -> int:
+    def _serve(
+        self,
+        connection: Connection,
+        handler: ClientsHandler,
+        *,
+        is_stranger: bool,
+        takes_frames: bool = True,
+    ) -> int:
         """Give the handler what one connection holds; returns the bytes taken."""
         client = self._clients.get(connection.connection_id)
         if client is None:
@@ -312,7 +338,7 @@ class ClientPort:
             self._report(f"client {connection.connection_id} was cut off: {error}")
             has_frames = False
         taken = 0
-        if has_frames:
+        if has_frames and takes_frames:
             start = connection.start
             consumed = handler.on_frames(connection.connection_id, connection.buffer, start, connection.end)
             if consumed is None:

@@ -325,7 +325,7 @@ def test_what_is_about_one_member_or_changes_it_has_to_be_told_which(run, a_clus
 
 
 def test_what_a_leader_is_asked_for_finds_the_leader(run, a_cluster, monkeypatch):
-    monkeypatch.setattr("cluster.cli.toggle.TIMEOUT_S", 0.0)
+    monkeypatch.setattr("cluster.node.control.TIMEOUT_S", 0.0)
     status, _, err = run("suspend", "--dir", a_cluster)
     assert (status, "was asked for SUSPEND, and has not done it" in err) == (1, True), "nobody turns here"
     toggle = CounterTypeId.CONTROL_TOGGLE

@@ -77,6 +77,7 @@ class LeaderPorts:
     turn: Turn
     reporter: Reporter
     poll_clients: Callable[[], int]
+    greet_clients: Callable[[], int]
 
 
 class Leading(Phase):
@@ -216,6 +217,8 @@ class Leading(Phase):
         ports, module = self._ports, self._replica.module
         now_ns = ports.turn.now_ns
         ports.turn.work_count += ports.control.do_work(now_ns)
+        if not (module.is_active and self._is_ingress_read):
+            ports.turn.work_count += ports.greet_clients()  # an administrator may come to resume
         if module.is_active:
             self._check_sessions()
         elif module.state is ConsensusModuleState.TERMINATING and ports.termination.is_leader_done(now_ns):

@@ -1,0 +1,272 @@
+"""The verbs of ``cluster tool`` that a running member carries out: by its toggles, or over the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.cli.connecting import connects
+from cluster.cli.members import OptionalEndpoints, endpoints_unless
+from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
+from cluster.cli.verbs import example
+from cluster.errors import ClusterError, NotLeader, TimedOut
+
+if TYPE_CHECKING:
+    from cluster.node.control import ControlAction
+    from cluster.protocol.link import ControlOutcome
+    from cluster.transport.endpoint import Endpoint
+    from cluster.transport.log_client import LogClient
+
+POLL_S = 0.01
+END_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 40.0  # of a member that carries something out
+CONNECT_TIMEOUT_S = 5.0
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+LeaderDirectory = Annotated[
+    Path | None,
+    typer.Option("--dir", help="A whole cluster's directory, or the one of the member that leads."),
+]
+MemberDirectory = Annotated[Path | None, typer.Option("--dir", help="The member's directory.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+REMOTE = "\nOver the network (--endpoints) it takes a principal with the right admin."
+
+
+def _epilog(verb: str, more: str = "") -> str:
+    """Of a verb that takes --dir or --endpoints."""
+    over_network = f"{verb} --endpoints db0:9000,db1:9000 --token-file operator.token"
+    return example("tool", f"{verb} --dir cluster-data", over_network, more=(more + REMOTE).strip())
+
+
+def _toggle(name: str) -> ControlAction:
+    from cluster.node.control import ControlAction
+    from cluster.protocol.enums import ClusterControlToggle
+
+    return ControlAction(ClusterControlToggle[name])
+
+
+def _node_toggle(name: str) -> ControlAction:
+    from cluster.node.control import ControlAction
+    from cluster.protocol.enums import NodeControlToggle
+
+    return ControlAction(NodeControlToggle[name], is_of_node=True)
+
+
+@app.command(epilog=_epilog("snapshot"))
+@connects
+def snapshot(
+    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Have all members and their services take a snapshot; returns when the leader has taken it."""
+    _ask(_toggle("SNAPSHOT"), directory, endpoints, as_json)
+
+
+@app.command(epilog=_epilog("suspend"))
+@connects
+def suspend(
+    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Stop the cluster from taking messages and firing timers, until `resume`."""
+    _ask(_toggle("SUSPEND"), directory, endpoints, as_json)
+
+
+@app.command(epilog=_epilog("resume"))
+@connects
+def resume(
+    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Let a suspended cluster go on."""
+    _ask(_toggle("RESUME"), directory, endpoints, as_json)
+
+
+@app.command(epilog=_epilog("shutdown"))
+@connects
+def shutdown(
+    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Have all members take a snapshot, and then end; returns when those that were named have ended."""
+    _ask(_toggle("SHUTDOWN"), directory, endpoints, as_json)
+
+
+@app.command(epilog=_epilog("abort"))
+@connects
+def abort(
+    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Have all members end without a snapshot; returns when those that were named have ended."""
+    _ask(_toggle("ABORT"), directory, endpoints, as_json)
+
+
+@app.command(
+    "standby-snapshot",
+    epilog=_epilog("standby-snapshot", "Members with a vote, which all are here, take none for it."),
+)
+@connects
+def standby_snapshot(
+    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Write into the log that standbys are to take a snapshot."""
+    _ask(_toggle("STANDBY_SNAPSHOT"), directory, endpoints, as_json)
+
+
+@app.command(
+    "validate-recording-log",
+    epilog=_epilog("validate-recording-log", "--endpoints names one member.").replace(
+        "--dir cluster-data\n", "--dir cluster-data/member-0\n"
+    ),
+)
+@connects
+def validate_recording_log(
+    directory: MemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Have a running member mark snapshots invalid whose recordings its archive does not have."""
+    _ask(_node_toggle("VALIDATE_RECORDING_LOG"), directory, endpoints, as_json)
+
+
+@app.command(
+    "replicate-standby-snapshot",
+    epilog=_epilog("replicate-standby-snapshot", "Refused as long as a cluster has no standbys."),
+)
+@connects
+def replicate_standby_snapshot(
+    directory: MemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+) -> None:
+    """Have a running member fetch the newest snapshot of a standby."""
+    _ask(_node_toggle("REPLICATE_STANDBY_SNAPSHOT"), directory, endpoints, as_json)
+
+
+# ---- asking
+
+
+def _ask(action: ControlAction, directory: Path | None, endpoints: str | None, as_json: bool) -> None:
+    """Have the action carried out and say so. Raises ClusterError."""
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    if directory is not None:
+        member_id = _ask_on_host(action, directory)
+    else:
+        member_id = _ask_over_network(action, endpoints or "")
+    if as_json:
+        print(json.dumps({"memberId": member_id, "toggle": action.name, "outcome": "completed"}))
+    else:
+        print(f"[{member_id}] {action.name} completed")
+
+
+def _ask_on_host(action: ControlAction, directory: Path) -> int:
+    """By the toggle in the counters file; returns the member that did it."""
+    from cluster.node.control import MemberControl
+
+    member = directory if action.is_of_node else leader_directory(directory)
+    mark = mark_of(str(member))
+    with live_counters(str(member), mark, write=True) as counters:
+        try:
+            MemberControl(counters, mark.cluster_id, mark.member_id).carry_out(action)
+        except NotLeader as error:
+            status = status_over_ipc(str(member), mark)
+            if status is None or status.leader_member_id < 0:
+                raise
+            raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
+    if action.is_end:
+        _await_end(str(directory))
+    return mark.member_id
+
+
+def _await_end(directory: str) -> None:
+    """Wait until no process has the member's directory, or those of a whole cluster. Raises TimedOut."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import is_running, members_in
+
+    files = OsFiles()
+    members = members_in(files, directory) or [directory]
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while running := [member for member in members if is_running(files, member)]:
+        if time.monotonic() > deadline:
+            raise TimedOut(f"not ended within {END_TIMEOUT_S:g} s: {', '.join(running)}")
+        time.sleep(POLL_S)
+
+
+def _ask_over_network(action: ControlAction, endpoints: str) -> int:
+    """By a request to the leader, or to the one member that is named; returns the member that did it."""
+    from cluster.transport.endpoint import parse_endpoints
+
+    members = parse_endpoints(endpoints)
+    if action.is_of_node and len(members) > 1:
+        raise typer.BadParameter("name one member, this is about it alone", param_hint="--endpoints")
+    outcome = _outcome_of(action, members)
+    if action.is_end:
+        _await_silence(members)
+    return outcome.member_id
+
+
+def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlOutcome:
+    """That of the first member that leads; those that members name are put into ``members``.
+
+    Raises what the leader says, NotLeader when none leads, and AuthenticationRejected.
+    """
+    from cluster.protocol.link import LinkErrorCode
+    from cluster.transport.endpoint import adopt_endpoints
+    from cluster.transport.log_client import Unreachable
+
+    answers: dict[Endpoint, str] = {}
+    pending = list(members.values())
+    while pending:
+        endpoint = pending.pop(0)
+        try:
+            outcome = _request(endpoint, action)
+        except Unreachable as error:
+            answers[endpoint] = str(error)
+            continue
+        if outcome.code is LinkErrorCode.OK:
+            return outcome
+        if outcome.code is not LinkErrorCode.NOT_LEADER:
+            raise ClusterError(outcome.text)
+        answers[endpoint] = outcome.text
+        if outcome.leader_member_id >= 0:
+            answers[endpoint] += f", which is member {outcome.leader_member_id}"
+        adopt_endpoints(members, outcome.ingress_endpoints)
+        pending = [other for other in members.values() if other not in answers]
+    raise NotLeader("; ".join(answers.values()))
+
+
+def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
+    from cluster.protocol.link import ControlRequest
+
+    client = _open_client(endpoint)
+    try:
+        return client.control(ControlRequest(0, action.toggle, action.is_of_node), ANSWER_TIMEOUT_S)
+    finally:
+        client.close()
+
+
+def _open_client(endpoint: Endpoint) -> LogClient:
+    from cluster.reader.remote import log_client_opener
+    from cluster.transport.tls import tls_in
+
+    return log_client_opener(None)(endpoint, CONNECT_TIMEOUT_S, tls_in(os.environ))
+
+
+def _await_silence(members: dict[int, Endpoint]) -> None:
+    """Wait until nobody listens at the members' endpoints. Raises TimedOut."""
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while listening := [str(endpoint) for endpoint in members.values() if _is_listened_at(endpoint)]:
+        if time.monotonic() > deadline:
+            raise TimedOut(f"not ended within {END_TIMEOUT_S:g} s: {', '.join(listening)}")
+        time.sleep(POLL_S)
+
+
+def _is_listened_at(endpoint: Endpoint) -> bool:
+    with socket.socket(endpoint.family) as probe:
+        probe.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            with endpoint.address() as address:
+                probe.connect(address)
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,95 @@
+"""The running member of a directory: its mark file, its counters, whether it leads, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError, NotAClusterDirectory, NotLeader
+
+if TYPE_CHECKING:
+    from cluster.counters import CountersReader
+    from cluster.protocol.link import LogStatus
+    from cluster.protocol.mark_file import ClusterMarkFileHeader
+
+
+def mark_of(directory: str) -> ClusterMarkFileHeader:
+    """The consensus module's mark file. Raises NotAClusterDirectory."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory, read_cluster_mark
+
+    files = OsFiles()
+    mark = read_cluster_mark(files, find_cluster_directory(files, directory))
+    if mark is None:
+        raise NotAClusterDirectory(f"{directory}: no cluster-mark.dat is here")
+    return mark
+
+
+def live_counters(directory: str, mark: ClusterMarkFileHeader, *, write: bool = False) -> CountersReader:
+    """Counters of the running member. Raises NotAClusterDirectory when it does not run."""
+    from cluster.archive.files import OsFiles
+    from cluster.counters import CountersReader
+    from cluster.protocol.counter_types import CounterTypeId
+    from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
+    from cluster.transport.clock import epoch_ms
+
+    files = OsFiles()
+    cluster = find_cluster_directory(files, directory)
+    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
+    for path in counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None):
+        try:
+            counters = CountersReader(path, write=write)
+        except ClusterError:
+            continue
+        if counters.is_live(epoch_ms()) and counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id):
+            return counters
+        counters.close()
+    raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")
+
+
+def leads(directory: str) -> bool:
+    """Whether the running member is the leader of a closed election. Raises NotAClusterDirectory."""
+    from cluster.protocol.counter_types import CounterTypeId
+    from cluster.protocol.enums import ElectionState, Role
+
+    mark = mark_of(directory)
+    with live_counters(directory, mark) as counters:
+        role = counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id)
+        election = counters.find(CounterTypeId.ELECTION_STATE, mark.cluster_id)
+        return (
+            role is not None
+            and role.get() == Role.LEADER
+            and election is not None
+            and election.get() == ElectionState.CLOSED
+        )
+
+
+def leader_directory(directory: Path) -> Path:
+    """The leader's directory in a whole cluster's; a member's is taken as it is. Raises NotLeader."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import is_running, members_in
+
+    files = OsFiles()
+    members = members_in(files, str(directory))
+    running = [member for member in members if is_running(files, member)]
+    for member in running:
+        if leads(member):
+            return Path(member)
+    if members:
+        raise NotLeader(f"{directory}: none of its {len(running)} running members leads")
+    return directory
+
+
+def status_over_ipc(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | None:
+    """What the running member says of itself; None when it has no socket on this host to be asked by."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory
+    from cluster.reader.remote import member_status
+    from cluster.transport.endpoint import parse_endpoint
+
+    files = OsFiles()
+    home = find_cluster_directory(files, directory).rpartition("/")[0] or "."
+    for path in (f"{home}/driver/ingress.sock", f"{mark.aeron_directory}/ingress.sock"):
+        if files.exists(path):
+            return member_status(parse_endpoint(f"ipc:{path}"))
+    return None

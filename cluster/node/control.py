@@ -1,0 +1,181 @@
+"""What an operator asks a running member for, by its toggles (Aeron: ClusterControl, NodeControl).
+
+    NEUTRAL ── compare-and-set ──▶ action ── the member, in its slow tick ──▶ NEUTRAL
+
+The one way there is, for a tool on the member's host (``cli/control.py``), and for the member's own process
+when an administrator asks it over the network (``ControlPort``). Neither decides anything: the member does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cluster.counters import Counter, CountersReader
+from cluster.errors import ClusterError, NotLeader, TimedOut
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import (
+    ClusterControlToggle,
+    ConsensusModuleState,
+    ElectionState,
+    NodeControlToggle,
+    Role,
+)
+from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode, LogStatus
+from cluster.transport.clock import epoch_ms, pause
+
+POLL_S = 0.01
+TIMEOUT_S = 30.0
+NONE = -1
+# What ends the cluster is done, as far as its leader can tell, when it is begun.
+ENDS = (ClusterControlToggle.SHUTDOWN, ClusterControlToggle.ABORT)
+
+
+class ControlAction(NamedTuple):
+    """What a toggle is set to: the leader's control toggle or, ``is_of_node``, that of any one member."""
+
+    toggle: int
+    is_of_node: bool = False
+
+    @property
+    def name(self) -> str:
+        return _name(self.toggle, self.is_of_node)
+
+    @property
+    def state(self) -> ConsensusModuleState:
+        """That of the module in which it is taken."""
+        is_resume = not self.is_of_node and self.toggle == ClusterControlToggle.RESUME
+        return ConsensusModuleState.SUSPENDED if is_resume else ConsensusModuleState.ACTIVE
+
+    @property
+    def is_end(self) -> bool:
+        return not self.is_of_node and self.toggle in ENDS
+
+    def check(self) -> None:
+        """Raise ClusterError for what no member can do."""
+        kinds = NodeControlToggle if self.is_of_node else ClusterControlToggle
+        if self.toggle not in list(kinds) or self.toggle <= ClusterControlToggle.NEUTRAL:
+            raise ClusterError(f"toggle {self.toggle}: no action of a member has this code")
+        if self.is_of_node and self.toggle == NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT:
+            raise ClusterError("no snapshots of standbys to replicate: this cluster has no standbys")
+
+
+def _name(toggle: int, is_of_node: bool) -> str:
+    kind = NodeControlToggle if is_of_node else ClusterControlToggle
+    return kind(toggle).name if toggle in list(kind) else str(toggle)
+
+
+class MemberControl:
+    """The toggles of one running member, in its counters file, which is open for writing."""
+
+    def __init__(self, counters: CountersReader, cluster_id: int, member_id: int) -> None:
+        """Raises ClusterError when a counter is missing."""
+        self._counters = counters
+        self._cluster_id = cluster_id
+        self._who = f"member {member_id}"
+        self._role = self._find(CounterTypeId.NODE_ROLE)
+        self._election = self._find(CounterTypeId.ELECTION_STATE)
+        self._state = self._find(CounterTypeId.CONSENSUS_MODULE_STATE)
+        self._snapshots = self._find(CounterTypeId.SNAPSHOT_COUNT)
+
+    def _find(self, type_id: CounterTypeId) -> Counter:
+        counter = self._counters.find(type_id, self._cluster_id)
+        if counter is None:
+            path, cluster_id = self._counters.path, self._cluster_id
+            raise ClusterError(f"{path}: no counter of type {int(type_id)} of cluster {cluster_id}")
+        return counter
+
+    def carry_out(self, action: ControlAction) -> None:
+        """Ask the member for the action, and wait until it has done it, or has begun to end.
+
+        Raises NotLeader, ClusterError with the reason of a refusal, TimedOut.
+        """
+        action.check()
+        if not action.is_of_node and not self._leads:
+            raise NotLeader(f"{self._who} does not lead: this is for the leader")
+        if (found := ConsensusModuleState(self._state.get())) is not action.state:
+            raise ClusterError(f"{self._who} is {found.name}, expected {action.state.name}")
+        snapshots_before = self._snapshots.get()
+        toggle = self._take(action)
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self._is_done(action, toggle.get()):
+            if not self._counters.is_live(epoch_ms()):
+                raise ClusterError(f"{self._who} ended before {action.name} was done")
+            if time.monotonic() > deadline:
+                raise TimedOut(
+                    f"{self._who} was asked for {action.name}, and has not done it within {TIMEOUT_S:g} s"
+                )
+            pause(POLL_S)
+        if (
+            action == ControlAction(ClusterControlToggle.SNAPSHOT)
+            and self._snapshots.get() == snapshots_before
+        ):
+            raise ClusterError(f"{self._who} took no snapshot: `cluster tool errors` says why")
+
+    @property
+    def _leads(self) -> bool:
+        return self._role.get() == Role.LEADER and self._election.get() == ElectionState.CLOSED
+
+    def _take(self, action: ControlAction) -> Counter:
+        """Set the toggle, unless somebody else has; from SUSPEND, RESUME is taken too."""
+        types = CounterTypeId
+        toggle = self._find(types.NODE_CONTROL_TOGGLE if action.is_of_node else types.CONTROL_TOGGLE)
+        before = int(ClusterControlToggle.NEUTRAL)
+        if action.state is ConsensusModuleState.SUSPENDED and toggle.get() == ClusterControlToggle.SUSPEND:
+            before = ClusterControlToggle.SUSPEND
+        if not toggle.compare_and_set(before, action.toggle):
+            name = "node" if action.is_of_node else "control"
+            found = _name(toggle.get(), action.is_of_node)
+            raise ClusterError(f"{self._who} has its {name} toggle at {found}, expected NEUTRAL")
+        return toggle
+
+    def _is_done(self, action: ControlAction, toggle: int) -> bool:
+        """Raises NotLeader when an election came in between."""
+        if not action.is_of_node and toggle == ClusterControlToggle.INACTIVE:
+            raise NotLeader(f"{self._who} lost its leadership before {action.name} was done")
+        if action.is_end:
+            return self._state.get() != action.state
+        if action == ControlAction(ClusterControlToggle.SUSPEND):
+            return self._state.get() == ConsensusModuleState.SUSPENDED
+        return toggle != action.toggle
+
+
+class ControlPort:
+    """Does what administrators ask a member for over the network; called in threads beside the member's."""
+
+    def __init__(
+        self, path: str, cluster_id: int, member_id: int, status: Callable[[], LogStatus], endpoints: str
+    ) -> None:
+        """``path`` is that of the member's counters file; ``endpoints`` are the members', for clients."""
+        self._path = path
+        self._cluster_id = cluster_id
+        self._member_id = member_id
+        self._status = status
+        self._endpoints = endpoints
+
+    def __call__(self, request: ControlRequest) -> ControlOutcome:
+        """What came of the request, when it is done."""
+        code, text = LinkErrorCode.OK, ""
+        try:
+            with CountersReader(self._path, write=True) as counters:
+                control = MemberControl(counters, self._cluster_id, self._member_id)
+                control.carry_out(ControlAction(request.toggle, bool(request.is_of_node)))
+        except NotLeader as error:
+            code, text = LinkErrorCode.NOT_LEADER, str(error)
+        except ClusterError as error:
+            code, text = LinkErrorCode.FAILED, str(error)
+        return ControlOutcome(
+            correlation_id=request.correlation_id,
+            member_id=self._member_id,
+            leader_member_id=self._leader_member_id(),
+            code=code,
+            ingress_endpoints=self._endpoints,
+            text=text,
+        )
+
+    def _leader_member_id(self) -> int:
+        try:
+            return self._status().leader_member_id
+        except ClusterError:
+            return NONE

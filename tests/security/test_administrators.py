@@ -1,0 +1,170 @@
+"""Who controls real members from afar, over real ports: ``cluster tool VERB --endpoints``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+
+import pytest
+
+from cluster import ClusterNode
+from cluster.cli.main import main
+from cluster.security.principals import put, token_digest
+from tests.node.processes import await_that, endpoints_of, keys_of
+from tests.node.three import Three
+from tests.transport.authorities import Certificates
+
+NETWORK = ["grpc", "tcp"]
+TOKENS = {"operator": b"token-of-the-operator", "writer": b"token-of-the-writer"}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("certs"))
+
+
+@pytest.fixture
+def rights(tmp_path):
+    """Keys of members that know their principals by tokens; the operator may administer, and nothing else."""
+    for name, token in TOKENS.items():
+        put(str(tmp_path / "tokens"), name, token_digest(token))
+        (tmp_path / f"{name}.token").write_bytes(token)
+    (tmp_path / "rights").write_text("operator: admin\nwriter: write, read\n")
+    return {
+        "authenticator": "token",
+        "authenticator_file": f"{tmp_path}/tokens",
+        "authorisation": f"{tmp_path}/rights",
+    }
+
+
+@pytest.fixture
+def node(tmp_path, rights):
+    with ClusterNode.launch(**keys_of(tmp_path, **rights)) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        yield node
+
+
+@pytest.fixture
+def tool(capsys):
+    """Run a verb; returns its exit status, standard output and standard error."""
+
+    def run(*arguments):
+        status = main(["tool", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def audited(node):
+    return [json.loads(line) for line in (node.config.path / "audit.log").read_text().splitlines()]
+
+
+@pytest.mark.conformance("S-69")
+@pytest.mark.parametrize("medium", NETWORK)
+def test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does(node, tmp_path, tool, medium):
+    def asked(verb, *options):
+        endpoints = endpoints_of(node, medium)
+        return tool(verb, "--endpoints", endpoints, "--token-file", tmp_path / "operator.token", *options)
+
+    assert asked("snapshot") == (0, "[0] SNAPSHOT completed\n", "")
+    assert "SNAPSHOT" in tool("recording-log", "--dir", node.config.path)[1]
+    assert asked("validate-recording-log") == (0, "[0] VALIDATE_RECORDING_LOG completed\n", "")
+    assert asked("standby-snapshot") == (0, "[0] STANDBY_SNAPSHOT completed\n", "")
+    assert asked("resume") == (1, "", "member 0 is ACTIVE, expected SUSPENDED\n")
+    assert asked("suspend") == (0, "[0] SUSPEND completed\n", "")
+    assert asked("snapshot") == (1, "", "member 0 is SUSPENDED, expected ACTIVE\n")
+    assert asked("resume") == (0, "[0] RESUME completed\n", ""), "no session opens in a suspended cluster"
+    assert asked("snapshot", "--json")[1] == (
+        '{"memberId": 0, "toggle": "SNAPSHOT", "outcome": "completed"}\n'
+    )
+    status, _, err = asked("replicate-standby-snapshot")
+    assert (status, err) == (1, "no snapshots of standbys to replicate: this cluster has no standbys\n")
+    assert asked("shutdown") == (0, "[0] SHUTDOWN completed\n", "")
+    assert audited(node) == []
+
+
+@pytest.mark.conformance("S-72")
+@pytest.mark.parametrize("medium", NETWORK)
+def test_who_has_not_is_refused_in_one_line_and_audited(node, tmp_path, tool, medium):
+    endpoints = endpoints_of(node, medium)
+    address = endpoints.removeprefix("0=")
+    status, out, err = tool("suspend", "--endpoints", endpoints, "--token-file", tmp_path / "writer.token")
+    assert (status, out, err) == (1, "", f"{address}: no right to admin\n")
+    status, out, err = tool("abort", "--endpoints", endpoints)
+    assert (status, out, err) == (1, "", f"{address}: reader failed authentication\n")
+    assert [(line["principal"], line["what"], line["why"]) for line in audited(node)] == [
+        ("writer", "to administer", "no right to admin"),
+        ("", "to administer", "no token"),
+    ]
+    assert tool("is-leader", "--dir", node.config.path)[0] == 0, "it goes on"
+
+
+@pytest.mark.parametrize("medium", NETWORK)
+def test_where_everybody_may_write_and_read_nobody_administers(tmp_path, tool, medium):
+    with ClusterNode.launch(**keys_of(tmp_path)) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        endpoints = endpoints_of(node, medium)
+        status, _, err = tool("suspend", "--endpoints", endpoints)
+        assert (status, err) == (1, f"{endpoints.removeprefix('0=')}: no right to admin\n")
+        assert tool("is-leader", "--endpoints", endpoints) == (0, "", "")
+        assert [line["what"] for line in audited(node)] == ["to administer"]
+        assert tool("suspend", "--endpoints", endpoints_of(node, "ipc"))[0] == 0, "the own user, on the host"
+
+
+@pytest.mark.parametrize("medium", NETWORK)
+def test_a_certificate_names_the_administrator(tmp_path, certificates, tool, medium):
+    (tmp_path / "rights").write_text("alice: admin\nbob: write, read\n")
+    files = certificates.member(0)
+    keys = keys_of(
+        tmp_path,
+        tls_ca=files.ca,
+        tls_certificate=files.certificate,
+        tls_key=files.key,
+        tls_client_certificates="required",
+        authenticator="certificate",
+        authorisation=f"{tmp_path}/rights",
+    )
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+
+        def asked_by(name):
+            shown = certificates.client(name)
+            options = ("--tls-ca", shown.ca, "--tls-certificate", shown.certificate, "--tls-key", shown.key)
+            return tool("snapshot", "--endpoints", endpoints_of(node, medium), *options)
+
+        assert asked_by("alice") == (0, "[0] SNAPSHOT completed\n", "")
+        status, out, err = asked_by("bob")
+        assert (status, out) == (1, "") and err.endswith(": no right to admin\n") and err.count("\n") == 1
+        assert [line["principal"] for line in audited(node)] == ["bob"]
+        status, out, err = tool("snapshot", "--endpoints", endpoints_of(node, medium))
+        assert (status, out, err.count("\n")) == (1, "", 1) and "TLS" in err
+
+
+def test_from_any_member_the_leader_is_found_and_an_end_is_waited_for(tmp_path, rights, tool):
+    (tmp_path / "rights").write_text("operator: admin, read\n")
+    with ExitStack() as opened:
+        cluster = Three(tmp_path, opened, **rights)
+        leader = await_that(cluster.leader, "a leader")
+        follower = next(node for node in cluster.nodes if node is not leader)
+        shown = ("--token-file", tmp_path / "operator.token")
+        one = cluster.endpoint_of(follower).partition("=")[2]
+        member_id = leader.config.member_id
+        assert tool("snapshot", "--endpoints", one, *shown) == (0, f"[{member_id}] SNAPSHOT completed\n", "")
+
+        over_tcp = f"tcp:{follower.config.tcp_ingress_of(follower.config.member)}"
+        status, _, err = tool("snapshot", "--endpoints", over_tcp, *shown)
+        why = f"member {follower.config.member_id} does not lead: this is for the leader, which is member"
+        assert (status, err) == (1, f"{why} {member_id}\n"), "whose tcp endpoint nobody named"
+
+        listed = tool("list-members", "--endpoints", one, *shown)[1]
+        assert listed.startswith(f"leaderMemberId={member_id}, memberId=")
+        described = json.loads(tool("describe", "--endpoints", one, "--json", *shown)[1])
+        assert [member["memberId"] for member in described] == [0, 1, 2]
+        assert tool("is-leader", "--endpoints", one, *shown)[0] == 1
+        status, _, err = tool("validate-recording-log", "--endpoints", cluster.endpoints, *shown)
+        assert status == 2 and "name one member" in err
+
+        assert tool("abort", "--endpoints", one, *shown) == (0, f"[{member_id}] ABORT completed\n", "")
+        for node in cluster.nodes:
+            await_that(lambda node=node: not node.is_running, f"member {node.config.member_id} has ended")
