@@ -54,13 +54,13 @@ class Terminal:
         path = self.directory / f"printed-{len(list(self.directory.glob('printed-*')))}"
         with path.open("wb") as out:
             process = subprocess.Popen(
-                ["bash", "-c", self._script(f"exec {line}")],
+                # As at a terminal: a script in the background ignores Ctrl-C, and hands that on. Not by a
+                # preexec_fn: gRPC, which tests here have used, prints errors in a child that Python forks.
+                ["env", "--default-signal=INT", "bash", "-c", self._script(f"exec {line}")],
                 cwd=self.directory,
                 env=environment(PYTHONUNBUFFERED="1"),
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                # As at a terminal: a script in the background ignores Ctrl-C, and hands that on.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         self._running.append((line, process))
         await_that(
