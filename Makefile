@@ -36,7 +36,7 @@ FROM  ?= 1
 sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM=1, or SEED=91
 	@$(PYTHON_BIN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(if $(STORY),--story) $(ARGS)
 
-interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories
+interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
 faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power

@@ -83,9 +83,9 @@ app = typer.Typer(
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        from importlib.metadata import version
+        from cluster.protocol.versions import PACKAGE_VERSION
 
-        typer.echo(f"cluster {version('pyspark-cluster')}")
+        typer.echo(f"cluster {PACKAGE_VERSION}")
         raise typer.Exit
 
 

@@ -25,7 +25,7 @@ from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
-from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, PACKAGE_VERSION
 from cluster.transport.endpoint import format_endpoints
 
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
@@ -129,7 +129,7 @@ class SessionOpening:
             version=CLIENT_PROTOCOL_VERSION,
             response_channel=with_resume_hash(channel, self.resume_token),
             encoded_credentials=context.credentials_supplier.encoded_credentials(),
-            client_info=f"name={context.client_name} version=0.1.0 commit=",
+            client_info=f"name={context.client_name} version={PACKAGE_VERSION} commit=",
         )
 
     def _resume_request(self) -> link.SessionResume:

@@ -24,6 +24,7 @@ def version_text(version: int) -> str:
     return f"{major(version)}.{(version >> 8) & 0xFF}.{version & 0xFF}"
 
 
+PACKAGE_VERSION: Final = "0.2.0"  # of this package; the build reads it here
 CNC_VERSION: Final = semantic_version(0, 2, 0)
 MARK_FILE_VERSION: Final = semantic_version(0, 3, 0)  # cluster mark files and node-state.dat
 ARCHIVE_VERSION: Final = semantic_version(3, 1, 0)  # archive mark file and catalog
