@@ -101,7 +101,7 @@ def parse_offsets(name: str, value: str) -> Offset:
         return EARLIEST if text.lower() == "earliest" else LATEST
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if isinstance(given, dict) and "v" in given:
         return _place_of_offset(name, given)

@@ -148,6 +148,13 @@ def decode_cnc_header(buffer: Buffer, length_of_file: int | None = None) -> CncH
             f"counters metadata of {header.counters_metadata_length} bytes "
             f"for values of {header.counters_values_length}",
         )
+    for field, unit in (
+        ("counters_values_length", VALUE_LENGTH),
+        ("counters_metadata_length", METADATA_LENGTH),
+    ):
+        if getattr(header, field) % unit:
+            text = f"{field} {getattr(header, field)}, expected a multiple of {unit}"
+            raise LogDamaged(None, CncHeader.offset_of(field), text)
     return header
 
 

@@ -32,7 +32,7 @@ def parse_token(text: str) -> PositionToken:
     """Read a token. Raises ConfigurationError with the text for what is none."""
     try:
         given: Any = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         given = None
     if not isinstance(given, dict) or not _is_token(given):
         raise ConfigurationError(

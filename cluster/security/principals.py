@@ -25,7 +25,7 @@ SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P = 15, 8, 1  # 32 MiB and about 50 ms
 SCRYPT_MEMORY_MAX = 256 * 1024 * 1024
 SALT_BYTES = 16
 _PASSWORD = re.compile(
-    r"scrypt\$(1[0-9]|20)\$([1-9][0-9]?)\$([1-9][0-9]?)\$([0-9a-f]{16,128})\$([0-9a-f]{64})"
+    r"scrypt\$(1[0-9]|20)\$([1-9][0-9]?)\$([1-9][0-9]?)\$((?:[0-9a-f]{2}){8,64})\$([0-9a-f]{64})"
 )
 _TOKEN = re.compile(r"sha256\$([0-9a-f]{64})")
 _NAME = re.compile(r"[\w.@=+/ -]+")

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
+from cluster.errors import RemoteProtocolError
 from cluster.protocol import link
 
 FRAMES_SERVICE = "cluster.Frames"
@@ -103,11 +105,25 @@ def frames_handlers(gateway: Gateway) -> grpc.GenericRpcHandler:
 
 
 def _codec(method: str) -> dict[str, Any]:
-    taken, _, returned, _ = METHODS[method]
-    return {
-        "request_deserializer": _CLASSES[taken].FromString,
-        "response_serializer": _CLASSES[returned].SerializeToString,
-    }
+    """Requests come as bytes: gRPC calls one that it cannot parse INTERNAL, as a fault of the member."""
+    return {"response_serializer": _CLASSES[METHODS[method][2]].SerializeToString}
+
+
+def _parsed(name: str, data: bytes) -> Any:
+    """Raises RemoteProtocolError."""
+    try:
+        return _CLASSES[name].FromString(data)
+    except DecodeError:
+        raise RemoteProtocolError(f"{len(data)} bytes that are no cluster.{name}") from None
+
+
+async def _request(name: str, data: bytes, context: grpc.aio.ServicerContext) -> Any:
+    """The request, or the end of the call with INVALID_ARGUMENT."""
+    try:
+        return _parsed(name, data)
+    except RemoteProtocolError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        raise AssertionError from None  # abort raises
 
 
 class _Frames:
@@ -115,26 +131,28 @@ class _Frames:
         self._gateway = gateway
 
     async def session(
-        self, requests: AsyncIterator[Any], context: grpc.aio.ServicerContext
+        self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[Any]:
         run = _CLASSES["FrameRun"]
         async for frames in self._gateway.session(_frames_of(requests), context):
             yield run(frames=frames)
 
-    async def read_log(self, request: Any, context: grpc.aio.ServicerContext) -> None:
+    async def read_log(self, data: bytes, context: grpc.aio.ServicerContext) -> None:
+        request = await _request("LogRange", data, context)
         run = _CLASSES["FrameRun"]
         await self._gateway.send_log(
             link.LogRequest(0, request.from_position, request.to_position, request.max_bytes),
             context,
-            lambda data: context.write(run(frames=data)),
+            lambda frames: context.write(run(frames=frames)),
         )
 
-    async def status(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+    async def status(self, data: bytes, context: grpc.aio.ServicerContext) -> Any:
+        await _request("StatusQuery", data, context)
         status = await self._gateway.look(link.StatusRequest(0), context)
         names = [field for _, field in MESSAGES["MemberStatus"]]
         return _CLASSES["MemberStatus"](**{name: getattr(status, name) for name in names})
 
 
-async def _frames_of(requests: AsyncIterator[Any]) -> AsyncIterator[bytes]:
-    async for run in requests:
-        yield run.frames
+async def _frames_of(requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for data in requests:
+        yield _parsed("FrameRun", data).frames

@@ -150,6 +150,7 @@ def test_a_file_that_is_not_ready_has_version_0():
         (8, 1_000_000, "region to_clients ends at 1001920, the file has 12288 bytes"),
         (20, -1, "region error_log"),
         (12, 4095, "counters metadata of 4095 bytes for values of 1024"),
+        (16, 1023, "offset 16: counters_values_length 1023, expected a multiple of 128"),
     ],
 )
 def test_regions_outside_the_file_are_damage(offset, value, said):

@@ -69,6 +69,7 @@ def test_a_token_is_the_text_of_an_offset_and_an_offset_is_a_token():
         '{"v": 2, "cluster": "0:1:2", "position": "5"}',
         '{"v": 2, "cluster": 7, "position": 5}',
         None,
+        "[" * 100_000,
     ],
 )
 def test_what_is_no_token_is_refused_with_its_text(text):

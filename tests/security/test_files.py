@@ -123,6 +123,11 @@ def test_a_line_that_is_no_digest_is_named_without_what_it_holds(parse, kind):
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_salt_of_half_a_byte_is_no_salt():
+    with pytest.raises(ConfigurationError, match="alice has no digest of a password"):
+        parse_passwords({"alice": f"scrypt$15$8$1${'a' * 17}${'b' * 64}"}, "F")
+
+
 def test_a_digest_that_takes_too_much_memory_is_refused():
     text = f"scrypt$20$8$1${'00' * 16}${'00' * 32}"
     with pytest.raises(ConfigurationError, match="more memory than 256 MiB"):

@@ -101,6 +101,21 @@ def test_what_is_no_frame_is_refused(leader):
     assert "not a frame" in refused.value.details()
 
 
+@pytest.mark.parametrize("method", ["Session", "ReadLog", "Status"])
+def test_what_is_no_message_of_the_file_is_refused(leader, method):
+    """And not a failure of the member's, which gRPC would call INTERNAL."""
+    takes_stream = METHODS[method][1]
+    with grpc.insecure_channel(leader.endpoints["grpc"].removeprefix("0=")) as channel:
+        kind = "stream_stream" if takes_stream else "unary_stream" if METHODS[method][3] else "unary_unary"
+        call = getattr(channel, kind)(f"/cluster.Frames/{method}")
+        with pytest.raises(grpc.RpcError) as refused:
+            answer = call(iter([b"\xff"]) if takes_stream else b"\xff", timeout=DEADLINE_S)
+            list(answer)
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "1 bytes that are no cluster." in refused.value.details()
+
+
 def test_status_and_log_of_a_member_are_read_by_who_knows_only_the_address(tmp_path):
     port = free_base_port(ports=10)
     member = f"0,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4

@@ -1,0 +1,217 @@
+"""Decoders, files and texts that bytes of strangers reach: each names what became of its input."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.counters import CountersFile, CountersReader
+from cluster.errors import ClusterError
+from cluster.protocol import decode, link, session
+from cluster.protocol.enums import AdminRequestType, ClusterComponentType
+from cluster.protocol.frame import frame
+from cluster.protocol.sbe import Message
+from cluster.protocol.service_link import ServiceHello, ServicePosition, ServiceRaised, decode_service_link
+from cluster.reader.token import PositionToken, parse_token
+from cluster.security.authenticators import TokenVerifier
+from cluster.security.principals import PasswordDigest, parse_passwords, parse_tokens, token_digest
+from cluster.security.rights import parse_rights
+from cluster.security.text_file import read_lines
+from cluster.transport.envelopes import check_header, seal, unseal
+from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.message_frames import link_frame, message_frame
+
+VERSION = link.LINK_PROTOCOL_VERSION
+PASSWORD = PasswordDigest(15, 8, 1, bytes(16), bytes(32))
+
+CLIENT_MESSAGES: tuple[Message, ...] = (
+    session.SessionConnectRequest(1, 102, 768, "aeron:ipc|resume-hash=00", b"name:word", "name=x version=1"),
+    session.SessionMessageHeader(0, 1, 0),
+    session.SessionKeepAlive(0, 1),
+    session.SessionCloseRequest(0, 1),
+    session.ChallengeResponse(2, 1, b"an answer"),
+    session.AdminRequest(0, 1, 3, AdminRequestType.SNAPSHOT),
+)
+LINK_MESSAGES: tuple[Message, ...] = (
+    link.Hello(-1, -1, 0, VERSION, link.ConnectionKind.CLIENT),
+    link.SessionResume(4, 1, 0, resume_token=bytes(16)),
+    link.StatusRequest(5),
+    link.LogRequest(6, 0, -1, 4096),
+    link.RecordingRequest(7, 0),
+    link.LinkError(8, link.LinkErrorCode.REFUSED, "no"),
+)
+
+
+class Target:
+    """``corpus`` are valid inputs; ``feed`` lets no exception out that strangers must not cause."""
+
+    corpus: Sequence[bytes]
+    slice = 2_000  # inputs of the slice in ``make test``
+
+    def feed(self, data: bytes) -> str:
+        """What became of the input: the same text for what went the same way."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Now and then: whoever is no stranger is served as before."""
+
+    def close(self) -> None:
+        """Give back what it has opened."""
+
+
+def named(error: ClusterError) -> str:
+    """An error by its kind and words, whatever the values in it."""
+    return f"{type(error).__name__}: {''.join(c for c in str(error)[:60] if c.isalpha() or c == ' ')}"
+
+
+class Function(Target):
+    """A function of bytes that raises ClusterError, and nothing else."""
+
+    def __init__(self, function: Callable[[bytes], object], corpus: Sequence[bytes]) -> None:
+        self._function = function
+        self.corpus = corpus
+
+    def feed(self, data: bytes) -> str:
+        try:
+            return type(self._function(data)).__name__
+        except ClusterError as error:
+            return named(error)
+
+
+class File(Target):
+    """A function of a path, for files that others may have written."""
+
+    slice = 300
+
+    def __init__(self, name: str, read: Callable[[str], object], make: Callable[[str], object]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
+        self._path = Path(self._folder.name, name)
+        self._read = read
+        make(str(self._path))
+        self.corpus = [self._path.read_bytes()]
+
+    def feed(self, data: bytes) -> str:
+        self._path.write_bytes(data)
+        try:
+            return type(self._read(str(self._path))).__name__
+        except ClusterError as error:
+            return named(error)
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+def _split(data: bytes) -> int:
+    """Frames of a gRPC message; pieces of any length, as they come."""
+    splitter = FrameSplitter(1 << 16)
+    for begin in range(0, len(data), 1000):
+        splitter.split(data[begin : begin + 1000])
+    return 0
+
+
+def _unseal(data: bytes) -> int:
+    buffer = np.frombuffer(data.ljust(32, b"\0"), np.uint8)
+    start, crc = 0, 0
+    while start + 32 <= len(buffer):
+        check_header(buffer, start)
+        if start + int.from_bytes(buffer[start : start + 4].tobytes(), "little") > len(buffer):
+            return 1  # the rest has not come
+        opened = unseal(buffer, start, crc)
+        start, crc = opened.end, opened.crc
+    return 0
+
+
+def _read_counters(path: str) -> int:
+    with CountersReader(path) as counters:
+        counters.is_live(0)
+        counters.counters()
+        counters.errors()
+        counters.types_and_values()
+    return 0
+
+
+def _make_counters(path: str) -> None:
+    file = CountersFile.create(path, pid=1, now_ms=1)
+    file.allocate(203, b"key", "commit-pos", 7)
+    file.record_error("an error", 1)
+    file.close()
+    _shorten(path)
+
+
+def _shorten(path: str) -> None:
+    """Files are preallocated; an input need not be megabytes."""
+    with open(path, "r+b") as file:
+        file.truncate(min(Path(path).stat().st_size, 64 * 1024))
+
+
+def _make_mark_file(path: str) -> None:
+    folder = str(Path(path).parent)
+    ClusterMarkFile.create(
+        folder,
+        files=OsFiles(),
+        component_type=ClusterComponentType.CONSENSUS_MODULE,
+        now_ms=1,
+        cluster_id=0,
+        member_id=0,
+        aeron_directory="driver",
+    ).close()
+    _shorten(path)
+
+
+def _text(parse: Callable[[dict[str, str], str], object]) -> Callable[[str], object]:
+    return lambda path: parse(read_lines(path), path)
+
+
+def _writes(text: str) -> Callable[[str], object]:
+    return lambda path: Path(path).write_text(text)
+
+
+def _verify_token() -> Function:
+    with tempfile.NamedTemporaryFile("w", prefix="fuzz-") as file:
+        file.write(f"alice: {token_digest(b'secret')!s}\n")
+        file.flush()
+        verifier = TokenVerifier(file.name, lambda error: None)
+    return Function(lambda credentials: verifier.verify(credentials, None), [b"secret", b"other"])
+
+
+SERVICE_MESSAGES = (
+    ServiceHello(0, 1, 1 << 16),
+    ServicePosition(64, 0, 0),
+    ServiceRaised(0, -1, False, "on_start", "ValueError", b"x.py:1", b"no", b"trace"),
+)
+ENCODED = [message.encode() for message in (*CLIENT_MESSAGES, *LINK_MESSAGES)]
+FRAMES = [
+    *(message_frame(message, 101) for message in CLIENT_MESSAGES),
+    *(link_frame(message) for message in LINK_MESSAGES),
+    frame(session.SessionMessageHeader(0, 1, 0).encode() + bytes(3000), session_id=0, stream_id=101),
+]
+SEALED = [b"".join(bytes(part) for part in seal((data,), 0)[0]) for data in FRAMES]
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "messages": lambda: Function(decode, ENCODED),
+    "frames": lambda: Function(_split, FRAMES),
+    "envelopes": lambda: Function(_unseal, SEALED),
+    "service-messages": lambda: Function(
+        lambda data: decode_service_link(data, 0, len(data)), [m.encode() for m in SERVICE_MESSAGES]
+    ),
+    "position-tokens": lambda: Function(
+        lambda data: parse_token(data.decode(errors="surrogateescape")),
+        [PositionToken("0:1:2", 64).to_text().encode(), b'{"v": 1, "position": 0}'],
+    ),
+    "credentials": _verify_token,
+    "counters-file": lambda: File("cnc.dat", _read_counters, _make_counters),
+    "mark-file": lambda: File(
+        "cluster-mark.dat", lambda path: read_mark_header(OsFiles(), path), _make_mark_file
+    ),
+    "rights-file": lambda: File("rights", _text(parse_rights), _writes("alice: write, read\n*: admin\n")),
+    "tokens-file": lambda: File(
+        "tokens", _text(parse_tokens), _writes(f"# who\nalice: {token_digest(b'secret')!s}\n")
+    ),
+    "passwords-file": lambda: File("passwords", _text(parse_passwords), _writes(f"alice: {PASSWORD!s}\n")),
+}
