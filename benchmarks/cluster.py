@@ -41,7 +41,7 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
     figures = []
     for sync_level in (1, 0):
         for number in range(options.rounds):
-            context = {"file_sync_level": sync_level, "round": number, "size": SIZE}
+            context = {"file_sync_level": sync_level, "round": number}
             for figure in _both(options, sync_level):
                 figures.append(context | figure)
                 yield figures[-1]
@@ -59,12 +59,14 @@ def _both(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
         for idle in IDLE_STRATEGIES:
             settings = AERON_SETTINGS | idle | {"sync-level": str(sync_level)}
             for window in WINDOWS:
-                yield _aerons(options.peers / "aeron" / "run", settings, options.seconds, window)
+                yield measure_aerons(options.peers / "aeron" / "run", settings, options.seconds, window)
 
 
-def measure_ours(endpoints: str, transport: str, seconds: float, window: int, batch: int) -> dict[str, Any]:
+def measure_ours(
+    endpoints: str, transport: str, seconds: float, window: int, batch: int, size: int = SIZE
+) -> dict[str, Any]:
     """A figure of ``cluster bench`` with the members at these endpoints."""
-    command = [*CLUSTER, "bench", "--endpoints", endpoints, "--size", str(SIZE), "--json"]
+    command = [*CLUSTER, "bench", "--endpoints", endpoints, "--size", str(size), "--json"]
     lengths = ["--warm-up", str(WARM_UP_S), "--duration", str(seconds)]
     loads = ["--window", str(window), "--batch", str(batch)]
     done = subprocess.run([*command, *lengths, *loads], stdout=subprocess.PIPE, text=True, check=True)
@@ -72,6 +74,7 @@ def measure_ours(endpoints: str, transport: str, seconds: float, window: int, ba
     return {
         "side": "ours",
         "transport": transport,
+        "size": size,
         "window": window,
         "batch": batch,
         "messages_per_s": round(told["messagesPerSecond"]),
@@ -80,15 +83,18 @@ def measure_ours(endpoints: str, transport: str, seconds: float, window: int, ba
     }
 
 
-def _aerons(harness: Path, settings: dict[str, str], seconds: float, window: int) -> dict[str, Any]:
+def measure_aerons(
+    harness: Path, settings: dict[str, str], seconds: float, window: int, size: int = SIZE
+) -> dict[str, Any]:
     """A figure of three members of real Aeron Cluster and their client, by the peer's harness ``run``."""
     kind = ["latency"] if window == 1 else ["throughput", "--window", str(window)]
-    lengths = ["--size", str(SIZE), "--warmup", str(WARM_UP_S), "--seconds", str(round(seconds))]
+    lengths = ["--size", str(size), "--warmup", str(WARM_UP_S), "--seconds", str(round(seconds))]
     options = [word for name, value in settings.items() for word in (f"--{name}", value)]
     done = subprocess.run(
         [str(harness), "bench", *kind, *lengths, *options], stdout=subprocess.PIPE, text=True
     )
-    figure = {"side": "aeron", "transport": "udp", "window": window, "batch": 1, "settings": settings}
+    figure = {"side": "aeron", "transport": "udp", "size": size, "window": window, "batch": 1}
+    figure["settings"] = settings
     told = [json.loads(line) for line in done.stdout.splitlines()]
     results = [result for result in told if result.get("bench") == kind[0]]
     if done.returncode != 0 or not results:

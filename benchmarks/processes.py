@@ -20,16 +20,16 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def running_cluster(members: int = 3, **environment: str) -> Iterator[dict[str, Any]]:
+def running_cluster(members: int = 3, *options: str, **environment: str) -> Iterator[dict[str, Any]]:
     """``cluster up`` in a directory of its own: what it printed, with the seconds until it did.
 
-    Keyword arguments are set in its environment, which overrides configuration keys.
+    Keyword arguments are set in its environment, which overrides configuration keys; ``options`` are its own.
     """
     with tempfile.TemporaryDirectory(prefix="cluster-bench-", ignore_cleanup_errors=True) as folder:
         started = time.monotonic()
         command = [*CLUSTER, "up", "--members", str(members), "--dir", folder, "--json"]
         process = subprocess.Popen(
-            [*command, "--base-port", str(free_base_port(members))],
+            [*command, *options, "--base-port", str(free_base_port(members))],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | environment,
