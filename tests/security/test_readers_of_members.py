@@ -16,6 +16,7 @@ from cluster import (
     ConfigurationError,
     LogReader,
     PasswordCredentials,
+    TlsFailed,
     TokenCredentials,
 )
 from cluster.consensus.authentication import DefaultAuthenticator
@@ -28,6 +29,7 @@ from spark_connector.log import forget_reader, open_reader
 from spark_connector.options import SinkOptions, SourceOptions
 from spark_connector.sink import _Sender
 from tests.node.processes import await_that, endpoints_of, keys_of, run
+from tests.transport.authorities import Certificates
 
 NETWORK = ["grpc", "tcp"]
 TOKENS = {"writer": b"token-of-the-writer", "reader": b"token-of-the-reader"}
@@ -88,6 +90,32 @@ def test_who_has_the_right_to_read_reads_and_nobody_else(node, files, medium):
         ("127.0.0.1", "", "to read", "an unknown token"),
         ("127.0.0.1", "writer", "to read", "no right to read"),
     ]
+
+
+@pytest.mark.parametrize("medium", NETWORK)
+def test_a_certificate_names_the_reader(tmp_path, medium):
+    (tmp_path / "rights").write_text("alice: read\nbob: write\n")
+    certificates = Certificates(tmp_path)
+    files = certificates.member(0)
+    keys = keys_of(
+        tmp_path,
+        tls_ca=files.ca,
+        tls_certificate=files.certificate,
+        tls_key=files.key,
+        tls_client_certificates="required",
+        authenticator="certificate",
+        authorisation=f"{tmp_path}/rights",
+    )
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        endpoints = endpoints_of(node, medium)
+        with LogReader.open(endpoints=endpoints, tls=certificates.client("alice")) as reader:
+            assert [entry["entryType"] for entry in reader] == ["NEW_LEADERSHIP_TERM"]
+        with pytest.raises(AuthenticationRejected, match="no right to read"):
+            LogReader.open(endpoints=endpoints, tls=certificates.client("bob")).end_position()
+        with pytest.raises(TlsFailed):
+            LogReader.open(endpoints=endpoints, tls=certificates.trust).end_position()
+        assert [line["principal"] for line in audited(node)] == ["bob"]
 
 
 @pytest.mark.parametrize("medium", NETWORK)

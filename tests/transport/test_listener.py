@@ -1,8 +1,12 @@
 """Who gets in through a Unix socket: processes of the own user, by the file's mode and the kernel's word."""
 
 import os
+import shutil
 import socket
 import stat
+import tempfile
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +81,54 @@ def test_a_process_of_another_user_is_turned_away_though_the_file_lets_it(listen
         assert sock.recv(1) == b""
     (told,) = listening.turned_away
     assert told == f"ipc:{path}: process {os.getpid()} is of user {os.getuid()}, expected {NOBODY}"
+
+
+@pytest.fixture
+def open_folder():
+    """One that every user may enter, unlike those of pytest."""
+    folder = Path(tempfile.mkdtemp(prefix="listener-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def heard_by_another_user(path) -> bytes:
+    """What a process of nobody's gets at a socket: how it fails, or what it reads."""
+    if os.geteuid() != 0:
+        pytest.xfail("only root can be another user")
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            with connect(path) as sock:
+                os.write(writing, b"read %r" % sock.recv(1))
+        except OSError as error:
+            os.write(writing, type(error).__name__.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        return answer.read()
+
+
+def test_another_user_does_not_get_past_the_files_mode(open_folder):
+    listening = Listening(open_folder / "a.sock")
+    assert heard_by_another_user(open_folder / "a.sock") == b"PermissionError"
+    listening.close()
+
+
+def test_nor_past_the_kernels_word_where_somebody_has_opened_the_file_to_all(open_folder):
+    path = open_folder / "a.sock"
+    listening = Listening(path)
+    path.chmod(0o666)
+    accepting = threading.Thread(target=listening.accept)
+    accepting.start()
+    assert heard_by_another_user(path) == b"read b''"
+    accepting.join()
+    (told,) = listening.turned_away
+    assert told.endswith(f"is of user {NOBODY}, expected 0")
+    listening.close()
 
 
 def test_the_file_of_a_process_that_is_gone_is_replaced(path):
