@@ -7,12 +7,14 @@ made of that. Attributes have the unit in their name (``session_timeout_ns``), k
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.node.config_types import (
+    DURATION,
+    SIZE,
     Duration,
     Members,
     Names,
@@ -20,36 +22,16 @@ from cluster.node.config_types import (
     Size,
     Version,
     duration_text,
+    key_of,
     size_text,
 )
+from cluster.node.config_types import key as _key
 from cluster.protocol.versions import version_text
 from cluster.service.service_context import ServiceContext
 from cluster.transport.bounds import DEFAULT_BOUNDS as BOUNDS
 
 KIB, MIB = 1 << 10, 1 << 20
 MODULE, SERVICE = ConsensusModuleContext(), ServiceContext()
-
-
-def _key(
-    default: Any, text: str, *, unit: str = "", aeron: str = "", section: str = "", **bounds: Any
-) -> Any:
-    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it."""
-    return Field(
-        default,
-        description=" ".join(text.split()),
-        validate_default=True,
-        json_schema_extra={"unit": unit, "aeron": aeron, "section": section, "default": default},
-        **bounds,
-    )
-
-
-DURATION = "duration (ns, us, ms, s)"
-SIZE = "bytes (k, m, g)"
-
-
-def key_of(field_name: str) -> str:
-    """The key of a field: its unit stands in the value."""
-    return field_name.removesuffix("_ns")
 
 
 class NodeKeys(BaseModel):

@@ -10,25 +10,30 @@ import difflib
 import os
 import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from cluster.archive.files import make_directories, open_regular
 from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
-from cluster.node.config_keys import KEYS, key_of
+from cluster.node.config_keys import KEYS
+from cluster.node.config_types import key_of
 from cluster.transport import credentials
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE
 from cluster.transport.tls import TLS_VARIABLES
 
+Config = TypeVar("Config", bound=BaseModel)
+
 ENVIRONMENT_PREFIX = "CLUSTER_"
-# No keys: clients read what is called so, or begins so.
+BACKUP_PREFIX = "CLUSTER_BACKUP_"
+# No keys: clients and backups read what is called so, or begins so.
 CLIENT_VARIABLES = (
     ENDPOINTS_VARIABLE,
     CLIENT_VARIABLE_PREFIX,
+    BACKUP_PREFIX,
     *credentials.VARIABLES,
     *TLS_VARIABLES.values(),
 )
@@ -40,41 +45,57 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> NodeConfig:
+    """A member's configuration, as ``load_keys``. The clients' variables are no keys of it."""
+    environment = os.environ if environment is None else environment
+    own = {name: value for name, value in environment.items() if not name.startswith(CLIENT_VARIABLES)}
+    return load_keys(NodeConfig, path, prefix=ENVIRONMENT_PREFIX, overrides=overrides, environment=own)
+
+
+def load_keys(
+    model: type[Config],
+    path: str | os.PathLike[str] | None,
+    *,
+    prefix: str,
+    overrides: Mapping[str, Any] | None,
+    environment: Mapping[str, str],
+) -> Config:
     """The configuration of a file (none: all defaults), under the environment, under ``overrides``.
 
-    Raises ConfigurationError that names the place, the key, its value and what was expected. Relative
-    directories of a file are relative to the working directory.
+    The variable of a key is ``prefix`` with its name in capitals. Relative directories of a file are relative
+    to the working directory. Raises ConfigurationError that names the place, the key, its value and what was
+    expected.
     """
-    values: dict[str, Any] = {}
-    places: dict[str, str] = {}
-    if path is not None:
-        try:
-            with open(path, "rb") as file:
-                values = tomllib.load(file)
-        except FileNotFoundError:
-            raise ConfigurationError(f"{path}: no such file") from None
-        except OSError as error:
-            raise ConfigurationError(f"{path}: {error.strerror}") from None
-        except ValueError as error:
-            raise ConfigurationError(f"{path}: not TOML: {error}") from None
-        except RecursionError:
-            raise ConfigurationError(f"{path}: nested too deep, expected keys with plain values") from None
-        places = dict.fromkeys(values, str(path))
-    environment = os.environ if environment is None else environment
-    for key in KEYS:
-        variable = ENVIRONMENT_PREFIX + key.upper()
-        if variable in environment and not variable.startswith(CLIENT_VARIABLES):
+    values: dict[str, Any] = {} if path is None else _read(path)
+    places = dict.fromkeys(values, str(path))
+    keys = [key_of(name) for name in model.model_fields]
+    for key in keys:
+        variable = prefix + key.upper()
+        if variable in environment:
             values[key] = environment[variable]
             places[key] = f"environment variable {variable}"
     for key, value in (overrides or {}).items():
         values[key] = value
         places[key] = "option"
     try:
-        return NodeConfig.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(
-            "; ".join(_explain(details, places, path) for details in error.errors())
+            "; ".join(_explain(details, places, path, keys) for details in error.errors())
         ) from None
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: nested too deep, expected keys with plain values") from None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
@@ -88,21 +109,21 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
             continue
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
-            lines.append(f"unknown environment variable {name}{_near(key)}")
+            lines.append(f"unknown environment variable {name}{_near(key, KEYS)}")
     return lines
 
 
-def _near(key: str) -> str:
-    names = difflib.get_close_matches(key, KEYS, n=3, cutoff=0.8)
+def _near(key: str, keys: Sequence[str]) -> str:
+    names = difflib.get_close_matches(key, keys, n=3, cutoff=0.8)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
-def _explain(details: Any, places: Mapping[str, str], path: object) -> str:
+def _explain(details: Any, places: Mapping[str, str], path: object, keys: Sequence[str]) -> str:
     key = key_of(str(details["loc"][0])) if details["loc"] else ""
     place = places.get(key, str(path) if path is not None else "")
     where = f"{place}: " if place else ""
     if details["type"] == "extra_forbidden":
-        return f'{where}unknown key "{key}"{_near(key)}'
+        return f'{where}unknown key "{key}"{_near(key, keys)}'
     message = details["msg"][:1].lower() + details["msg"][1:]
     if not key:
         return where + message
@@ -142,28 +163,29 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 
 
 def documentation() -> str:
-    """The whole of ``conf/node.toml``: every key with its text, unit, Aeron's name and default."""
-    lines = textwrap.wrap(
+    """The whole of ``conf/node.toml``."""
+    return text_of(
+        NodeConfig,
         "A member's configuration, complete: each key at its default, so that any of them may be left out. "
         "The environment variable CLUSTER_KEY wins over the file, --member-id over both. "
         "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
         '"Aeron" is the property that means the same there.',
-        100,
-        initial_indent="# ",
-        subsequent_indent="# ",
+        "cluster node --config conf/node.toml",
+        required={"members": "required for more than one member"},
     )
-    lines += ["#", "#     cluster node --config conf/node.toml"]
-    for name, field in NodeConfig.model_fields.items():
+
+
+def text_of(model: type[BaseModel], intro: str, command: str, required: Mapping[str, str]) -> str:
+    """Every key of a configuration with its text, unit, Aeron's name and default."""
+    lines = textwrap.wrap(intro, 100, initial_indent="# ", subsequent_indent="# ")
+    lines += ["#", f"#     {command}"]
+    for name, field in model.model_fields.items():
         extra = field.json_schema_extra
         assert isinstance(extra, dict)
         if extra["section"]:
             title = f"# ---- {extra['section']} "
             lines += ["", title + "-" * (102 - len(title))]
-        facts = [
-            f"default: {to_toml(extra['default'])}"
-            if name != "members"
-            else "required for more than one member"
-        ]
+        facts = [required.get(name, f"default: {to_toml(extra['default'])}")]
         facts += [f"{what}: {extra[what]}" for what in ("unit", "aeron") if extra[what]]
         lines += [
             "",

@@ -1,13 +1,15 @@
-"""The kinds of value that a key of the configuration has, as they are written in TOML."""
+"""What a key of a configuration is, and the kinds of value that one has, as they are written in TOML."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+DURATION = "duration (ns, us, ms, s)"
+SIZE = "bytes (k, m, g)"
 DURATION_NS_MAX = 1 << 62  # a moment and a duration together fit into 64 bits
 NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -72,3 +74,19 @@ Names = Annotated[list[str], BeforeValidator(_parse_names)]
 ServiceModes = Annotated[
     list[Literal["auto", "process", "inline", "external"]], BeforeValidator(_parse_names)
 ]
+
+
+def key(default: Any, text: str, *, unit: str = "", aeron: str = "", section: str = "", **bounds: Any) -> Any:
+    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it."""
+    return Field(
+        default,
+        description=" ".join(text.split()),
+        validate_default=True,
+        json_schema_extra={"unit": unit, "aeron": aeron, "section": section, "default": default},
+        **bounds,
+    )
+
+
+def key_of(field_name: str) -> str:
+    """The key of a field: its unit stands in the value."""
+    return field_name.removesuffix("_ns")
