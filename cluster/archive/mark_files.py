@@ -253,6 +253,11 @@ def _check_owner(files: Files, directory: str, path: str, header: ClusterMarkFil
         file.close()
     owner = read_mark_header(files, path)
     assert isinstance(owner, ClusterMarkFileHeader)
+    if has_log and owner.component_type == ClusterComponentType.BACKUP:
+        raise ConfigurationError(
+            f"{directory}: holds a backup of cluster {owner.cluster_id}, expected the log of member "
+            f"{header.member_id}: cluster tool restore makes members of a backup"
+        )
     if has_log and (owner.cluster_id, owner.member_id) != (header.cluster_id, header.member_id):
         raise ConfigurationError(
             f"{directory}: holds the log of member {owner.member_id} of cluster {owner.cluster_id}, expected "

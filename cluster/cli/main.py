@@ -34,6 +34,7 @@ COMMANDS = {
     "bench": "Measure throughput and round-trip latency of a running cluster.",
     "top": "Watch roles, positions, lag, sessions and counters of the members.",
     "sim": "Try services on clusters in memory: the same state on every member, through kills and snapshots.",
+    "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",
     "log": "Dump, follow or export the committed log.",
     "tool": "Describe a member's cluster directory, as Aeron's ClusterTool does.",
     "archive": "Describe, dump or verify a member's archive, as ArchiveTool does.",

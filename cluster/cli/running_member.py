@@ -25,15 +25,20 @@ def mark_of(directory: str) -> ClusterMarkFileHeader:
     return mark
 
 
-def live_counters(directory: str, mark: ClusterMarkFileHeader, *, write: bool = False) -> CountersReader:
-    """Counters of the running member. Raises NotAClusterDirectory when it does not run."""
+def live_counters(
+    directory: str, mark: ClusterMarkFileHeader, *, kind: int | None = None, write: bool = False
+) -> CountersReader:
+    """Counters of the running member, or of what has one of the type ``kind``.
+
+    Raises NotAClusterDirectory when it does not run.
+    """
     from cluster.archive.files import OsFiles
     from cluster.counters import CountersReader
     from cluster.protocol.counter_types import CounterTypeId
     from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
     from cluster.transport.clock import epoch_ms
 
-    files = OsFiles()
+    files, kind = OsFiles(), CounterTypeId.NODE_ROLE if kind is None else kind
     cluster = find_cluster_directory(files, directory)
     driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
     for path in counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None):
@@ -41,7 +46,7 @@ def live_counters(directory: str, mark: ClusterMarkFileHeader, *, write: bool = 
             counters = CountersReader(path, write=write)
         except ClusterError:
             continue
-        if counters.is_live(epoch_ms()) and counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id):
+        if counters.is_live(epoch_ms()) and counters.find(kind, mark.cluster_id):
             return counters
         counters.close()
     raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")

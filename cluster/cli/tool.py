@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli import control
+from cluster.cli import backups, control
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 app.add_typer(control.app)
+app.add_typer(backups.app)
 
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
 OptionalDirectory = Annotated[

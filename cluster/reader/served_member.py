@@ -6,18 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cluster.archive.catalog_checksum import NAMES
 from cluster.archive.files import OsFiles
-from cluster.archive.snapshot_archive import STREAM_IDS
 from cluster.counters import CountersReader
-from cluster.errors import ClusterError, DataLoss, NotAClusterDirectory
+from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.protocol import link
 from cluster.protocol.counter_types import CounterTypeId, members_of
 from cluster.protocol.enums import ElectionState
-from cluster.protocol.recording_log import TERM
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
-from cluster.reader.recordings import open_recording
+from cluster.reader.served_recordings import ServedRecordings
 from cluster.transport.clock import epoch_ms
 
 NONE = -1
@@ -53,6 +50,7 @@ class ServedMember:
                 names = ", ".join(map(str, waits_for))
                 raise NotAClusterDirectory(f"{error}; waits for members {names}") from None
             raise
+        self._recordings = ServedRecordings(self._log)
 
     def commit_position(self) -> int:
         return self._log.commit_position()
@@ -66,63 +64,10 @@ class ServedMember:
         return self._log.frame_around(position)
 
     def recording_status(self, request: link.RecordingRequest) -> link.RecordingStatus:
-        """What the recording is like. Raises DataLoss for one that is not here, or none of a cluster's."""
-        recording_id, log = request.recording_id, self._log.recording
-        is_log = recording_id == log.recording_id
-        try:
-            recording = open_recording(OsFiles(), self._directory.archive, recording_id)
-        except NotAClusterDirectory as error:
-            raise DataLoss(str(error)) from None
-        descriptor = recording.descriptor
-        if not is_log and descriptor.stream_id not in STREAM_IDS:
-            raise DataLoss(f"recording {recording_id} is neither the log's nor a snapshot's")
-        return link.RecordingStatus(
-            correlation_id=request.correlation_id,
-            recording_id=recording_id,
-            start_position=descriptor.start_position,
-            stop_position=descriptor.stop_position,
-            session_id=descriptor.session_id,
-            stream_id=descriptor.stream_id,
-            initial_term_id=descriptor.initial_term_id,
-            term_length=descriptor.term_buffer_length,
-            mtu=descriptor.mtu_length,
-            checksum=NAMES[recording.checksum],
-            terms=self._terms_from(descriptor.start_position) if is_log else (),
-            first_frame=(recording.first_frame() if is_log and descriptor.start_position > 0 else b""),
-        )
-
-    def _terms_from(self, position: int) -> tuple[link.TermEntry, ...]:
-        """The terms from the one on that holds ``position``."""
-        self._log.state.read_terms()
-        terms = [
-            link.TermEntry(
-                entry.leadership_term_id, entry.term_base_log_position, entry.log_position, entry.timestamp
-            )
-            for entry in self._log.state.log_entries
-            if entry.entry_type is TERM
-        ]
-        first = max((i for i, term in enumerate(terms) if term.term_base_log_position <= position), default=0)
-        return tuple(terms[first:])
+        return self._recordings.status(request)
 
     def recording_blocks(self, recording_id: int, *, max_bytes: int) -> Iterator[tuple[int, np.ndarray]]:
-        """All frames of a snapshot, as they are stored, each run with its position; none of the log.
-
-        Raises DataLoss, LogDamaged.
-        """
-        try:
-            recording = open_recording(OsFiles(), self._directory.archive, recording_id)
-        except NotAClusterDirectory as error:
-            raise DataLoss(str(error)) from None
-        if recording.stream_id not in STREAM_IDS:
-            return
-        try:
-            position = recording.start_position
-            while position < recording.append_position:
-                frames = recording.read(position, max_bytes)
-                yield position, frames
-                position += len(frames)
-        finally:
-            recording.close_readers()
+        return self._recordings.blocks(recording_id, max_bytes=max_bytes)
 
     def status(self, correlation_id: int) -> link.LogStatus:
         """Identity, geometry and positions of the log, role and states of the member."""

@@ -22,6 +22,7 @@ COMMANDS = "tests/client/test_commands.py::"
 ARCHIVE = "tests/cli/test_archive.py::"
 SNAPSHOTS = "tests/node/test_snapshots.py::"
 SILENT = ("cluster archive delete-orphaned-segments",)  # where there is nothing to delete
+BACKUPS = "tests/backup/test_drill.py::"
 # What needs running members or another log: how it begins, and the test that runs it.
 ELSEWHERE = {
     "cluster up": UP + "test_what_runs_is_said_with_a_command_that_works",
@@ -49,6 +50,10 @@ ELSEWHERE = {
     "test_every_medium_gives_what_the_directory_gives",
     "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"
     "test_directories_that_lie_apart_are_given_apart",
+    "cluster backup": BACKUPS + "test_the_drill",
+    "CLUSTER_ENDPOINTS=10.0.0.1": BACKUPS + "test_an_environment_variable_wins_over_the_file",
+    "cluster tool backup-query": BACKUPS + "test_the_drill",
+    "cluster tool restore": BACKUPS + "test_the_drill",
     "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
     "cluster tool is-leader": "tests/cli/test_tool.py::test_is_leader_tells_by_its_status",

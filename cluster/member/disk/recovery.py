@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cluster.archive.archive import Archive
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.recording import Recording
-from cluster.archive.recording_log import Log, RecordingLog
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_tool import BACKUP_SUFFIX
 from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
@@ -64,7 +64,7 @@ def recover(
     begin with, AgentTermination for a snapshot of another version, StorageError.
     """
     plan = recording_log.recovery_plan(context.service_count, archive.find_recording)
-    _drop_orphans(archive, recording_log, plan.log, tell)
+    drop_orphans(archive, recording_log, tell)
     if plan.log is None:
         snapshot = find_snapshot(recording_log, snapshots, context, from_position=0, tell=tell)
         if snapshot is None:
@@ -168,20 +168,19 @@ def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:
     return LogGeometry(0, context.log_term_length, context.log_mtu)
 
 
-def _drop_orphans(
-    archive: Archive, recording_log: RecordingLog, log: Log | None, tell: Callable[[str], None]
-) -> None:
+def drop_orphans(archive: Archive, recording_log: RecordingLog, tell: Callable[[str], None]) -> None:
     """Remove what a crash left of a snapshot, or of a log that another one has replaced.
 
     A recording of ours counts only with an entry in recording.log.
     """
     known = {entry.recording_id for entry in recording_log.entries}
+    has_log = recording_log.find_last_term() is not None
     is_seeded = archive.files.exists(recording_log.path + BACKUP_SUFFIX)  # its operator may want to go back
     for descriptor in archive.recordings():
         if descriptor.recording_id in known:
             continue
         is_snapshot = descriptor.stream_id in STREAM_IDS and "alias=snapshot" in descriptor.stripped_channel
         is_log = descriptor.stream_id == streams.LOG and descriptor.stripped_channel == LOG_CHANNEL
-        if (is_snapshot or (is_log and log is not None)) and not is_seeded:
+        if (is_snapshot or (is_log and has_log)) and not is_seeded:
             tell(f"recording {descriptor.recording_id} of stream {descriptor.stream_id} belongs to nothing")
             archive.purge_recording(descriptor.recording_id)

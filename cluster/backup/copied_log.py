@@ -1,0 +1,242 @@
+"""The log in a backup: frames are appended where they join on, and terms once their first entry is there.
+
+    supplier's log   |== term 0 ==|== term 1 ======|== term 2 ===...
+    copied           |== term 0 ==|== term 1 ==|      recording.log: terms 0 and 1
+
+The first entry of a term is written by its leader alone, with its id, time and session. Where two logs have
+the same first entry of a term, they are the same up to there, and as far as both have that term (Raft's log
+matching). So a supplier is checked by the begin of the last term here: a cluster that was restored to an
+earlier position, or is another one, is refused before a byte of it is taken.
+"""
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+import numpy as np
+
+from cluster.archive.archive import Archive
+from cluster.archive.catalog_checksum import checksum_named
+from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.frame_walk import log_params
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.context import NULL_POSITION
+from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
+from cluster.log.checksum import SESSION_ID_OFFSET, verify_checksums
+from cluster.log.columns import log_to_record_batch
+from cluster.log.runs import headers
+from cluster.log.scan import check_run, fault_at
+from cluster.member.disk.recovery import create_log_at, replace_log
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD
+from cluster.protocol.link import LogGeometry, RecordingStatus, TermEntry
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
+
+OTHER_LOG = "it is of another cluster, or of another history; begin a new backup in an empty directory"
+# Of the begin of a term: more than its first entry, and the header of padding before that.
+COMPARED_BYTES = 4096
+
+
+def append_checked(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
+    """Append frames as a member has them in its files, after their checksums and places are verified.
+
+    Raises RemoteProtocolError for what does not join on, StorageError.
+    """
+    position = recording.append_position
+    checksum = checksum_named(status.checksum)
+    good = len(frames) if checksum is None else verify_checksums(checksum, frames, 0, len(frames))
+    if good < len(frames):
+        raise RemoteProtocolError(f"{name}: checksum mismatch in the frame at position {position + good}")
+    params = log_params(recording.descriptor)
+    good = check_run(frames, 0, len(frames), position, params, is_recording=True)
+    if good < len(frames):
+        fault = fault_at(frames, good, len(frames), position + good, params, is_recording=True)
+        raise RemoteProtocolError(f"{name}: frames do not join on at position {position + good}: {fault}")
+    recording.append(position, frames)
+
+
+class CopiedLog:
+    """The log's recording here, None before the first copy, with its terms.
+
+    ``is_replacement``: recording.log still names the log of before, which ends where no supplier begins any
+    more.
+    """
+
+    def __init__(self, archive: Archive, recording_log: RecordingLog) -> None:
+        self._archive = archive
+        self._recording_log = recording_log
+        self._read_terms: list[TermEntry] = []  # in the frames, and not in recording.log yet
+        self.recording: Recording | None = None
+        self.is_replacement = False
+        recording_id = recording_log.find_last_recording_id()
+        if recording_id is not None:
+            self.recording = archive.recording(recording_id)
+            self._drop_terms_after_end()
+
+    def _drop_terms_after_end(self) -> None:
+        """A term is named before its first entry is safe: a crash may have left one without."""
+        log, last = self._recording_log, self._recording_log.find_last_term()
+        while last is not None and last.term_base_log_position >= max(self.position, 1):
+            log.remove(last)
+            last = log.find_last_term()
+        if last is not None:
+            log.commit_log_position(last.leadership_term_id, NULL_POSITION)
+
+    @property
+    def position(self) -> int:
+        """Where the copy ends."""
+        return 0 if self.recording is None else self.recording.append_position
+
+    @property
+    def synced_position(self) -> int:
+        return 0 if self.recording is None else self.recording.synced_position
+
+    # ---- which log it is
+
+    def start(self, status: RecordingStatus) -> None:
+        """Go on at the end of what is here, or start over where the supplier's log begins after that.
+
+        Raises StorageError.
+        """
+        recording = self.recording
+        if recording is None or status.start_position > self.position:
+            self.is_replacement = self.is_replacement or recording is not None
+            self.recording = self._create(status)
+            self._read_terms = [
+                term for term in status.terms if term.term_base_log_position < status.start_position
+            ]
+        elif not recording.is_active:
+            self._archive.extend(recording.recording_id, status.session_id)
+
+    def _create(self, status: RecordingStatus) -> Recording:
+        if self.recording is not None:
+            self._archive.stop_recording(self.recording.recording_id)
+        geometry = LogGeometry(status.initial_term_id, status.term_length, status.mtu)
+        recording = create_log_at(self._archive, geometry, status.start_position)
+        if status.start_position > 0 and status.first_frame:
+            keep_first_frame(
+                self._archive.files,
+                self._archive.directory,
+                recording.recording_id,
+                bytes(status.first_frame),
+            )
+        return recording
+
+    def check_terms(self, name: str, terms: Iterable[TermEntry]) -> None:
+        """Raise ConfigurationError where a member has other terms in its log than are known here.
+
+        Terms without an entry are nobody's, and not compared.
+        """
+        bases = {term.leadership_term_id: term.term_base_log_position for term in terms}
+        for entry in self._known_terms():
+            own = entry.term_base_log_position
+            base = bases.get(entry.leadership_term_id, own)
+            if base != own and entry.log_position != own:
+                raise ConfigurationError(
+                    f"{name}: term {entry.leadership_term_id} begins at {base} there, at {own} in this "
+                    f"backup: {OTHER_LOG}"
+                )
+
+    def place_to_compare(self, start_position: int) -> int | None:
+        """Where frames lie by which two logs are told apart, in one that begins at ``start_position``."""
+        if self.recording is None:
+            return None
+        bases = (entry.term_base_log_position for entry in self._known_terms())
+        begin = max(start_position, self.recording.start_position)
+        position = max([begin, *(base for base in bases if base < self.position)])
+        return position if position < self.position else None
+
+    def check_frames(self, name: str, position: int, theirs: np.ndarray) -> None:
+        """Raise ConfigurationError where a member's frames at ``position`` are not those that are here."""
+        assert self.recording is not None
+        ours = _contents(self.recording.read(position, COMPARED_BYTES))
+        if not len(theirs) or any(a != b for a, b in zip(ours, _contents(theirs), strict=False)):
+            raise ConfigurationError(
+                f"{name}: the log differs from the one in this backup at position {position}: {OTHER_LOG}"
+            )
+
+    def _known_terms(self) -> list[RecordingLogEntry]:
+        return [e for e in self._recording_log.entries if e.is_valid and e.entry_type is TERM]
+
+    # ---- what is written
+
+    def append(self, name: str, status: RecordingStatus, frames: np.ndarray) -> None:
+        """Append whole entries that a supplier has sent. Raises RemoteProtocolError, StorageError."""
+        assert self.recording is not None
+        position = self.position
+        append_checked(name, self.recording, status, frames)
+        try:
+            self._read_terms += _terms_in(position, frames)
+        except LogDamaged as damage:
+            raise RemoteProtocolError(f"{name}: {damage.what}") from None
+
+    def sync(self) -> int:
+        """Make durable what was appended, its terms first; returns its end. Raises StorageError."""
+        assert self.recording is not None
+        if not self.is_replacement:
+            for term in self._read_terms:
+                self._recording_log.ensure_coherent(
+                    recording_id=self.recording.recording_id,
+                    # The terms before the first one are filled in, unless a snapshot stands for them.
+                    initial_log_leadership_term_id=(
+                        0 if term.term_base_log_position == 0 else term.leadership_term_id
+                    ),
+                    initial_term_base_log_position=term.term_base_log_position,
+                    leadership_term_id=term.leadership_term_id,
+                    term_base_log_position=term.term_base_log_position,
+                    timestamp=term.timestamp,
+                )
+            self._read_terms.clear()
+        return self.recording.sync()
+
+    def replace(self, snapshot: tuple[RecordingLogEntry, ...]) -> None:
+        """Let recording.log name this log and this snapshot, the module's entry first, and nothing else.
+
+        In one step; the log of before goes. Raises StorageError.
+        """
+        assert self.recording is not None and self.is_replacement
+        replace_log(self._archive, self._recording_log, _entries(self._read_terms, self.recording), snapshot)
+        self._read_terms.clear()
+        self.is_replacement = False
+
+
+def _terms_in(position: int, frames: np.ndarray) -> list[TermEntry]:
+    """The terms that begin in a run of whole entries. Raises LogDamaged."""
+    batch = log_to_record_batch(
+        frames,
+        0,
+        len(frames),
+        position,
+        columns=("leadershipTermId", "termBaseLogPosition", "clusterTime"),
+        entry_types=("NEW_LEADERSHIP_TERM",),
+    ).record_batch
+    return [
+        TermEntry(row["leadershipTermId"], row["termBaseLogPosition"], NULL_POSITION, row["clusterTime"])
+        for row in batch.to_pylist()
+    ]
+
+
+def _entries(terms: list[TermEntry], recording: Recording) -> list[RecordingLogEntry]:
+    """Entries of all terms from the first to the last; the last is open, those that nobody led are empty."""
+    entries: list[RecordingLogEntry] = []
+    for term, after in zip_longest(terms, terms[1:]):
+        begin, end = term.term_base_log_position, NULL_POSITION
+        next_id = term.leadership_term_id + 1
+        if after is not None:
+            end, next_id = after.term_base_log_position, after.leadership_term_id
+        for term_id in range(term.leadership_term_id, next_id):
+            entries.append(
+                RecordingLogEntry(recording.recording_id, term_id, begin, end, term.timestamp, -1, TERM)
+            )
+            begin = end
+    return entries
+
+
+def _contents(run: np.ndarray) -> list[bytes]:
+    """Frames without what their recording keeps in the place of the session id."""
+    frames = []
+    for offset, header in headers(run):
+        length = HEADER_LENGTH if header.type == TYPE_PAD else header.frame_length
+        frame = bytearray(run[offset : offset + length].tobytes())
+        frame[SESSION_ID_OFFSET : SESSION_ID_OFFSET + 4] = bytes(4)
+        frames.append(bytes(frame))
+    return frames

@@ -1,0 +1,203 @@
+"""A backup's directory, as that of a member: our tools and Aeron's read it, and a member can be made of it.
+
+    cluster/   recording.log, cluster-mark.dat of type BACKUP
+    archive/   the log, and every snapshot that was retrieved: nothing is ever deleted
+
+What is here counts when recording.log names it. A snapshot is named when all of its recordings are whole and
+the log reaches its position; what a crash left unnamed is removed by the next start.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cluster.archive.archive import Archive
+from cluster.archive.catalog_checksum import NAMES
+from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import Files
+from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.backup.copied_log import CopiedLog
+from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
+from cluster.log.checksum import Checksum
+from cluster.member.disk.recovery import drop_orphans
+from cluster.member.disk.snapshots import read_snapshot
+from cluster.protocol.backup import BackupSnapshotRecording
+from cluster.protocol.enums import ClusterComponentType
+from cluster.protocol.link import RecordingStatus
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
+from cluster.protocol.recording_log import SNAPSHOT, RecordingLogEntry
+
+
+class BackupDirectory:
+    """Open for one process. ``log`` is the copied log."""
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        *,
+        cluster_id: int,
+        file_sync_level: int,
+        epoch_ms: Callable[[], int],
+        tell: Callable[[str], None],
+    ) -> None:
+        """Made when missing. Raises ConfigurationError for a directory that is another's, DirectoryInUse,
+        LogDamaged, StorageError.
+        """
+        self.directory = directory
+        cluster, driver = f"{directory}/cluster", f"{directory}/driver"
+        _check_owner(files, cluster, cluster_id)
+        self._mark_file = ClusterMarkFile.create(
+            cluster,
+            files=files,
+            component_type=ClusterComponentType.BACKUP,
+            now_ms=epoch_ms(),
+            cluster_id=cluster_id,
+            aeron_directory=driver,
+        )
+        try:
+            self.archive = Archive.open(
+                f"{directory}/archive",
+                files=files,
+                file_sync_level=file_sync_level,
+                checksum=NAMES[Checksum.CRC_32C],
+                epoch_ms=epoch_ms,
+            )
+            self._archive_mark_file = self.archive.create_mark_file(aeron_directory=driver)
+            self._open_log(cluster, files, file_sync_level, tell)
+        except BaseException:
+            self._mark_file.abandon()
+            raise
+
+    def _open_log(self, cluster: str, files: Files, sync_level: int, tell: Callable[[str], None]) -> None:
+        try:
+            self.recording_log = RecordingLog.open(
+                cluster,
+                files=files,
+                file_sync_level=sync_level,
+                find_recording=self.archive.find_recording,
+            )
+            drop_orphans(self.archive, self.recording_log, tell)
+            self.log = CopiedLog(self.archive, self.recording_log)
+        except BaseException:
+            self.archive.abandon()
+            raise
+
+    @property
+    def mark_files(self) -> tuple[ClusterMarkFile, ArchiveMarkFile]:
+        return self._mark_file, self._archive_mark_file
+
+    # ---- snapshots
+
+    def lacks(self, snapshots: Sequence[BackupSnapshotRecording]) -> bool:
+        """Whether a snapshot that a member offers is newer than the newest here (S-157)."""
+        newest = self.recording_log.latest_snapshot()
+        return bool(snapshots) and (
+            newest is None or max(offered.log_position for offered in snapshots) > newest.log_position
+        )
+
+    def create_snapshot(self, status: RecordingStatus) -> Recording:
+        """A recording for one of a member's. Raises StorageError."""
+        return self.archive.create_recording(
+            stream_id=status.stream_id,
+            session_id=status.session_id,
+            initial_term_id=status.initial_term_id,
+            term_length=status.term_length,
+            mtu=status.mtu,
+            channel=f"aeron:ipc?session-id={status.session_id}|alias=snapshot",
+            is_sparse=True,
+        )
+
+    def check_snapshot(self, name: str, entries: Sequence[RecordingLogEntry]) -> None:
+        """Raise RemoteProtocolError unless what came from a member is whole, as its module has noted it."""
+        ordered = tuple(sorted(entries, key=lambda entry: entry.service_id))
+        module = self.archive.recording(ordered[0].recording_id)
+        snapshots = SnapshotArchive(self.archive, term_length=module.term_length, mtu=module.mtu)
+        try:
+            read_snapshot(snapshots, ordered)
+        except (LogDamaged, RemoteProtocolError) as error:
+            position = ordered[0].log_position
+            raise RemoteProtocolError(f"{name}: its snapshot at {position} is damaged: {error}") from None
+
+    def name(self, entries: Sequence[RecordingLogEntry]) -> None:
+        """Let recording.log name a snapshot whose position the log has reached, the module's entry last.
+
+        With it a log that takes the place of the one before. Raises StorageError.
+        """
+        ordered = sorted(entries, key=lambda entry: entry.service_id)
+        if self.log.is_replacement:
+            self.log.replace(tuple(ordered))
+            return
+        for entry in reversed(ordered):
+            self.recording_log.append_snapshot(
+                entry.recording_id,
+                entry.leadership_term_id,
+                entry.term_base_log_position,
+                entry.log_position,
+                entry.timestamp,
+                entry.service_id,
+            )
+
+    def discard(self, recordings: Sequence[Recording]) -> None:
+        """Drop what was retrieved and will not be named. Raises StorageError."""
+        for recording in recordings:
+            self.archive.purge_recording(recording.recording_id)
+
+    # ---- the process
+
+    def update_activity(self, now_ms: int) -> None:
+        """Give the signs of life that tools look for. Raises StorageError."""
+        for mark_file in self.mark_files:
+            mark_file.update_activity(now_ms)
+
+    def record_error(self, text: str, now_ms: int) -> None:
+        """Count an error in the mark file's log, which tools print. Raises OSError."""
+        self._mark_file.record_error(text, now_ms)
+
+    def close(self) -> None:
+        """In order: the log ends where it is. Raises StorageError."""
+        self.recording_log.close()
+        self._archive_mark_file.close()
+        self.archive.close()
+        self._mark_file.close()
+
+    def abandon(self) -> None:
+        """As a process that dies does."""
+        self.recording_log.close()
+        self._archive_mark_file.abandon()
+        self.archive.abandon()
+        self._mark_file.abandon()
+
+
+def named_entry(offered: BackupSnapshotRecording, recording_id: int) -> RecordingLogEntry:
+    """The entry of a recording that a member offers, under its id here."""
+    return RecordingLogEntry(
+        recording_id,
+        offered.leadership_term_id,
+        offered.term_base_log_position,
+        offered.log_position,
+        offered.timestamp,
+        offered.service_id,
+        SNAPSHOT,
+    )
+
+
+def _check_owner(files: Files, cluster: str, cluster_id: int) -> None:
+    """Raise ConfigurationError for a directory with the files of a member, or of another cluster's backup."""
+    path = f"{cluster}/{CLUSTER_MARK_FILE_NAME}"
+    if not files.exists(path):
+        return
+    owner = read_mark_header(files, path)
+    assert isinstance(owner, ClusterMarkFileHeader)
+    if owner.component_type is not ClusterComponentType.BACKUP:
+        kind = owner.component_type.name.lower().replace("_", " ")
+        raise ConfigurationError(
+            f"{cluster}: holds the files of a {kind} of member {owner.member_id}, expected those of a "
+            "backup, or an empty directory"
+        )
+    if owner.cluster_id != cluster_id:
+        raise ConfigurationError(
+            f"{cluster}: holds a backup of cluster {owner.cluster_id}, expected one of cluster {cluster_id}, "
+            "or an empty directory"
+        )

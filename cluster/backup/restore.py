@@ -1,0 +1,235 @@
+"""Members' directories out of a backup: for a new cluster, all of whose members begin with the same log.
+
+    backup/archive/*        ──▶ member-N/archive/*             copied, then read whole and maybe cut
+    backup/cluster/
+        recording.log       ──▶ member-N/archive/recording.log ──▶ member-N/cluster/recording.log, last of all
+
+Without a recording.log in its place a directory is no member's: one that is not finished cannot be started.
+The members have promised nothing beyond the terms of the log, and stand for later ones. That is safe for a
+cluster of which every member was restored. It is not beside a member of the old cluster: the backup cannot
+know what a member has voted for since.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from cluster.archive.archive import Archive
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import Files
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.backup.copied_log import CopiedLog
+from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
+from cluster.log.scan import last_message_end
+from cluster.member.disk.recovery import drop_orphans
+from cluster.member.disk.snapshots import read_snapshot
+from cluster.protocol.catalog import CATALOG_FILE_NAME, parse_segment_file_name
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, SNAPSHOT, RecordingLogEntry
+
+COPY_BYTES = 8 * 1024 * 1024
+READ_BYTES = 1024 * 1024
+
+
+class Restored(NamedTuple):
+    """What a member begins with. Positions of the log; ``snapshot_position`` is None without a snapshot."""
+
+    start_position: int
+    end_position: int
+    snapshot_position: int | None
+    leadership_term_id: int
+
+
+class Place(NamedTuple):
+    """A directory, or a file, and the files that it is among."""
+
+    files: Files
+    path: str
+
+
+def restore_member(
+    backup: Place,
+    member: Place,
+    *,
+    to_position: int | None,
+    epoch_ms: Callable[[], int],
+    tell: Callable[[str], None],
+) -> Restored:
+    """Make a member's directory, which must not be there; its log ends at or before ``to_position``.
+
+    Raises NotAClusterDirectory, DirectoryInUse (the backup runs), ConfigurationError, LogDamaged,
+    StorageError.
+    """
+    _make_room(member)
+    if not backup.files.exists(f"{backup.path}/cluster/{RECORDING_LOG_FILE_NAME}"):
+        raise NotAClusterDirectory(f"{backup.path}: holds no backup: no cluster/{RECORDING_LOG_FILE_NAME}")
+    cluster = f"{backup.path}/cluster"
+    lock = DirectoryLock.take(backup.files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
+    try:
+        _copy_all(backup, member)
+    finally:
+        lock.release()
+    restored = _prepare(member, to_position, epoch_ms, tell)
+    cluster = f"{member.path}/cluster"
+    member.files.rename(_unfinished(member), f"{cluster}/{RECORDING_LOG_FILE_NAME}")
+    for folder in (cluster, f"{member.path}/archive"):
+        member.files.sync_directory(folder)
+    return restored
+
+
+def _unfinished(member: Place) -> str:
+    """Where recording.log is until all of a member is there."""
+    return f"{member.path}/archive/{RECORDING_LOG_FILE_NAME}"
+
+
+def _prepare(
+    member: Place, to_position: int | None, epoch_ms: Callable[[], int], tell: Callable[[str], None]
+) -> Restored:
+    """Check and cut what was copied, and let it be a member's."""
+    files, folder = member.files, f"{member.path}/archive"
+    archive = Archive.open(folder, files=files, epoch_ms=epoch_ms)
+    try:
+        recording_log = RecordingLog.open(folder, files=files, find_recording=archive.find_recording)
+        try:
+            drop_orphans(archive, recording_log, tell)
+            last = recording_log.find_last_term()
+            if last is None:
+                raise NotAClusterDirectory(f"{member.path}: the backup has no log yet")
+            recording = archive.recording(last.recording_id)
+            if to_position is not None:
+                _cut(archive, recording_log, recording, to_position)
+            snapshot = _check(archive, recording_log, recording)
+            _promise(
+                files,
+                f"{member.path}/cluster",
+                last.leadership_term_id,
+                recording.append_position,
+                epoch_ms(),
+            )
+        finally:
+            recording_log.close()
+    finally:
+        archive.close()
+    position = None if snapshot is None else snapshot.log_position
+    return Restored(recording.start_position, recording.append_position, position, last.leadership_term_id)
+
+
+# ---- what is kept
+
+
+def _cut(archive: Archive, recording_log: RecordingLog, recording: Recording, to_position: int) -> None:
+    """Let the log end with its last entry that ends at or before a position; forget what is after that."""
+    begin, end = recording.start_position, recording.append_position
+    if not begin < to_position <= end:
+        raise ConfigurationError(f"to-position {to_position}: expected a position above {begin}, up to {end}")
+    recording.truncate(_last_entry_end(recording, to_position))
+    for entry in list(recording_log.entries):
+        if entry.entry_type is SNAPSHOT and entry.log_position > recording.append_position:
+            recording_log.remove(entry)
+            if archive.has_recording(entry.recording_id):
+                archive.purge_recording(entry.recording_id)
+    CopiedLog(archive, recording_log)  # without the terms that begin after the end
+
+
+def _last_entry_end(recording: Recording, to_position: int) -> int:
+    position = max(to_position - to_position % recording.term_length, recording.start_position)
+    end = position
+    while position < to_position:
+        run = recording.read(position, min(to_position - position, READ_BYTES))
+        if position + len(run) > to_position:
+            break
+        if entries := last_message_end(run, 0, len(run)):
+            end = position + entries
+        position += len(run)
+    return end
+
+
+def _check(archive: Archive, recording_log: RecordingLog, recording: Recording) -> RecordingLogEntry | None:
+    """The newest snapshot, once it and all of the log are known to be whole. Raises LogDamaged."""
+    if (damage := archive.find_damage(recording.recording_id)) is not None:
+        raise damage.error
+    snapshots = SnapshotArchive(archive, term_length=recording.term_length, mtu=recording.mtu)
+    for newest in _sets(recording_log):
+        read_snapshot(snapshots, newest)
+        return newest[0]
+    if recording.start_position > 0:
+        raise ConfigurationError(
+            f"the log begins at {recording.start_position}, and no snapshot is before its end at "
+            f"{recording.append_position}: choose a later to-position"
+        )
+    return None
+
+
+def _sets(recording_log: RecordingLog) -> Iterator[tuple[RecordingLogEntry, ...]]:
+    """Snapshots, newest first, however many services they are of."""
+    newest = recording_log.latest_snapshot()
+    if newest is not None:
+        services = [
+            entry.service_id
+            for entry in recording_log.entries
+            if entry.entry_type is SNAPSHOT and entry.log_position == newest.log_position
+        ]
+        yield from recording_log.snapshot_sets(max(services) + 1)
+
+
+def _promise(files: Files, cluster: str, term_id: int, log_position: int, now_ms: int) -> None:
+    """Let the member know its votes: none beyond the last term of the backup, cut or not."""
+    node_state = NodeStateFile.open(cluster, files=files)
+    node_state.propose(term_id, log_position, now_ms)
+    node_state.close()
+
+
+# ---- files
+
+
+def _make_room(member: Place) -> None:
+    """Remove what an attempt that failed has left. Raises ConfigurationError for anything else there."""
+    files, folder = member.files, f"{member.path}/archive"
+    if not files.exists(member.path):
+        return
+    if not files.exists(_unfinished(member)):
+        raise ConfigurationError(f"{member.path}: is there already, expected a directory to be made")
+    for name in files.list_directory(folder):
+        if name != RECORDING_LOG_FILE_NAME and not files.is_directory(f"{folder}/{name}"):
+            files.unlink(f"{folder}/{name}")
+    files.unlink(_unfinished(member))
+
+
+def _copy_all(backup: Place, member: Place) -> None:
+    for folder in ("cluster", "archive"):
+        member.files.make_directory(f"{member.path}/{folder}")
+    source = f"{backup.path}/archive"
+    _copy(
+        Place(backup.files, f"{backup.path}/cluster/{RECORDING_LOG_FILE_NAME}"),
+        Place(member.files, _unfinished(member)),
+    )
+    for name in backup.files.list_directory(source):
+        if _is_of_archive(name):
+            target = f"{member.path}/archive/{name}"
+            _copy(Place(backup.files, f"{source}/{name}"), Place(member.files, target))
+
+
+def _is_of_archive(name: str) -> bool:
+    """The catalog, segments, and what is beside them: first frames, proofs of syncs."""
+    return (
+        name == CATALOG_FILE_NAME
+        or parse_segment_file_name(name) is not None
+        or name.endswith((".first", ".proof"))
+    )
+
+
+def _copy(source: Place, target: Place) -> None:
+    try:
+        read = source.files.open(source.path)
+        written = target.files.open(target.path, create=True)
+        try:
+            for offset in range(0, read.size(), COPY_BYTES):
+                written.pwrite(read.pread(COPY_BYTES, offset), offset)
+            written.fullsync()
+        finally:
+            read.close()
+            written.close()
+    except OSError as error:
+        raise StorageError(error.filename or target.path, error.errno, "copying failed") from error

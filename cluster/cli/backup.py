@@ -1,0 +1,52 @@
+"""``cluster backup``: a copy of a running cluster's log and snapshots."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster backup --config conf/backup.toml
+  CLUSTER_ENDPOINTS=10.0.0.1:9000,10.0.0.2:9000 cluster backup --config conf/backup.toml --dir /data/backup
+
+conf/backup.toml has every key with its default and what it is for; the environment variable
+CLUSTER_BACKUP_KEY wins over the file. The backup needs the right to read. What happens is written to
+DIR/backup.log; cluster tool backup-query --dir DIR says how far it is. SIGTERM or Ctrl-C stops it, and the
+next start goes on where it was. cluster tool restore makes a new cluster of it.
+"""
+
+
+@app.command(epilog=EPILOG)
+def backup(
+    config: Annotated[Path, typer.Option(help="The backup's TOML file.")],
+    directory: Annotated[
+        str | None, typer.Option("--dir", help="The backup's directory, over what the file says.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+) -> None:
+    """Copy the snapshots and the committed log of a running cluster, and go on as they grow, until Ctrl-C."""
+    from cluster.node.backup_config import load_backup_config
+
+    loaded = load_backup_config(config, {} if directory is None else {"dir": directory})
+
+    from cluster.node.backup_process import BackupProcess, run_backup
+
+    def on_started(process: BackupProcess) -> None:
+        endpoints = [str(endpoint) for endpoint in process.endpoints]
+        described = {
+            "pid": os.getpid(),
+            "dir": str(loaded.path),
+            "endpoints": endpoints,
+            "position": process.agent.position,
+        }
+        line = f"backup {loaded.path}: from {', '.join(endpoints)}, at position {process.agent.position}"
+        print(json.dumps(described) if as_json else line, flush=True)
+
+    run_backup(loaded, on_started)

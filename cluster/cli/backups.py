@@ -1,0 +1,134 @@
+"""The verbs of ``cluster tool`` about a backup: when it asks next, and members made of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.cli.running_member import live_counters, mark_of
+from cluster.cli.verbs import example
+from cluster.errors import ClusterError
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _milliseconds(text: str) -> int:
+    from pydantic import TypeAdapter, ValidationError
+
+    from cluster.node.config_types import Duration
+
+    try:
+        duration_ns: int = TypeAdapter(Duration).validate_python(text)
+    except ValidationError as error:
+        raise typer.BadParameter(f"{text}: {error.errors()[0]['msg']}", param_hint="DELAY") from None
+    if duration_ns < 0:
+        raise typer.BadParameter(f"{text}: expected 0s or more", param_hint="DELAY")
+    return duration_ns // 1_000_000
+
+
+@app.command(
+    "backup-query",
+    epilog=example(
+        "tool",
+        "backup-query --dir backup",
+        "backup-query 10s --dir backup",
+        more="It prints the backup's state, how far its log is copied, and when it asks the members next.",
+    ),
+)
+def backup_query(
+    directory: Annotated[Path, typer.Option("--dir", help="The directory of a backup that runs.")],
+    delay: Annotated[
+        str | None,
+        typer.Argument(help="Have it ask the members so much later, such as 10s or 0s.", metavar="DELAY"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show when a backup asks the members for a new snapshot next, or have it ask sooner or later."""
+    from cluster.protocol.counter_types import CounterTypeId
+    from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
+
+    delay_ms = None if delay is None else _milliseconds(delay)
+    mark = mark_of(str(directory))
+    if mark.component_type != ClusterComponentType.BACKUP:
+        raise ClusterError(
+            f"{directory}: is of a {mark.component_type.name}, expected the directory of a BACKUP"
+        )
+    kind = CounterTypeId.BACKUP_STATE
+    with live_counters(str(directory), mark, kind=kind, write=delay_ms is not None) as counters:
+        state = counters.find(kind, mark.cluster_id)
+        position = counters.find(CounterTypeId.BACKUP_LIVE_LOG_POSITION, mark.cluster_id)
+        deadline = counters.find(CounterTypeId.BACKUP_NEXT_QUERY_DEADLINE, mark.cluster_id)
+        assert state is not None and position is not None and deadline is not None, "a backup has all three"
+        now_ms = time.time_ns() // 1_000_000
+        if delay_ms is not None:
+            deadline.set(now_ms + delay_ms)
+        described = {
+            "state": ClusterBackupState(state.get()).name,
+            "logPosition": position.get(),
+            "now": _time(now_ms),
+            "nextQuery": _time(deadline.get()),
+        }
+    print(json.dumps(described) if as_json else "\n".join(f"{k}: {v}" for k, v in described.items()))
+
+
+def _time(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+@app.command(
+    epilog=example(
+        "tool",
+        "restore --from backup --to restored",
+        "restore --from backup --to /data/cluster --member-id 2",
+        "restore --from backup --to restored --members 1 --to-position 1048576",
+        more="DIR/member-0 and so on are as cluster up has them: cluster up --dir restored starts them.\n"
+        "Sessions that were open are closed with TIMEOUT. Never start one of these members beside members\n"
+        "of the old cluster.",
+    )
+)
+def restore(
+    backup: Annotated[Path, typer.Option("--from", help="A backup's directory; the backup must not run.")],
+    to: Annotated[Path, typer.Option("--to", help="Where the members' directories are made.")],
+    members: Annotated[int, typer.Option(help="How many members the new cluster has.", min=1)] = 3,
+    member_id: Annotated[
+        int | None, typer.Option(help="Make the directory of this member alone, on its own host.", min=0)
+    ] = None,
+    to_position: Annotated[
+        int | None, typer.Option(help="Let the log end with the last entry at or before this position.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the members' directories of a new cluster out of a backup, all of which is checked."""
+    from cluster.archive.files import OsFiles
+    from cluster.backup.restore import Place, restore_member
+    from cluster.transport.clock import epoch_ms
+
+    files = OsFiles()
+    for number in range(members) if member_id is None else [member_id]:
+        directory = f"{to}/member-{number}"
+        restored = restore_member(
+            Place(files, str(backup)),
+            Place(files, directory),
+            to_position=to_position,
+            epoch_ms=epoch_ms,
+            tell=lambda text: None,
+        )
+        described = {
+            "dir": directory,
+            "startPosition": restored.start_position,
+            "endPosition": restored.end_position,
+            "snapshotPosition": restored.snapshot_position,
+            "leadershipTermId": restored.leadership_term_id,
+        }
+        snapshot = restored.snapshot_position
+        line = f"{directory}: the log from {restored.start_position} to {restored.end_position}, " + (
+            "no snapshot" if snapshot is None else f"the snapshot at {snapshot}"
+        )
+        print(json.dumps(described) if as_json else line, flush=True)

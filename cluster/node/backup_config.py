@@ -1,0 +1,151 @@
+"""The configuration of a backup; ``conf/backup.toml`` is made of it: python -m cluster.node.backup_config"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from cluster.backup.agent import BackupContext
+from cluster.backup.supplier import SourceType
+from cluster.errors import ConfigurationError
+from cluster.node.config_text import BACKUP_PREFIX, load_keys, text_of
+from cluster.node.config_types import DURATION, Duration, duration_text, key, key_of
+from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in, credentials_of
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, parse_endpoints
+from cluster.transport.tls import TlsFiles, tls_in
+
+DEFAULTS = BackupContext()
+
+
+class BackupConfig(BaseModel):
+    """What one backup copies, from whom, and where to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=key_of, populate_by_name=True)
+
+    endpoints: str = key(
+        "",
+        """Members to copy from, as clients name them: "host:9000,…" over gRPC, "tcp:host:9001", "ipc:/path";
+        CLUSTER_ENDPOINTS when empty. Name all members: one that fails is replaced by the next.""",
+        section="What is copied",
+    )
+    cluster_id: int = key(
+        DEFAULTS.cluster_id,
+        "The cluster's, as in its members' configuration.",
+        aeron="aeron.cluster.id",
+        ge=0,
+        le=2**31 - 1,
+    )
+    dir: str = key(
+        "backup",
+        """The backup's directory, made when missing: cluster/, archive/ and driver/ in it, as a member's.
+        Nothing in it is deleted, unless the members' logs begin after its end: then it starts over.""",
+        aeron="aeron.cluster.dir, aeron.archive.dir",
+    )
+    source_type: SourceType = key(
+        DEFAULTS.source_type.value,
+        """From whom to copy: any, leader or follower. A follower spares the leader the work.""",
+        unit="any, leader or follower",
+        aeron="aeron.cluster.backup.source.type",
+    )
+    interval_ns: Duration = key(
+        "3600s",
+        "How often the members are asked for a new snapshot. The log is copied as it is committed.",
+        unit=DURATION,
+        aeron="aeron.cluster.backup.interval",
+        section="When",
+        gt=0,
+    )
+    response_timeout_ns: Duration = key(
+        duration_text(DEFAULTS.response_timeout_ns),
+        "A member that says nothing for this long is given up for the next.",
+        unit=DURATION,
+        aeron="aeron.cluster.backup.response.timeout, aeron.cluster.backup.progress.timeout",
+        gt=0,
+    )
+    cool_down_interval_ns: Duration = key(
+        duration_text(DEFAULTS.cool_down_interval_ns),
+        "The pause after an error, before another member is asked.",
+        unit=DURATION,
+        aeron="aeron.cluster.backup.cool.down.interval",
+        ge=0,
+    )
+    file_sync_level: int = key(
+        1,
+        "As a member's: 0 written, 1 synced (fdatasync), 2 synced with metadata (fsync).",
+        aeron="aeron.archive.file.sync.level",
+        section="Disk",
+        ge=0,
+        le=2,
+    )
+    tls_ca: str = key(
+        "",
+        """Authorities (PEM) to check the members by, which speak TLS. Where no key of TLS is set,
+        the variables of clients hold (CLUSTER_TLS_CA and so on); so it is with the token and the user.""",
+        section="Who the backup is: it needs the right to read",
+    )
+    tls_certificate: str = key("", "Its own certificate (PEM), where members ask for one.")
+    tls_key: str = key("", "The certificate's key (PEM).")
+    token_file: str = key("", "The token to show, in the first line of a file.")
+    user: str = key("", "The user to be, with password_file.")
+    password_file: str = key("", "The user's password, in the first line of a file.")
+
+    @property
+    def context(self) -> BackupContext:
+        return BackupContext(
+            cluster_id=self.cluster_id,
+            source_type=self.source_type,
+            interval_ns=self.interval_ns,
+            response_timeout_ns=self.response_timeout_ns,
+            cool_down_interval_ns=self.cool_down_interval_ns,
+        )
+
+    @property
+    def path(self) -> Path:
+        return Path(self.dir)
+
+    @property
+    def member_endpoints(self) -> list[Endpoint]:
+        """Raises ConfigurationError."""
+        text = self.endpoints or os.environ.get(ENDPOINTS_VARIABLE, "")
+        if not text:
+            raise ConfigurationError(f"endpoints: name the members, here or in {ENDPOINTS_VARIABLE}")
+        return list(parse_endpoints(text).values())
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """None: the members speak no TLS. Raises ConfigurationError."""
+        if self.tls_ca or self.tls_certificate or self.tls_key:
+            return TlsFiles(self.tls_ca, self.tls_certificate, self.tls_key)
+        return tls_in(os.environ)
+
+    @property
+    def credentials(self) -> CredentialsSupplier:
+        """Raises ConfigurationError."""
+        if self.token_file or self.user or self.password_file:
+            return as_supplier(credentials_of(self.token_file, self.user, self.password_file))
+        return as_supplier(credentials_in(os.environ))
+
+
+def load_backup_config(path: str | os.PathLike[str], overrides: Mapping[str, Any]) -> BackupConfig:
+    """Of a file, under the variables CLUSTER_BACKUP_KEY, under ``overrides``. Raises ConfigurationError."""
+    return load_keys(BackupConfig, path, prefix=BACKUP_PREFIX, overrides=overrides, environment=os.environ)
+
+
+def backup_documentation() -> str:
+    """The whole of ``conf/backup.toml``."""
+    return text_of(
+        BackupConfig,
+        "The configuration of a backup, complete: each key at its default, so that any but endpoints may be "
+        "left out. The environment variable CLUSTER_BACKUP_KEY wins over the file, --dir over both. "
+        "docs/backup.md has the rest.",
+        "cluster backup --config conf/backup.toml",
+        required={"endpoints": "required, or CLUSTER_ENDPOINTS"},
+    )
+
+
+if __name__ == "__main__":
+    print(backup_documentation(), end="")

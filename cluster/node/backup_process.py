@@ -1,0 +1,114 @@
+"""A backup that is its whole process: what its agent reaches of the world, its duty cycle, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from random import SystemRandom
+
+from cluster.archive.files import OsFiles
+from cluster.backup.agent import MS, ClusterBackupAgent
+from cluster.backup.counters import BackupCounters
+from cluster.backup.directory import BackupDirectory
+from cluster.backup.member_supplier import MemberSupplier
+from cluster.counters import CountersFile
+from cluster.errors import ClusterError
+from cluster.node.backup_config import BackupConfig
+from cluster.node.node_log import NodeLog
+from cluster.transport.clock import epoch_ms, monotonic_ns
+from cluster.transport.dialler import Dialler
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.log_client import open_log_client
+
+IDLE_S = 0.05  # between two looks at what a member has committed
+ACTIVITY_INTERVAL_MS = 1_000
+LOG_FILE_NAME = "backup.log"
+
+
+class BackupProcess:
+    """Opens everything of one backup; ``run`` turns it until ``stop``. Use as a context manager."""
+
+    def __init__(self, config: BackupConfig) -> None:
+        """Raises ConfigurationError, DirectoryInUse, LogDamaged, StorageError."""
+        self._config = config
+        self._is_stopped = False
+        self._activity_ms = 0
+        self.endpoints = config.member_endpoints
+        with ExitStack() as opened:
+            self._open(opened)
+            self._opened = opened.pop_all()
+
+    def _open(self, opened: ExitStack) -> None:
+        config = self._config
+        self._world = Dialler(config.tls_files)
+        opened.callback(self._world.close)
+        suppliers = [self._supplier(endpoint) for endpoint in self.endpoints]
+        self._log = NodeLog(config.path / LOG_FILE_NAME, "info")
+        opened.callback(self._log.close)
+        self._directory = BackupDirectory(
+            str(config.path),
+            OsFiles(),
+            cluster_id=config.cluster_id,
+            file_sync_level=config.file_sync_level,
+            epoch_ms=epoch_ms,
+            tell=self._log.info,
+        )
+        opened.callback(self._directory.close)
+        path = f"{config.path}/driver/cnc.dat"
+        self._counters_file = CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
+        opened.callback(self._counters_file.close)
+        self.agent = ClusterBackupAgent(
+            config.context,
+            self._directory,
+            suppliers,
+            BackupCounters(self._counters_file, config.cluster_id),
+            SystemRandom(),
+            on_event=self._log.info,
+            on_error=self._on_error,
+        )
+        opened.callback(self.agent.close)
+
+    def _supplier(self, endpoint: Endpoint) -> MemberSupplier:
+        config, credentials = self._config, self._config.credentials
+        timeout_s = config.response_timeout_ns / (1_000 * MS)
+        client = open_log_client(
+            endpoint, timeout_s, config.tls_files, credentials=credentials.encoded_credentials
+        )
+        return MemberSupplier(endpoint, client, self._world, credentials, config.cluster_id)
+
+    def _on_error(self, error: ClusterError) -> None:
+        text = self._log.error("backup", error)
+        self._directory.record_error(text, epoch_ms())
+
+    def stop(self) -> None:
+        """End ``run`` after the turn it is in; for signal handlers and other threads."""
+        self._is_stopped = True
+        self._world.wake()
+
+    def run(self) -> None:
+        """Take turns until stopped. Raises StorageError and LogDamaged of the own directory."""
+        while not self._is_stopped:
+            now_ms = epoch_ms()
+            if now_ms - self._activity_ms >= ACTIVITY_INTERVAL_MS:
+                self._activity_ms = now_ms
+                self._directory.update_activity(now_ms)
+                self._counters_file.update_heartbeat(now_ms)
+            if not self.agent.do_work(monotonic_ns(), now_ms):
+                self._world.wait(IDLE_S)
+
+    def __enter__(self) -> BackupProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+
+def run_backup(config: BackupConfig, on_started: Callable[[BackupProcess], None]) -> None:
+    """Run a backup until SIGTERM or Ctrl-C. Raises what ``BackupProcess`` raises."""
+    with BackupProcess(config) as process:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: process.stop())
+        on_started(process)
+        process.run()

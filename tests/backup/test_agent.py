@@ -1,0 +1,348 @@
+"""What a backup copies, from whom, and what it does when something is wrong."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from cluster.backup.supplier import SourceType
+from cluster.errors import ConfigurationError, DirectoryInUse
+from cluster.protocol.enums import ClusterBackupState as State
+from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, Backup, committed
+from tests.member.cluster_steps import SEGMENT, a_busy_cluster, send, take_snapshot
+from tests.member.in_memory.cluster import SimulatedCluster
+
+
+def requests_for(backup, what):
+    return [request for supplier in backup.suppliers for request in supplier.requests if request[0] == what]
+
+
+def leader_of(backup):
+    return next(supplier for supplier in backup.suppliers if supplier.member.is_leading)
+
+
+def asked_members(backup):
+    return {supplier.member.member_id for supplier in backup.suppliers if supplier.requests}
+
+
+def check_copy(backup):
+    """It is level with the leader, byte by byte."""
+    backup.await_level()
+    start = backup.directory.log.recording.start_position
+    assert backup.log_bytes() == committed(backup.cluster.leader, start, backup.position)
+
+
+@pytest.mark.conformance("S-155")
+def test_a_new_backup_takes_the_newest_snapshot_then_the_log_and_is_level():
+    cluster = a_busy_cluster()
+    position = take_snapshot(cluster)
+    send(cluster, 10)
+    backup = Backup(cluster)
+    check_copy(backup)
+
+    assert backup.states == [
+        State.BACKUP_QUERY,
+        State.SNAPSHOT_RETRIEVE,
+        State.LIVE_LOG_RECORD,
+        State.LIVE_LOG_REPLAY,
+        State.UPDATE_RECORDING_LOG,
+        State.BACKING_UP,
+    ]
+    assert backup.snapshots() == [(0, position), (-1, position)]
+    assert [entry[1:4] for entry in backup.entries() if entry[0] == "TERM"] == [
+        (term.leadership_term_id, term.term_base_log_position, term.log_position)
+        for term in cluster.leader.recording_log.entries
+        if term.entry_type.name == "TERM"
+    ]
+    assert backup.counters.state.get() == State.BACKING_UP
+    assert backup.counters.snapshots_retrieved.get() == 1
+    assert backup.counters.live_log_position.get() == backup.counters.commit_position.get() == backup.position
+    send(cluster, 10)
+    check_copy(backup)
+    assert backup.errors == []
+
+
+@pytest.mark.conformance("S-156")
+def test_its_log_never_passes_the_commit_position():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    before = backup.position
+    for follower in cluster.followers:
+        follower.pause()
+    for _ in range(20):
+        cluster.clients[0].send(b"0:%d:" % len(cluster.clients[0].sent))
+    leader = cluster.leader
+    cluster.run(100 * MS)
+    assert leader.published_position > leader.commit_position
+    for _ in range(20):
+        backup.turn()
+    assert backup.position == leader.commit_position == before
+
+
+@pytest.mark.conformance("S-157", "S-158")
+def test_a_snapshot_is_fetched_once_and_one_that_is_new_with_the_next_query():
+    cluster = a_busy_cluster()
+    first = take_snapshot(cluster)
+    backup = Backup(cluster)
+    backup.await_level()
+    fetched = len(requests_for(backup, "snapshot"))
+    backup.await_query()
+    assert len(requests_for(backup, "snapshot")) == fetched
+    assert backup.counters.snapshots_retrieved.get() == 1
+
+    send(cluster, 5)
+    second = take_snapshot(cluster)
+    assert backup.snapshots() == [(0, first), (-1, first)]
+    backup.await_query()
+    backup.run_until(lambda: backup.counters.snapshots_retrieved.get() == 2)
+    assert backup.snapshots() == [(0, first), (-1, first), (0, second), (-1, second)]
+    check_copy(backup)
+    assert backup.errors == []
+
+
+@pytest.mark.conformance("S-159")
+@pytest.mark.parametrize("source_type", [SourceType.FOLLOWER, SourceType.LEADER])
+def test_a_source_type_says_who_is_copied_from_also_after_a_change_of_leaders(source_type):
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    backup = Backup(cluster, replace(CONTEXT, source_type=source_type))
+    backup.await_level()
+    for supplier in backup.suppliers:
+        wanted = source_type.accepts(is_leader=supplier.member.is_leading)
+        assert wanted or not supplier.requests
+
+    cluster.leader.kill()
+    cluster.await_leader()
+    for supplier in backup.suppliers:
+        supplier.requests.clear()
+    send_on(cluster, 5)
+    check_copy(backup)
+    for supplier in backup.suppliers:
+        wanted = source_type.accepts(is_leader=supplier.member.is_leading)
+        assert wanted or not [request for request in supplier.requests if request[0] == "log"]
+
+
+def send_on(cluster, messages):
+    client = cluster.clients[0]
+    for _ in range(messages):
+        client.send(b"0:%d:" % len(client.sent))
+    cluster.await_settled()
+
+
+@pytest.mark.conformance("S-160")
+def test_who_does_not_answer_in_time_is_passed_over():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.suppliers[0].is_silent = backup.suppliers[2].is_silent = True
+    begun = backup.now_ms
+    backup.await_level()
+    assert backup.now_ms - begun < 3 * 500 + 1_000
+    assert asked_members(backup) == {1}
+    assert backup.errors == []
+
+
+def test_a_backup_that_nobody_answers_rests_before_it_asks_again():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    for supplier in backup.suppliers:
+        supplier.is_silent = True
+    backup.run_until(lambda: backup.agent.state is State.RESET_BACKUP)
+    [error] = backup.errors
+    assert re.fullmatch("no member will do, the last: member .: no answer to the backup query", str(error))
+    begun, asked = backup.now_ms, backup.asked
+    backup.run_until(lambda: backup.asked > asked)
+    assert backup.now_ms - begun >= 1_000
+    for supplier in backup.suppliers:
+        supplier.is_silent = False
+    check_copy(backup)
+
+
+@pytest.mark.conformance("S-161")
+@pytest.mark.parametrize("phase", [State.SNAPSHOT_RETRIEVE, State.LIVE_LOG_REPLAY, State.BACKING_UP])
+def test_when_its_supplier_is_killed_another_one_goes_on_and_nothing_is_missing(phase):
+    cluster = a_busy_cluster(messages=200)
+    take_snapshot(cluster)
+    backup = Backup(cluster)
+    backup.run_until(lambda: backup.agent.state is phase)
+    backup.turn()
+    victim = backup.agent._supplier
+    victim.member.kill()
+    send_on(cluster, 20)
+    check_copy(backup)
+
+    assert State.RESET_BACKUP in backup.states
+    assert "does not run" in str(backup.errors[0]) or "is gone" in str(backup.errors[0])
+    assert backup.counters.errors.get() == len(backup.errors)
+    assert len(backup.snapshots()) == 2
+    assert len(backup.directory.archive.recordings()) == 3, "what was half retrieved is gone"
+
+
+@pytest.mark.conformance("S-162")
+def test_the_counter_of_the_next_query_says_when_that_is():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    deadline_ms = backup.counters.next_query_deadline_ms.get()
+    assert 0 < deadline_ms - backup.now_ms <= 2_000
+    asked = backup.asked
+    backup.counters.next_query_deadline_ms.set(backup.now_ms + 200)  # as a tool does
+    backup.run_until(lambda: backup.asked > asked)
+    assert 200 <= backup.now_ms - (deadline_ms - 2_000) < 2_000
+
+
+@pytest.mark.conformance("S-165")
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
+@pytest.mark.parametrize("phase", [State.SNAPSHOT_RETRIEVE, State.LIVE_LOG_REPLAY, State.BACKING_UP])
+def test_a_backup_that_starts_again_goes_on_where_it_was(phase, is_killed):
+    cluster = a_busy_cluster(messages=400)
+    take_snapshot(cluster)
+    backup = Backup(cluster)
+    backup.run_until(lambda: backup.agent.state is phase)
+    backup.turn()
+    before = backup.position
+    backup.kill() if is_killed else backup.stop()
+    send(cluster, 20)
+    backup.start()
+    assert backup.position == before
+    for supplier in backup.suppliers:
+        supplier.requests.clear()
+    check_copy(backup)
+    positions = [position for _, position in requests_for(backup, "log")]
+    assert min(positions[1:] if before else positions) >= before  # the first one compares the logs
+    assert len(backup.snapshots()) == 2
+    assert len(backup.directory.archive.recordings()) == 3
+
+
+def test_terms_are_recorded_as_the_copy_comes_to_them():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    for _ in range(3):
+        backup.await_level()
+        cluster.leader.kill()
+        cluster.await_leader(timeout_ns=90_000 * MS)
+        send_on(cluster, 3)
+        for member in cluster.members:
+            if not member.is_running:
+                member.start()
+        cluster.await_level()
+    check_copy(backup)
+    terms = [entry[1:3] for entry in backup.entries() if entry[0] == "TERM"]
+    assert terms == [
+        (term.leadership_term_id, term.term_base_log_position)
+        for term in cluster.leader.recording_log.entries
+        if term.entry_type.name == "TERM"
+    ]
+    assert len(terms) > 3
+
+
+def test_frames_that_rot_on_their_way_are_refused_and_another_member_sends_them_whole():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    backup = Backup(cluster)
+    spoiled = backup.agent._suppliers[0]
+
+    def spoil(frames):
+        frames[-20] ^= 1
+
+    spoiled.spoil = spoil
+    check_copy(backup)
+    assert f"{spoiled.name}: " in str(backup.errors[0])
+    assert len(backup.snapshots()) == 2
+
+
+def test_a_log_that_is_purged_beyond_the_copy_is_begun_anew_with_its_snapshot_in_one_step():
+    cluster = SimulatedCluster(3, 1, log_retained_snapshots=1)
+    cluster.await_leader()
+    cluster.add_client()
+    send(cluster, 40)
+    backup = Backup(cluster)
+    backup.await_level()
+    old = backup.entries()
+    backup.stop()
+    for _ in range(3):
+        send(cluster, 4 * SEGMENT // 256)
+        position = take_snapshot(cluster)
+    cluster.run_until(lambda: all(m.recording.start_position > backup.position for m in cluster.members))
+
+    backup.start()
+    backup.run_until(lambda: backup.agent.state is State.LIVE_LOG_REPLAY)
+    assert backup.entries() == old, "the old copy stays until the new one is of use"
+    check_copy(backup)
+    assert backup.snapshots() == [(0, position), (-1, position)]
+    recording = backup.directory.log.recording
+    assert recording.start_position == max(0, recording.start_position) > 0
+    assert recording.first_frame() == cluster.leader.recording.first_frame()
+    [first, *_] = [entry for entry in backup.entries() if entry[0] == "TERM"]
+    assert first[2] <= recording.start_position
+    assert any("begins anew" in event for event in backup.events)
+    assert len(backup.directory.archive.recordings()) == 3
+    backup.kill()
+    backup.start()
+    check_copy(backup)
+    assert backup.errors == []
+
+
+def test_a_cluster_of_another_history_is_refused_before_a_byte_of_it_is_taken():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    backup.stop()
+    before = backup.disk, backup.files
+    other = a_busy_cluster(seed=2)
+    send(other, 100)
+    stranger = Backup(other)
+    stranger.stop()
+    stranger.disk, stranger.files = before
+    stranger.start()
+    position = stranger.position
+    stranger.run_until(lambda: stranger.errors)
+    [error] = stranger.errors
+    assert isinstance(error, ConfigurationError)
+    assert "of another cluster, or of another history; begin a new backup in an empty directory" in str(error)
+    assert stranger.position == position
+
+
+def test_a_query_that_is_refused_is_told_and_tried_again_after_the_pause():
+    cluster = a_busy_cluster()
+    for member in cluster.members:
+        member.replica.sessions.admission._authorisation = Nobody()
+    backup = Backup(cluster)
+    backup.run_until(lambda: len(backup.errors) == 2)
+    assert "AUTHENTICATION_REJECTED: no right to read, which it takes to make a backup" in str(
+        backup.errors[0]
+    )
+    assert backup.position == 0
+    assert requests_for(backup, "log") == requests_for(backup, "snapshot") == []
+
+
+class Nobody:
+    """An authorisation service that permits nothing."""
+
+    def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
+        return False
+
+
+def test_a_directory_is_one_backups_and_of_one_cluster():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    with pytest.raises(DirectoryInUse):
+        backup.start()
+    backup.kill()
+    backup.context = replace(CONTEXT, cluster_id=7)
+    with pytest.raises(ConfigurationError, match="holds a backup of cluster 0, expected one of cluster 7"):
+        backup.start()
+
+
+def test_the_directory_of_a_member_is_not_taken_for_a_backups():
+    cluster = a_busy_cluster()
+    cluster.leader.kill()
+    backup = Backup(cluster)
+    backup.stop()
+    for path, data in cluster.members[0].backup().items():
+        path = path.replace("member/", f"{DIRECTORY}/", 1)
+        if path.endswith("cluster-mark.dat"):
+            backup.files.open(path, write=True).pwrite(data, 0)
+    with pytest.raises(ConfigurationError, match="holds the files of a consensus module of member 0"):
+        backup.start()
