@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import sys
 import time
 from collections import deque
@@ -46,6 +47,13 @@ def member_hello(member_id: int) -> bytes:
     return sealed(link_frame(link.Hello(0, member_id, 99, VERSION, link.ConnectionKind.MEMBER)))
 
 
+def connects_with(credentials: bytes) -> bytes:
+    return b"".join(
+        message_frame(session.SessionConnectRequest(number, 102, 768, "aeron:ipc", credentials), 101)
+        for number in range(4)
+    )
+
+
 class Kept(Protocol):
     def close(self) -> object: ...
 
@@ -63,6 +71,38 @@ def says(data: bytes) -> Act:
         with suppress(OSError):
             sock.send(data)
         return sock
+
+    return act
+
+
+def _tls() -> ssl.SSLContext:
+    """Of a stranger, who believes anybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _client_hello() -> bytes:
+    """How a handshake begins."""
+    sent = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        _tls().wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    return sent.read()
+
+
+def says_through_tls(data: bytes, behind: bytes = b"") -> Act:
+    """Shake hands, say it, then say ``behind`` in the clear, and leave the connection open."""
+
+    def act(address: str) -> socket.socket:
+        host, _, port = address.rpartition(":")
+        sock = socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S)
+        with _tls().wrap_socket(sock) as wrapped:
+            wrapped.sendall(data)
+            kept = socket.socket(fileno=wrapped.detach())
+        kept.setblocking(False)
+        with suppress(OSError):
+            kept.send(behind)
+        return kept
 
     return act
 
@@ -89,6 +129,7 @@ def calls(method: str, *data: bytes) -> Act:
     return lambda address: _Stream(address, method, *data)
 
 
+HANDSHAKE = _client_hello()
 HALF_A_FRAME = frame(bytes(60_000), session_id=0, stream_id=101)[:30_000]
 
 KINDS: dict[str, Act] = {
@@ -102,6 +143,16 @@ KINDS: dict[str, Act] = {
     "half a member's frame": says(sealed(frame(bytes(3_000), session_id=0, stream_id=1000))[:2_000]),
     **{f"Hellos in the name of member {id_}": says(member_hello(id_)) for id_ in range(3)},
     "Hellos of nobody": says(member_hello(77)),
+    "half a handshake": says(HANDSHAKE[:100]),
+    "handshakes that stop": says(HANDSHAKE),
+    "garbage after the handshake": says_through_tls(b"", behind=b"\xff" * 1000),
+    "garbage through TLS": says_through_tls(b"\xff" * 1000),
+    "half a frame through TLS": says_through_tls(HELLO + HALF_A_FRAME),
+    "sessions through TLS": says_through_tls(HELLO + CONNECTS),
+    "readers that read nothing through TLS": says_through_tls(READER_HELLO + link_frame(WHOLE_LOG)),
+    "wrong tokens": says(HELLO + connects_with(b"not the token")),
+    "wrong passwords": says(HELLO + connects_with(b"alice:not the password")),
+    "passwords of nobody": says(HELLO + connects_with(b"mallory:any")),
     "calls with garbage": calls(SESSION_METHOD, b"\xff" * 1000),
     "calls with half a frame": calls(SESSION_METHOD, HELLO, HALF_A_FRAME),
     "calls that open sessions": calls(SESSION_METHOD, HELLO, CONNECTS),

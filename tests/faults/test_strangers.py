@@ -7,19 +7,23 @@ so many times a second: what it takes of the processors, a few per cent of one, 
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import pytest
 
 from benchmarks.real_members import ROOT, RealMembers
-from cluster import ClusterClient
+from cluster import ClusterClient, CredentialsSupplier, PasswordCredentials, TokenCredentials
+from cluster.security.principals import password_digest, put, token_digest
+from tests.transport.authorities import Certificates
 
 pytestmark = pytest.mark.faults
 
@@ -52,16 +56,63 @@ STRANGERS = [
     (MEMBERS, "Hellos in the name of member {}", 50),
     (MEMBERS, "Hellos of nobody", 50),
 ]
+STRANGERS_OF_TLS = [
+    (TCP, "connections that are left", 50),
+    (TCP, "garbage", 50),
+    (TCP, "half a frame", 50),
+    (TCP, "half a handshake", 50),
+    (TCP, "handshakes that stop", 20),
+    (TCP, "garbage after the handshake", 10),
+    (TCP, "garbage through TLS", 10),
+    (TCP, "half a frame through TLS", 10),
+    (TCP, "sessions through TLS", 10),
+    (TCP, "readers that read nothing through TLS", 10),
+    (GRPC, "connections that are left", 50),
+    (GRPC, "garbage", 50),
+    (GRPC, "half a handshake", 50),
+    (GRPC, "handshakes that stop", 20),
+    (MEMBERS, "connections that are left", 50),
+    (MEMBERS, "garbage", 50),
+    (MEMBERS, "half a handshake", 50),
+    (MEMBERS, "handshakes that stop", 20),
+]
+GUESSERS = [
+    ("token", "wrong tokens", 20),
+    ("password", "wrong passwords", 10),
+    ("password", "passwords of nobody", 10),
+]
+# What a process may take for strangers: bounds.py, and its own buffers.
+GROWTH_MIB_MAX = 300
+DESCRIPTORS_MAX = 1_200
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[RealMembers]:
-    with RealMembers(tmp_path, keys=KEYS) as members:
-        members.start()
-        yield members
-        members.stop()
-    for member_id in members.ids:
-        shutil.rmtree(members.member_dir(member_id))
+def run_members(tmp_path: Path) -> Iterator[Callable[..., RealMembers]]:
+    """Starts members with these keys; what they have written goes with them."""
+    with ExitStack() as running:
+
+        def run(**keys: object) -> RealMembers:
+            members = running.enter_context(RealMembers(tmp_path, keys={**KEYS, **keys}))
+            running.callback(members.stop)
+            members.start()
+            return members
+
+        yield run
+    for folder in tmp_path.glob("member-[0-9]"):
+        shutil.rmtree(folder)
+
+
+class Taken(NamedTuple):
+    """What a process has of the machine."""
+
+    resident_mib: int
+    descriptors: int
+
+    @classmethod
+    def by(cls, pid: int) -> Self:
+        status = Path(f"/proc/{pid}/status").read_text()
+        resident_kib = int(status.partition("VmRSS:")[2].split()[0])
+        return cls(resident_kib // 1024, len(os.listdir(f"/proc/{pid}/fd")))
 
 
 class Stranger:
@@ -125,27 +176,78 @@ def shares_left(client: ClusterClient, stranger: Stranger) -> list[float]:
     return [2 * beside[n] / (alone[n] + alone[n + 1]) for n in range(PAIRS)]
 
 
-@pytest.mark.parametrize(("port", "kind", "times_a_second"), STRANGERS)
-def test_no_stranger_costs_a_client_more_than_a_fifth_of_its_throughput(members, port, kind, times_a_second):
+def assert_harmless(
+    members: RealMembers, kind: str, port: int, times_a_second: float, **options: object
+) -> None:
+    """A client keeps its throughput, and the leader its bounds, while a stranger is at its port."""
     shares: list[float] = []
     endpoints = members.endpoints if port == GRPC else members.tcp
     leader = members.await_leader()
-    kind = kind.format((leader + 1) % 3)
+    pid = members.processes[leader].pid
     address = f"127.0.0.1:{members.ports[leader] + port}"
-    with Stranger(kind, address, times_a_second) as stranger, ClusterClient.connect(endpoints) as client:
+    kind = kind.format((leader + 1) % 3)
+    with (
+        Stranger(kind, address, times_a_second) as stranger,
+        ClusterClient.connect(endpoints, **options) as client,
+    ):
+        throughput(client)
+        before = Taken.by(pid)
         for _ in range(ROUNDS):
             shares += shares_left(client, stranger)
             if (share := statistics.median(shares)) >= SHARE_MIN:
                 break
+        stranger.work()
+        throughput(client)
+        during = Taken.by(pid)
+        stranger.rest()
         client.await_committed(60)
     worked_s = len(shares) * WINDOW_S
     told = (
-        f"{share:.2f} is left; the stranger itself took {stranger.processor_s / worked_s:.0%} of a processor"
+        f"{share:.2f} is left; the stranger itself took {stranger.processor_s / worked_s:.0%} of a "
+        f"processor; the leader had "
+        f"{before} before it, {during} beside it"
     )
     print(told)
 
     assert stranger.acted >= worked_s * times_a_second / 2, "it hardly came to act: nothing is proven"
     assert share >= SHARE_MIN, told
+    assert during.resident_mib - before.resident_mib <= GROWTH_MIB_MAX, told
+    assert during.descriptors <= DESCRIPTORS_MAX, told
+    assert members.leader() == leader, "no stranger ends a leadership"
+
+
+@pytest.mark.parametrize(("port", "kind", "times_a_second"), STRANGERS)
+def test_no_stranger_costs_a_client_more_than_a_fifth_of_its_throughput(
+    run_members, port, kind, times_a_second
+):
+    assert_harmless(run_members(), kind, port, times_a_second)
+
+
+@pytest.mark.parametrize(("port", "kind", "times_a_second"), STRANGERS_OF_TLS)
+def test_nor_does_a_stranger_where_members_speak_tls(tmp_path, run_members, port, kind, times_a_second):
+    certificates = Certificates(tmp_path)
+    files = [certificates.member(member_id) for member_id in range(3)]
+    keys = {"tls_ca": files[0].ca} | {
+        f"tls_{name}": getattr(files[0], name).replace("member-0", "member-{member_id}")
+        for name in ("certificate", "key")
+    }
+    assert_harmless(run_members(**keys), kind, port, times_a_second, tls=certificates.trust)
+
+
+@pytest.mark.parametrize(("authenticator", "kind", "times_a_second"), GUESSERS)
+def test_nor_does_who_guesses_secrets(tmp_path, run_members, authenticator, kind, times_a_second):
+    secret, rights, known = (tmp_path / name for name in ("secret", "rights", "known"))
+    secret.write_text("the secret")
+    rights.write_text("alice: write\n")
+    digest = {"token": token_digest, "password": password_digest}[authenticator](b"the secret")
+    put(str(known), "alice", digest)
+    members = run_members(
+        authenticator=authenticator, authenticator_file=str(known), authorisation=str(rights)
+    )
+    shown: CredentialsSupplier = TokenCredentials(str(secret))
+    if authenticator == "password":
+        shown = PasswordCredentials("alice", str(secret))
+    assert_harmless(members, kind, TCP, times_a_second, credentials=shown)
 
 
 def test_where_descriptors_are_few_strangers_meet_their_bounds_and_the_log_gets_its_segments(members_of):
