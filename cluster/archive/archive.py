@@ -12,6 +12,7 @@ import errno
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,14 @@ from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
 
 SEGMENT_LENGTH_DEFAULT = 128 * 1024 * 1024
 SEGMENT_LENGTH_MAX = 1024 * 1024 * 1024
+
+
+class LentRecording(NamedTuple):
+    """What a process has to know of a recording that it is to write."""
+
+    descriptor: RecordingDescriptor
+    checksum: Checksum | None
+    file_sync_level: int
 
 
 class Archive:
@@ -467,6 +476,26 @@ class Archive:
     def stop_recording(self, recording_id: int) -> None:
         """End a recording in order: what was appended is safe, and the catalog says where it ends."""
         self.recording(recording_id).stop(self._epoch_ms())
+
+    def lend_recording(self, recording_id: int) -> LentRecording:
+        """Let another process write a recording that was just created (``RecordingWriter``).
+
+        Nothing else is done with it here before it is taken back, or purged; the next start finds its end,
+        if this life does not.
+        """
+        recording = self._recordings.pop(recording_id)
+        recording.abandon()
+        return LentRecording(recording.descriptor, recording.checksum, self._sync_level)
+
+    def take_back_recording(self, recording_id: int, stop_position: int) -> None:
+        """End a recording that was lent, and is written and safe up to here. Raises StorageError."""
+        self._catalog.stop(recording_id, stop_position, self._epoch_ms())
+        try:
+            remove_sync_proof(self.files, self.directory, recording_id)
+        except OSError as error:
+            raise StorageError(
+                error.filename or self.directory, error.errno, "ending a recording failed"
+            ) from error
 
     def purge_recording(self, recording_id: int) -> None:
         """Drop a recording with its files; its entry stays in the catalog as DELETED (AeronArchive).

@@ -38,8 +38,8 @@ class PositionCounter(Protocol):
     def set(self, value: int) -> None: ...
 
 
-class Recording(StoredRecording):
-    """A recording of an archive; made by ``Archive``, active after ``create_recording`` or ``extend``.
+class RecordingWriter(StoredRecording):
+    """The end of a recording that is appended to; the catalog, and where the recording ends, are its owner's.
 
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
     and from then on every append and sync does: what the disk holds after ``synced_position`` is not trusted
@@ -52,7 +52,6 @@ class Recording(StoredRecording):
         self,
         files: Files,
         directory: str,
-        catalog: CatalogFile,
         descriptor: RecordingDescriptor,
         *,
         file_sync_level: int,
@@ -62,7 +61,6 @@ class Recording(StoredRecording):
         super().__init__(files, directory, descriptor, checksum)
         assert descriptor.stop_position >= descriptor.start_position, "recover before use"
         self._is_sparse = is_sparse
-        self._catalog = catalog
         self._sync_level = file_sync_level
         self.synced_position = descriptor.stop_position
         self.position_counter: PositionCounter | None = None
@@ -256,19 +254,72 @@ class Recording(StoredRecording):
             self.position_counter.set(self.synced_position)
 
     def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
-        """Stop trusting the recording; the catalog gets the end of what was synced, if it can."""
+        """Stop trusting the recording."""
         self.is_tail_clean = False
         if isinstance(error, StorageError):
             self._failure = error
         else:
             path = path or error.filename or self._segments.path(self._base)
             self._failure = StorageError(path, error.errno, "writing the recording failed")
+        return self._failure
+
+    def begin_proof(self, session_id: int) -> None:
+        """Begin to prove what ``session_id`` will append, before the catalog says that the recording goes on.
+
+        What an earlier life has proven would else come back, with a power cut, into this one.
+        """
+        if self._sync_level > 0:
+            self._proof = SyncProofFile.create(
+                self._files, self._directory, self.recording_id, session_id, self.append_position
+            )
+
+    def _remove_next(self) -> None:
+        """Remove a segment that was prepared and not needed, in this life of the recording or before."""
+        if self._files.exists(self._segments.next_path()):
+            self._files.unlink(self._segments.next_path())
+
+    def abandon(self) -> None:
+        """Close the files and nothing else, as a process that dies does."""
+        for part in (self._segment, self._next, self._proof):
+            if part is not None:
+                part.close()
+        self._segment = self._next = self._proof = None
+        self.is_active = False
+
+
+class Recording(RecordingWriter):
+    """A recording of an archive; made by ``Archive``, active after ``create_recording`` or ``extend``."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        catalog: CatalogFile,
+        descriptor: RecordingDescriptor,
+        *,
+        file_sync_level: int,
+        checksum: Checksum | None,
+        is_sparse: bool = False,
+    ) -> None:
+        super().__init__(
+            files,
+            directory,
+            descriptor,
+            file_sync_level=file_sync_level,
+            checksum=checksum,
+            is_sparse=is_sparse,
+        )
+        self._catalog = catalog
+
+    def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
+        """Stop trusting the recording; the catalog gets the end of what was synced, if it can."""
+        failure = super()._fail(error, path)
         if self._sync_level > 0:
             try:
                 self._catalog.stop(self.recording_id, self.synced_position)
             except StorageError:
                 pass  # the proof file says the same to the next start
-        return self._failure
+        return failure
 
     # ---- ending, cutting
 
@@ -288,23 +339,7 @@ class Recording(StoredRecording):
         except OSError as error:
             raise self._fail(error) from error
         finally:
-            self._release()
-
-    def _remove_next(self) -> None:
-        """Remove a segment that was prepared and not needed, in this life of the recording or before."""
-        if self._files.exists(self._segments.next_path()):
-            self._files.unlink(self._segments.next_path())
-
-    def abandon(self) -> None:
-        """Close the files and nothing else, as a process that dies does."""
-        self._release()
-
-    def _release(self) -> None:
-        for part in (self._segment, self._next, self._proof):
-            if part is not None:
-                part.close()
-        self._segment = self._next = self._proof = None
-        self.is_active = False
+            self.abandon()
 
     def truncate(self, position: int) -> None:
         """Cut the recording at ``position``, the start of a frame, and go on from there if it is active.
@@ -321,7 +356,7 @@ class Recording(StoredRecording):
             return
         self._check_frame_begins(position)
         was_active = self.is_active
-        self._release()
+        self.abandon()
         try:
             self.descriptor = self._catalog.stop(self.recording_id, position)
             self.append_position = self.synced_position = position
@@ -336,16 +371,6 @@ class Recording(StoredRecording):
             raise self._fail(error) from error
         if was_active:
             self.activate(is_new=False)
-
-    def begin_proof(self, session_id: int) -> None:
-        """Begin to prove what ``session_id`` will append, before the catalog says that the recording goes on.
-
-        What an earlier life has proven would else come back, with a power cut, into this one.
-        """
-        if self._sync_level > 0:
-            self._proof = SyncProofFile.create(
-                self._files, self._directory, self.recording_id, session_id, self.append_position
-            )
 
     def cut_tail(self, *, into_new_file: bool = False) -> int:
         """Make everything after the end read as nothing, durably; return how many bytes were there.

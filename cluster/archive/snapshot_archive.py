@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from cluster.archive.archive import Archive
+from cluster.archive.archive import Archive, LentRecording
 from cluster.archive.files import Buffer
 from cluster.archive.frame_walk import FrameWalk, log_params
-from cluster.archive.recording import Recording
+from cluster.archive.recording import RecordingWriter
 from cluster.archive.segments import Segments
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import LocalProtocolError, LogDamaged
@@ -49,7 +49,7 @@ class SnapshotPublication:
     ``max_message_length``, StorageError for the disk.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: RecordingWriter) -> None:
         self._recording = recording
         self._params = log_params(recording.descriptor)
         self._buffer = np.zeros(self._params.batch_length_min + FLUSH_BYTES, np.uint8)
@@ -90,6 +90,11 @@ class SnapshotPublication:
             self._recording.append(self._base, batch)
             self._base = self.position
         return self.checksum
+
+    def sync(self) -> None:
+        """Make what was offered safe. Raises StorageError."""
+        self.flush()
+        self._recording.sync()
 
 
 class SnapshotImage:
@@ -170,6 +175,15 @@ class SnapshotArchive:
                 is_sparse=True,
             )
         )
+
+    def lend(self, service_id: int, log_position: int) -> LentRecording:
+        """Begin the snapshot of a service that its own process writes. Raises StorageError."""
+        publication = self.create(streams.SERVICE_SNAPSHOT, service_id, log_position)
+        return self._archive.lend_recording(publication.recording_id)
+
+    def take_back(self, recording_id: int, length: int) -> None:
+        """The service has written its snapshot and made it safe: end its recording. Raises StorageError."""
+        self._archive.take_back_recording(recording_id, length)
 
     def complete(self, publication: SnapshotPublication) -> int:
         """Make the snapshot safe, and end its recording; return the recording's id. Raises StorageError."""
