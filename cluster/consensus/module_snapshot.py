@@ -4,13 +4,13 @@
     │ per service: PendingMessageTracker, its SessionMessageHeader messages … │ SnapshotMarker END
     │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotRecording … │ SnapshotChecksum
 
-It is taken when every service has reached the position of the snapshot, so what services have asked for is
+It is captured when every service has reached the position of the snapshot, so what services have asked for is
 in it, and all of it follows from the log: at one position the records are the same on every member. What only
 the member that led knew is left out: a session that it was about to close is open, as it is elsewhere.
 Source: ConsensusModuleSnapshotTaker, ConsensusModuleSnapshotAdapter. Nothing here does I/O.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cluster.consensus.context import NULL_POSITION
@@ -63,34 +63,63 @@ class SnapshotPlace(NamedTuple):
 # ---- taking
 
 
-def module_records(
-    place: SnapshotPlace,
-    sessions: SessionManager,
-    timers: PriorityHeapTimerService,
-    trackers: Iterable[PendingServiceMessageTracker],
-    recordings: Iterable[SnapshotRecording],
-) -> Iterator[bytes]:
-    """Every record but SnapshotChecksum, in order."""
-    yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.BEGIN)
-    yield from state_records(sessions, timers, trackers)
-    yield place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
+class CapturedModule:
+    """A member's state at one position of the log, to be written when there is time.
+
+    The timers, of which there may be a million, are copied as arrays; all else is few, and encoded at once.
+    """
+
+    def __init__(
+        self,
+        place: SnapshotPlace,
+        sessions: SessionManager,
+        timers: PriorityHeapTimerService,
+        trackers: Sequence[PendingServiceMessageTracker],
+    ) -> None:
+        self._place = place
+        self._before_timers = list(_session_records(sessions, trackers))
+        self._timers = timers.capture()
+        self._after_timers = list(_service_message_records(trackers))
+        self._additions = list(_additions(sessions))
+
+    @property
+    def log_position(self) -> int:
+        return self._place.log_position
+
+    @property
+    def begin(self) -> bytes:
+        """The first record."""
+        return self._place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.BEGIN)
+
+    def sort(self) -> Iterator[None]:
+        """What comes before ``state``, a little a step."""
+        return self._timers.sort()
+
+    def state(self) -> Iterator[bytes]:
+        """What stands between the markers, in order, once: it follows from the log alone."""
+        yield from self._before_timers
+        for deadline, correlation_id in self._timers:
+            yield Timer(correlation_id, deadline).encode()
+        yield from self._after_timers
+
+    def end(self) -> Iterator[bytes]:
+        """The last record that is the reference's, and what we add for each session."""
+        yield self._place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
+        yield from self._additions
+
+
+def _additions(sessions: SessionManager) -> Iterator[bytes]:
     slots = sessions.table.slots
     for session in sessions:
         row = slots[sessions.table.slot_of(session.id)]
         yield SnapshotSession(
             session.id, int(row["committed"]), int(row["committed_position"]), session.encoded_principal
         ).encode()
-    for recording in recordings:
-        yield recording.encode()
 
 
-def state_records(
-    sessions: SessionManager,
-    timers: PriorityHeapTimerService,
-    trackers: Iterable[PendingServiceMessageTracker],
+def _session_records(
+    sessions: SessionManager, trackers: Sequence[PendingServiceMessageTracker]
 ) -> Iterator[bytes]:
-    """What stands between the markers: it follows from the log alone, whatever a member's version is."""
-    trackers = list(trackers)
     yield ConsensusModule(
         sessions.next_committed_session_id,
         *((_next_id(trackers[0]), trackers[0].log_service_session_id) if trackers else (0, 0)),
@@ -106,8 +135,9 @@ def state_records(
             response_stream_id=session.response_stream_id,
             response_channel=session.response_channel,
         ).encode()
-    for correlation_id, deadline in sorted(timers, key=lambda timer: (timer[1], timer[0])):
-        yield Timer(correlation_id, deadline).encode()
+
+
+def _service_message_records(trackers: Sequence[PendingServiceMessageTracker]) -> Iterator[bytes]:
     for tracker in trackers:
         yield PendingMessageTracker(
             _next_id(tracker), tracker.log_service_session_id, _ring_bytes(tracker), tracker.service_id

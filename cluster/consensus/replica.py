@@ -3,19 +3,17 @@
     apply                  an entry of the committed log, read by whoever does not lead
     sweep                  what a leader wrote is committed: it cannot be undone any more
     restore_uncommitted    its leadership is lost: what is not committed was never written
-    records, load          a snapshot of it, and a start from one
+    capture, load          a snapshot of it, and a start from one
 
 A leader does not apply its entries, it acts on them when it appends them (C-239). So each part remembers
 what it did for an entry that is not committed, until ``sweep`` or ``restore_uncommitted``. Session messages
 are no entries here: a kernel takes runs of them into ``sessions.table`` (cluster/log/follow.py).
 """
 
-from collections.abc import Iterable, Iterator
-
 from cluster.consensus.authentication import Security
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import ModuleState
-from cluster.consensus.module_snapshot import ModuleSnapshot, SnapshotPlace, module_records, state_records
+from cluster.consensus.module_snapshot import CapturedModule, ModuleSnapshot, SnapshotPlace
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager, SessionPort
 from cluster.consensus.timers import PriorityHeapTimerService
@@ -29,7 +27,6 @@ from cluster.protocol.log import (
     TimerEvent,
 )
 from cluster.protocol.sbe import Message
-from cluster.protocol.snapshot import SnapshotRecording
 
 _STATE_OF_ACTION = {
     ClusterAction.SUSPEND: ConsensusModuleState.SUSPENDED,
@@ -159,15 +156,11 @@ class ReplicatedState:
 
     # ---- snapshots
 
-    def records(self) -> Iterator[bytes]:
-        """The state as messages: at one position of the log the same on every member."""
-        return state_records(self.sessions, self.timers, self.trackers)
-
-    def snapshot_records(self, log_position: int, recordings: Iterable[SnapshotRecording]) -> Iterator[bytes]:
-        """Every record of a snapshot at ``log_position`` but SnapshotChecksum, ``records`` among them."""
+    def capture(self, log_position: int) -> CapturedModule:
+        """The state as it is now, at ``log_position``: there the same on every member."""
         context = self._context
         place = SnapshotPlace(log_position, self.leadership_term_id, context.time_unit, context.app_version)
-        return module_records(place, self.sessions, self.timers, self.trackers, recordings)
+        return CapturedModule(place, self.sessions, self.timers, self.trackers)
 
     def load(
         self, snapshot: ModuleSnapshot, *, leadership_term_id: int, log_position: int, timestamp: int

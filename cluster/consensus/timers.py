@@ -13,12 +13,38 @@ So one that was postponed beyond the time of the event stays, on the leader as e
 the order of arrival decides, and members differ.)
 """
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from cluster.log.timer_table import TimerTable
 
 POLL_LIMIT = 20
+RUN_LENGTH = 16_384  # timers that are sorted at once: some 10 ms
+
+CapturedTimer = tuple[int, int]  # deadline, correlation id
+
+
+class CapturedTimers:
+    """The timers of one moment, by deadline and correlation id: as many as there may be, little at a time."""
+
+    def __init__(self, table: TimerTable) -> None:
+        self._rows, self._live = table.copy()
+        self._runs: list[Iterator[CapturedTimer]] = []
+
+    def sort(self) -> Iterator[None]:
+        """Sort them, a run a step; to be done before they are iterated over."""
+        for begin in range(0, len(self._live), RUN_LENGTH):
+            run = self._rows[self._live[begin : begin + RUN_LENGTH]]
+            ids, deadlines = run[np.lexsort((run[:, 0], run[:, 1]))].T
+            self._runs.append(zip(deadlines.tolist(), ids.tolist()))
+            yield
+
+    def __iter__(self) -> Iterator[CapturedTimer]:
+        """(deadline, correlation id) of each, once."""
+        return heapq.merge(*self._runs)
 
 
 class PriorityHeapTimerService:
@@ -40,8 +66,12 @@ class PriorityHeapTimerService:
         return len(self._table)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """(correlation id, deadline) of each timer, in the order they would expire: for a snapshot."""
+        """(correlation id, deadline) of each timer, in the order they would expire."""
         yield from map(tuple, self._table.in_order().tolist())
+
+    def capture(self) -> CapturedTimers:
+        """The timers as they are now, for a snapshot."""
+        return CapturedTimers(self._table)
 
     @property
     def next_deadline(self) -> int | None:

@@ -208,6 +208,15 @@ class TimerTable:
         rows = timers[places[1 : len(self) + 1, HEAP_ROW]]
         return rows[np.lexsort((rows[:, SEQUENCE], rows[:, DEADLINE])), : DEADLINE + 1]
 
+    def copy(self) -> tuple[np.ndarray, np.ndarray]:
+        """Correlation ids and deadlines, shape (m, 2), and which of these rows are timers, in no order.
+
+        A million take some 10 ms; to pick them out takes longer, and can be done later.
+        """
+        timers, places = self._timers.reshape(-1, TIMER_WORDS), self._places.reshape(-1, PLACE_WORDS)
+        used = int(self._timers[USED]) + 1
+        return timers[:used, : DEADLINE + 1].copy(), places[1 : len(self) + 1, HEAP_ROW].copy()
+
     def _grow(self) -> None:
         """Let the array that is full grow, in its place where its pages can be mapped elsewhere (mremap)."""
         full = self._timers if len(self._timers) // TIMER_WORDS == self._live_max + 1 else self._places

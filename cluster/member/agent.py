@@ -5,7 +5,7 @@
               other members' frames                                                consensus_adapter.py
               answers and acks to clients, snapshots for other members             clients/, disk/
               the phase's part: repairs, elects, fetches, leads or follows         phases/
-              messages of the services                                             services/
+              messages of the services, a little of a snapshot                     services/
 
 What a handler of a phase returns is entered here, in one place, along the table of ``phase.py``. All time is
 handed in: ``now_ns`` of a monotonic clock for time-outs, ``cluster_time`` for what is written into the log,
@@ -211,6 +211,7 @@ class ConsensusModuleAgent:
         if not (self.lease.is_looking_around and self.status.is_leading):
             self.enter(self.phase.do_work())
         turn.work_count += self.parts.services.poll(self.log.commit_position)
+        turn.work_count += self.parts.snapshots.do_work()
         if self.parts.termination.is_over and not self.is_closed:
             self.enter(Close())
         return turn.work_count

@@ -8,6 +8,7 @@ A member writes them here and nowhere else. Operators set them in cnc.dat (node/
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
+from cluster.consensus.context import NULL_POSITION
 from cluster.counters import Counter
 from cluster.member.counters import MemberCounters
 from cluster.member.reporter import Reporter
@@ -21,12 +22,20 @@ class Toggles:
     def __init__(self, counters: MemberCounters) -> None:
         self._control: Counter = counters.control_toggle
         self._node: Counter = counters.node_control_toggle
+        self.snapshot_position = NULL_POSITION  # of the snapshot that the control toggle asks for, in the log
 
     def on_leading(self) -> None:
         self._control.set(ClusterControlToggle.NEUTRAL)
 
     def on_election(self) -> None:
         self._control.set(ClusterControlToggle.INACTIVE)
+        self.snapshot_position = NULL_POSITION
+
+    def on_snapshot_done(self, log_position: int) -> None:
+        """The snapshot at this position is taken, or could not be."""
+        if log_position == self.snapshot_position:
+            self.snapshot_position = NULL_POSITION
+            self.done()
 
     def on_established(self) -> None:
         """The member leads or follows, for the first time maybe."""

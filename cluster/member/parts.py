@@ -51,6 +51,7 @@ from cluster.member.services.termination import Termination
 from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol.enums import ConsensusModuleState
+from cluster.protocol.link import PartDigest
 from cluster.protocol.session import ChallengeResponse
 from cluster.service.channel import ServiceChannel
 
@@ -173,9 +174,7 @@ class Parts:
     def _build_services(self, channels: tuple[ServiceChannel, ...]) -> None:
         context, reporter = self.context, self._reporter
         self.digests = SnapshotDigests(context.member_id, self.links, reporter.error)
-        self.services = ServiceAdapter(
-            context, self.replica, channels, self.requests, self.digests, self.egress.poll
-        )
+        self.services = ServiceAdapter(context, self.replica, channels, self.requests, self.egress.poll)
         self.termination = Termination(
             context,
             self.members,
@@ -198,6 +197,7 @@ class Parts:
             self.counters,
             self._turn,
             reporter,
+            self._on_snapshot_captured,
             self._on_snapshot_done,
         )
         self.processing = LogProcessing(
@@ -271,6 +271,7 @@ class Parts:
             processing=self.processing,
             replica=self.replica,
             admission=self.admission,
+            snapshots=self.snapshots,
             termination=self.termination,
             turn=self._turn,
             reporter=self._reporter,
@@ -301,12 +302,18 @@ class Parts:
         self.snapshots.restore_uncommitted()
         self.status.show_module()
 
-    def _on_snapshot_done(self, log_position: int, module_digest: int | None) -> None:
-        """The log goes on, with a snapshot or without."""
-        if module_digest is not None:
-            self.digests.on_taken(log_position, module_digest, self.status.leader_member_id)
+    def _on_snapshot_captured(self, log_position: int) -> None:
+        """The log goes on, with a snapshot or without; not behind the leader's last one."""
         # Nobody could keep alive meanwhile (C-296).
         self.replica.sessions.table.touch_all(self.replica.cluster_time)
-        self.status.set_module(ConsensusModuleState.ACTIVE)
-        self.leader_ports.control.on_snapshot_done()
+        if not (self.status.is_leading and self.termination.position == log_position):
+            self.status.set_module(ConsensusModuleState.ACTIVE)
+
+    def _on_snapshot_done(self, log_position: int, digests: tuple[PartDigest, ...] | None) -> None:
+        """The snapshot is whole, or there is none."""
+        if digests is not None:
+            self.digests.on_taken(log_position, digests, self.status.leader_member_id)
+        if self.status.module is ConsensusModuleState.SNAPSHOT and not self.snapshots.is_holding:
+            self.status.set_module(ConsensusModuleState.ACTIVE)
+        self.toggles.on_snapshot_done(log_position)
         self.termination.on_snapshot_done(log_position, self._turn.now_ns)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, Self
 
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
 from cluster.log.frames import message_length_max
@@ -18,7 +19,7 @@ from cluster.protocol.service_link import ServicePosition, ServiceStart
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import ServiceChannel
 from cluster.service.clustered_service import ClusteredService
-from cluster.service.container_snapshot import Snapshots
+from cluster.service.container_snapshot import ArchivedSnapshots
 from cluster.service.service_context import ServiceContext
 
 HELD_UP_TURNS = 10  # times service_cycle_threshold: so long is told of
@@ -151,7 +152,7 @@ def inline_agent(
     counters: ServiceCounters,
     settings: LifeSettings,
     commit_position: Callable[[], int],
-    snapshots: Snapshots,
+    archive: SnapshotArchive,
     on_reported: Callable[[ServiceError], None],
 ) -> ClusteredServiceAgent:
     """The container of a service that shares its member's thread."""
@@ -177,7 +178,7 @@ def inline_agent(
             counters,  # type: ignore[arg-type]  # has the two that the tracker sets
             settings.service_cycle_threshold_ns,
         ),
-        snapshots=snapshots,
+        snapshots=ArchivedSnapshots(service_id, archive, channel),
         on_reported=on_reported,
     )
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster.archive.files import Buffer, Files
-from cluster.archive.snapshot_archive import SnapshotImage, digest
+from cluster.archive.files import Files
 from cluster.archive.stored_recording import StoredRecording
-from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, LogDamaged
+from cluster.errors import AgentTermination, ClusterError, LogDamaged
 from cluster.log.checksum import Checksum
 from cluster.log.runs import headers
 from cluster.protocol import streams
@@ -25,16 +24,13 @@ from cluster.protocol.service_link import (
     ServicePosition,
     ServiceStart,
     SnapshotBegin,
-    SnapshotEnd,
-    SnapshotRecord,
-    SnapshotTaken,
+    SnapshotReserved,
     answers_messages,
     decode_service_link,
     request_frame,
 )
-from cluster.reader.recordings import find_recording, open_recording
+from cluster.reader.recordings import find_recording
 from cluster.service.channel import RecoveryState, ServiceChannel, ServiceEgress
-from cluster.service.payload import check_length
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection
@@ -101,7 +97,7 @@ class ModuleLink:
         self._files = files
         self._log: LogFile | None = None
         self._reported_position = -1
-        self._taken: SnapshotTaken | None = None
+        self._reserved: SnapshotReserved | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -146,8 +142,8 @@ class ModuleLink:
                 self.channel.close_log(position)
             case LogLimit(position):
                 self._on_limit(position)
-            case SnapshotTaken():
-                self._taken = message
+            case SnapshotReserved():
+                self._reserved = message
             case ServiceEnd():
                 raise ClusterError(message.why.decode())
 
@@ -222,15 +218,24 @@ class ModuleLink:
             self._poller.wait(IDLE_WAIT_S)
         return count + self.poll()
 
-    def await_snapshot(self) -> SnapshotTaken:
-        """What the member has made of the snapshot. Raises AgentTermination when it is gone."""
-        while self._taken is None:
-            if self.is_closed:
-                raise AgentTermination("the member is gone")
-            self._poller.wait(IDLE_WAIT_S)
-            self.poll()
-        taken, self._taken = self._taken, None
-        return taken
+    def send_frames(self, frames: bytes) -> None:
+        """Send whole frames at once, whatever waits already."""
+        self._connection.offer(frames)
+
+    def await_more(self) -> None:
+        """Wait for what the member says next, or a little. Raises AgentTermination when it is gone."""
+        if self.is_closed:
+            raise AgentTermination("the member is gone")
+        self._poller.wait(IDLE_WAIT_S)
+        self.poll()
+
+    def reserve_snapshot(self, log_position: int) -> SnapshotReserved:
+        """Ask where the snapshot at ``log_position`` goes. Raises AgentTermination without a member."""
+        self.send(SnapshotBegin(log_position))
+        while self._reserved is None:
+            self.await_more()
+        reserved, self._reserved = self._reserved, None
+        return reserved
 
     def drain(self) -> None:
         """Let the member take what was sent, if it does that soon."""
@@ -240,71 +245,7 @@ class ModuleLink:
                 return
             self._poller.wait(IDLE_WAIT_S)
 
-    def await_room(self) -> None:
-        """Wait until the socket has taken most of what it was given. Raises AgentTermination."""
-        while not self._has_room:
-            if self.is_closed:
-                raise AgentTermination("the member is gone")
-            self._poller.wait(IDLE_WAIT_S)
-
 
 def _messages_of(batch: ServiceEgress) -> list[Message]:
     columns = np.stack((batch.session_ids, batch.timestamps, batch.offsets, batch.lengths))
     return list(answers_messages(batch.leadership_term_id, columns, batch.buffer, ANSWERS_BYTES_MAX))
-
-
-class SnapshotOutlet:
-    """What a service writes its snapshot into: as SnapshotPublication, but the member records it."""
-
-    def __init__(self, link: ModuleLink, max_message_length: int) -> None:
-        self.max_message_length = max_message_length
-        self.recording_id = -1  # known when the snapshot is complete
-        self.digest = 0
-        self.position = 0  # bytes offered
-        self._link = link
-
-    def offer(self, *message: Buffer) -> int:
-        """Append one message, as SnapshotPublication.offer."""
-        data = b"".join(bytes(part) for part in message)
-        if not data:
-            raise LocalProtocolError("a message of 0 bytes for a snapshot: at least 1 is expected")
-        check_length(len(data), self.max_message_length)
-        self._link.await_room()
-        self._link.send(SnapshotRecord(data))
-        self.digest = digest(data, self.digest)
-        self.position += len(data)
-        return self.position
-
-
-class MemberSnapshots:
-    """``Snapshots`` of a service whose member records them."""
-
-    def __init__(self, link: ModuleLink, files: Files, max_message_length: int) -> None:
-        self._link = link
-        self._files = files
-        self._max_message_length = max_message_length
-
-    def create(self, stream_id: int, service_id: int, log_position: int) -> SnapshotOutlet:
-        """The answers that the service gave before it are sent before it."""
-        self._link.flush()
-        self._link.send(SnapshotBegin(log_position))
-        return SnapshotOutlet(self._link, self._max_message_length)
-
-    def complete(self, publication: SnapshotOutlet) -> int:
-        """The recording's id once the member has it safe. Raises ClusterError when it could not."""
-        self._link.send(SnapshotEnd(True))
-        taken = self._link.await_snapshot()
-        if taken.why:
-            raise ClusterError(taken.why.decode())
-        publication.recording_id = taken.recording_id
-        return taken.recording_id
-
-    def discard(self, recording_id: int) -> None:
-        """There is to be no snapshot; one that the member could not complete it has discarded itself."""
-        if recording_id == -1:
-            self._link.send(SnapshotEnd(False))
-            self._link.await_snapshot()
-
-    def open(self, recording_id: int) -> SnapshotImage:
-        """Read a snapshot from the member's archive. Raises LogDamaged, NotAClusterDirectory."""
-        return SnapshotImage(open_recording(self._files, self._link.archive_directory, recording_id))

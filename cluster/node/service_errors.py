@@ -6,6 +6,8 @@ import traceback
 from typing import Any
 
 from cluster.errors import ServiceError
+from cluster.protocol.service_link import ServiceRaised
+from cluster.service.callbacks import raised_at
 
 TRACE_LENGTH_MAX = 16_384  # characters, of its end
 
@@ -20,6 +22,26 @@ def service_error_fields(error: ServiceError, count: int) -> dict[str, Any]:
         "count": count,
         "trace": trace[-TRACE_LENGTH_MAX:] if count == 1 else "",
     }
+
+
+def raised(error: Exception) -> ServiceRaised:
+    """What a member is told of an error in the process of its service."""
+    if not isinstance(error, ServiceError):
+        return ServiceRaised(0, -1, False, "", "", b"", str(error).encode(), b"")
+    cause = error.__cause__
+    assert cause is not None
+    session_id = -1 if error.cluster_session_id is None else error.cluster_session_id
+    trace = "".join(traceback.format_exception(cause))[-TRACE_LENGTH_MAX:]
+    return ServiceRaised(
+        error.log_position,
+        session_id,
+        error.is_reported,
+        error.callback,
+        error.cause_name,
+        raised_at(cause).encode(),
+        str(cause).encode(),
+        trace.encode(errors="replace"),
+    )
 
 
 class ServiceErrorText:

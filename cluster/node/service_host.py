@@ -8,31 +8,28 @@ The process ends with its connection: the member starts another one.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
-import traceback
 
 from cluster.archive.files import Files, OsFiles
-from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError, StorageError
+from cluster.errors import AgentTermination, ClusterError, LogDamaged, StorageError
 from cluster.member.counters import DutyCycleStallTracker
-from cluster.node.module_link import MemberSnapshots, ModuleLink
+from cluster.node.module_link import ModuleLink
 from cluster.node.process import settle_memory
 from cluster.node.runner import AgentRunner
-from cluster.node.service_errors import TRACE_LENGTH_MAX
+from cluster.node.service_errors import raised
 from cluster.node.service_loader import load_service
 from cluster.node.service_process import socket_path
-from cluster.node.supervisor import PR_SET_PDEATHSIG
+from cluster.node.service_snapshots import ServiceSnapshots
+from cluster.node.supervisor import die_with
 from cluster.protocol.service_link import (
     FRAME_LENGTH_MAX,
     SERVICE_LINK_VERSION,
     ServiceEnd,
     ServiceHello,
-    ServiceRaised,
 )
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.callbacks import raised_at
 from cluster.service.service_context import ServiceContext
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
@@ -49,6 +46,7 @@ class ServiceHost:
         self._link = link
         self._files = files
         self._agent: ClusteredServiceAgent | None = None
+        self._snapshots: ServiceSnapshots | None = None
         self._error: Exception | None = None
         self._runner = AgentRunner(self, poller, lambda: 0, spin_ns=0, on_error=self._on_error)
 
@@ -68,7 +66,8 @@ class ServiceHost:
 
     def end(self, error: Exception | None) -> None:
         """End the container, and tell the member why."""
-        if self._agent is not None:
+        if self._agent is not None and self._snapshots is not None:
+            self._snapshots.close()
             self._agent.close()
         if error is not None:
             self._link.send(ServiceEnd(isinstance(error, LogDamaged), str(error).encode()))
@@ -84,14 +83,15 @@ class ServiceHost:
         work_count = link.poll()
         if self._agent is None and link.start is not None:
             self._agent = self._make_agent()
-        if self._agent is not None:
+        if self._agent is not None and self._snapshots is not None:
+            work_count += self._snapshots.do_work()
             try:
                 work_count += self._agent.do_work(now_ns, cluster_time)
             except (AgentTermination, LogDamaged, StorageError):
                 link.flush()
                 raise
             except Exception as error:
-                link.send(_raised(error))
+                link.send(raised(error))
             work_count += link.flush()
             link.report()
         if link.is_closed or (self._agent is not None and self._agent.is_closed):
@@ -104,6 +104,9 @@ class ServiceHost:
         assert start is not None
         service = load_service(start.name.decode())
         settle_memory()
+        self._snapshots = ServiceSnapshots(
+            self._service_id, link, self._files, may_fork=service.forks_for_snapshots
+        )
         return ClusteredServiceAgent(
             service,
             link.channel,
@@ -125,29 +128,9 @@ class ServiceHost:
                 link.cycles,  # type: ignore[arg-type]  # has the two that the tracker sets
                 start.cycle_threshold_ns,
             ),
-            snapshots=MemberSnapshots(link, self._files, start.max_message_length),
-            on_reported=lambda error: link.send(_raised(error)),
+            snapshots=self._snapshots,
+            on_reported=lambda error: link.send(raised(error)),
         )
-
-
-def _raised(error: Exception) -> ServiceRaised:
-    """What the member is told of an error."""
-    if not isinstance(error, ServiceError):
-        return ServiceRaised(0, -1, False, "", "", b"", str(error).encode(), b"")
-    cause = error.__cause__
-    assert cause is not None
-    session_id = -1 if error.cluster_session_id is None else error.cluster_session_id
-    trace = "".join(traceback.format_exception(cause))[-TRACE_LENGTH_MAX:]
-    return ServiceRaised(
-        error.log_position,
-        session_id,
-        error.is_reported,
-        error.callback,
-        error.cause_name,
-        raised_at(cause).encode(),
-        str(cause).encode(),
-        trace.encode(errors="replace"),
-    )
 
 
 def run_service(driver_directory: str, service_id: int, *, is_child: bool) -> None:
@@ -157,7 +140,7 @@ def run_service(driver_directory: str, service_id: int, *, is_child: bool) -> No
     connected. Raises ClusterError.
     """
     if is_child:
-        _die_with_parent()
+        die_with(os.getppid(), signal.SIGKILL)
     # What the service prints is read while it runs.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     poller, files = Poller(), OsFiles()
@@ -185,10 +168,3 @@ def _connect(driver_directory: str, service_id: int, poller: Poller) -> Connecti
         why = connection.why_closed
         raise ClusterError(f"{endpoint}: no member waits for the process of service {service_id}: {why}")
     return connection
-
-
-def _die_with_parent() -> None:
-    parent_pid = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        sys.exit(1)

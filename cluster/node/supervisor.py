@@ -192,11 +192,8 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        libc.prctl(PR_SET_NAME, f"cluster-{config.member_id}".encode())
-        if os.getppid() != parent_pid:
-            os._exit(1)  # it died before we asked to be told
+        ctypes.CDLL(None).prctl(PR_SET_NAME, f"cluster-{config.member_id}".encode())
+        die_with(parent_pid, signal.SIGTERM)
         _redirect(config.path / "output.log")
         status = entry(config, link)
     except StorageError as error:
@@ -210,6 +207,13 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def die_with(parent_pid: int, number: signal.Signals) -> None:
+    """Have this process sent the signal when its parent dies; end it if that has happened."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent_pid:
+        os._exit(1)
 
 
 def _redirect(path: Path) -> None:

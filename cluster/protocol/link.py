@@ -407,12 +407,16 @@ class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
     detail: Ascii = ""
 
 
-class ServiceSnapshotDigest(Message, template_id=41, schema=LINK_SCHEMA):
-    """From a service to its consensus module, before the ack: CRC-32 of what it wrote into its snapshot."""
+class ServiceSnapshot(Message, template_id=41, schema=LINK_SCHEMA):
+    """From a service to its consensus module: its snapshot is safe, or there is none, with a ``why``."""
 
     service_id: i32
     log_position: i64
-    digest: i64
+    recording_id: i64
+    length: i64  # of the recording, bytes
+    checksum: i64  # CRC-32 of its frames
+    digest: i64  # CRC-32 of what the service wrote into it; -1: not to be compared with other members'
+    why: Blob = b""
 
 
 class PartDigest(Composite):

@@ -5,8 +5,9 @@
                                          <----   ServiceStart: what it is, and where it starts
                                          <----   LogJoin, LogClose, stream 104; LogLimit as commit-pos moves
       stream 105, ServiceAnswers, ServicePosition ---->    in the order of the log
-      SnapshotBegin, SnapshotRecord …, SnapshotEnd ---->
-                                         <----   SnapshotTaken
+      SnapshotBegin                      ---->
+                                         <----   SnapshotReserved
+      ServiceSnapshot, when it is written ---->
       ServiceRaised, ServiceEnd          ---->
 
 Messages of streams 104 and 105 are Aeron's own, each in a frame of its stream; the reserved value of a frame
@@ -24,7 +25,7 @@ from cluster.protocol.frame import frame
 from cluster.protocol.sbe import Ascii, Blob, Bool32, Buffer, Message, Schema, Version, decode_with, i32, i64
 
 SERVICE_LINK_SCHEMA: Final = Schema("service link", 1112, 1)
-SERVICE_LINK_VERSION: Final = 1 << 16  # 1.0.0
+SERVICE_LINK_VERSION: Final = 2 << 16  # 2.0.0
 _SCHEMAS: Final = {SERVICE_LINK_SCHEMA.id: SERVICE_LINK_SCHEMA}
 
 FRAME_LENGTH_MAX: Final = 32 * 1024 * 1024  # a message of the longest log, and what is around it
@@ -77,10 +78,15 @@ class LogLimit(Message, template_id=5, schema=SERVICE_LINK_SCHEMA):
     log_position: i64
 
 
-class SnapshotTaken(Message, template_id=6, schema=SERVICE_LINK_SCHEMA):
-    """The snapshot is safe in this recording; with a ``why`` there is none."""
+class SnapshotReserved(Message, template_id=6, schema=SERVICE_LINK_SCHEMA):
+    """Where the snapshot is to be written; without a ``descriptor`` nowhere, and ``why``, if that is a fault.
 
-    recording_id: i64
+    ``checksum`` is that of its frames, 0 for none.
+    """
+
+    checksum: i64
+    file_sync_level: i32
+    descriptor: Blob
     why: Blob = b""
 
 
@@ -101,21 +107,9 @@ class ServiceAnswers(Message, template_id=11, schema=SERVICE_LINK_SCHEMA):
 
 
 class SnapshotBegin(Message, template_id=12, schema=SERVICE_LINK_SCHEMA):
-    """The service takes its snapshot at ``log_position``."""
+    """The service has come to the snapshot at ``log_position``; what it sent before came before it."""
 
     log_position: i64
-
-
-class SnapshotRecord(Message, template_id=13, schema=SERVICE_LINK_SCHEMA):
-    """One message of the snapshot."""
-
-    record: Blob
-
-
-class SnapshotEnd(Message, template_id=14, schema=SERVICE_LINK_SCHEMA):
-    """No more messages; without ``is_whole`` there is to be no snapshot."""
-
-    is_whole: Bool32
 
 
 class ServiceRaised(Message, template_id=15, schema=SERVICE_LINK_SCHEMA):

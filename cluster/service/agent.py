@@ -14,11 +14,11 @@ from enum import Enum
 from typing import Any, Protocol
 
 from cluster.archive.log_cursor import LogSource
-from cluster.archive.snapshot_archive import SnapshotImage
+from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
-from cluster.protocol import decode, streams
+from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role
-from cluster.protocol.link import ServiceFailed, ServiceSnapshotDigest
+from cluster.protocol.link import ServiceFailed
 from cluster.protocol.log import (
     ClusterActionRequest,
     NewLeadershipTermEvent,
@@ -457,32 +457,21 @@ class ClusteredServiceAgent:
             self._ack(recording_id)
 
     def _take_snapshot(self) -> int:
-        """Record the sessions and what the service writes; return the recording's id once it is safe."""
-        snapshots = self._snapshots
-        if snapshots is None:
+        """Have the sessions and what the service writes recorded; return the recording's id."""
+        if self._snapshots is None:
             raise ClusterError("the container was given no archive for snapshots")
         self._outbox.flush()
-        publication = snapshots.create(
-            streams.SERVICE_SNAPSHOT, self._context.service_id, self.state.log_position
-        )
-        try:
-            for record in container_records(
-                self._sessions.ordered(),
-                log_position=self.state.log_position,
-                leadership_term_id=self.state.leadership_term_id,
-                time_unit=self.state.time_unit or ClusterTimeUnit.MILLIS,
-                app_version=self._context.app_version,
-            ):
-                publication.offer(record)
-            publication.digest = 0
-            self._callbacks.call_guarded("on_take_snapshot", publication)
-            recording_id = snapshots.complete(publication)
-        except Exception:
-            snapshots.discard(publication.recording_id)
-            raise
-        if self._callbacks.compares_snapshots:
-            message = ServiceSnapshotDigest(
-                self._context.service_id, self.state.log_position, publication.digest
-            )
-            self._channel.offer_to_consensus_module(message.encode(), self.state.log_position)
-        return recording_id
+        return self._snapshots.take(self.state.log_position, self._write_snapshot)
+
+    def _write_snapshot(self, publication: SnapshotPublication) -> int:
+        for record in container_records(
+            self._sessions.ordered(),
+            log_position=self.state.log_position,
+            leadership_term_id=self.state.leadership_term_id,
+            time_unit=self.state.time_unit or ClusterTimeUnit.MILLIS,
+            app_version=self._context.app_version,
+        ):
+            publication.offer(record)
+        publication.digest = 0
+        self._callbacks.call_guarded("on_take_snapshot", publication)
+        return publication.digest if self._callbacks.compares_snapshots else NULL_VALUE

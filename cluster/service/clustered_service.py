@@ -43,6 +43,11 @@ class ClusteredService:
     # that have come apart. A service whose snapshots differ although its state does not sets this to False.
     compares_snapshots = True
 
+    # A service in a process of its own writes its snapshot in a copy of that process (fork) and goes on
+    # meanwhile. One that a copy cannot serve sets this to False, and stops while it writes: with threads, a
+    # GPU, or a connection or an open file that on_take_snapshot uses.
+    forks_for_snapshots = True
+
     def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
         """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot.
 
@@ -73,6 +78,7 @@ class ClusteredService:
     def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         """Write the state as of this place in the log: ``snapshot_publication.offer(message)``, any number.
 
+        Change nothing: a copy of the service may do it.
         Members may start from what another one saved: the same state must give the same bytes. A message
         is at most ``snapshot_publication.max_message_length`` bytes long. An exception leaves the member
         without a snapshot, and the log goes on.

@@ -7,30 +7,67 @@ Source: ServiceSnapshotTaker, ServiceSnapshotLoader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
-from cluster.archive.snapshot_archive import SnapshotImage
+from cluster.archive.snapshot_archive import SnapshotArchive, SnapshotImage, SnapshotPublication
 from cluster.errors import ClusterError, LogDamaged
-from cluster.protocol import decode
+from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
+from cluster.protocol.link import ServiceSnapshot
 from cluster.protocol.snapshot import SERVICE_TYPE_ID, ClientSession, SnapshotMarker
 from cluster.service import client_session
+from cluster.service.channel import ServiceChannel
+
+NO_RECORDING = -1
+
+# Writes a snapshot; returns the digest to be compared with other members', -1 for none.
+WriteSnapshot = Callable[[SnapshotPublication], int]
 
 
 class Snapshots(Protocol):
-    """Where snapshots are kept: ``SnapshotArchive``, or the member of a service in a process of its own.
+    """Where snapshots go, and come from."""
 
-    A publication is a ``SnapshotPublication``, or has its methods.
-    """
+    def take(self, log_position: int, write: WriteSnapshot) -> int:
+        """Have ``write`` write one, now or beside, and tell the module when it is safe (ServiceSnapshot).
 
-    def create(self, stream_id: int, service_id: int, log_position: int) -> Any: ...
-
-    def complete(self, publication: Any) -> int: ...
-
-    def discard(self, recording_id: int) -> None: ...
+        Returns the recording's id; NO_RECORDING when nobody wants it. Raises ClusterError when there is none.
+        """
+        ...
 
     def open(self, recording_id: int) -> SnapshotImage: ...
+
+
+class ArchivedSnapshots:
+    """``Snapshots`` of a service that shares its member's thread: written at once, into the archive."""
+
+    def __init__(self, service_id: int, archive: SnapshotArchive, channel: ServiceChannel) -> None:
+        self._service_id = service_id
+        self._archive = archive
+        self._channel = channel
+
+    def take(self, log_position: int, write: WriteSnapshot) -> int:
+        publication = self._archive.create(streams.SERVICE_SNAPSHOT, self._service_id, log_position)
+        try:
+            digest = write(publication)
+            recording_id = self._archive.complete(publication)
+        except Exception:
+            self._archive.discard(publication.recording_id)
+            raise
+        taken = ServiceSnapshot(
+            self._service_id,
+            log_position,
+            recording_id,
+            publication.position,
+            publication.checksum,
+            digest,
+        )
+        self._channel.offer_to_consensus_module(taken.encode(), log_position)
+        return recording_id
+
+    def open(self, recording_id: int) -> SnapshotImage:
+        """Read a snapshot. Raises LogDamaged."""
+        return self._archive.open(recording_id)
 
 
 def container_records(

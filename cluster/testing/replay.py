@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +15,13 @@ from cluster.protocol.service import JoinLog
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import RecoveryState, ServiceChannel
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.container_snapshot import NO_RECORDING
 from cluster.service.service_context import ServiceContext
 from cluster.testing.world import MS
 
 
 class SnapshotRecords:
     """A snapshot publication that keeps what a service writes."""
-
-    recording_id = 0
 
     def __init__(self, max_message_length: int) -> None:
         self.max_message_length = max_message_length
@@ -45,14 +45,10 @@ class _Unkept:
     def __init__(self, max_message_length: int) -> None:
         self._max_message_length = max_message_length
 
-    def create(self, stream_id: int, service_id: int, log_position: int) -> SnapshotRecords:
-        return SnapshotRecords(self._max_message_length)
-
-    def complete(self, publication: SnapshotRecords) -> int:
-        return publication.recording_id
-
-    def discard(self, recording_id: int) -> None:
-        pass
+    def take(self, log_position: int, write: Callable[[Any], int]) -> int:
+        """As ``Snapshots.take``: nobody wants it."""
+        write(SnapshotRecords(self._max_message_length))
+        return NO_RECORDING
 
 
 @dataclass

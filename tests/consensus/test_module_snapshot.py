@@ -4,16 +4,17 @@ import pytest
 
 from cluster.consensus.cluster_session import SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.module_snapshot import ModuleSnapshot, SnapshotPlace, module_records
+from cluster.consensus.module_snapshot import CapturedModule, ModuleSnapshot, SnapshotPlace
 from cluster.consensus.service_messages import PendingServiceMessageTracker, service_session_id
 from cluster.consensus.sessions import SessionManager
-from cluster.consensus.timers import PriorityHeapTimerService
+from cluster.consensus.timers import RUN_LENGTH, PriorityHeapTimerService
 from cluster.errors import LogDamaged
 from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit, SnapshotMark
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.snapshot import ClusterSession, ConsensusModule, PendingMessageTracker, Timer
+from tests.consensus.captured import records_of_capture
 from tests.protocol.examples import dump
 
 PLACE = SnapshotPlace(4096, 3, ClusterTimeUnit.MILLIS, 1)
@@ -40,7 +41,10 @@ class State:
         self.sessions.on_replay_session_open(event, 128 * session_id)
 
     def records(self):
-        return list(module_records(PLACE, self.sessions, self.timers, self.trackers, []))
+        return records_of_capture(self.capture())
+
+    def capture(self):
+        return CapturedModule(PLACE, self.sessions, self.timers, self.trackers)
 
 
 def service_message(term_id, payload):
@@ -93,6 +97,30 @@ def test_what_is_loaded_is_what_was_there():
         service_session_id(1, 22),
     ]
     assert after.trackers[1].next_service_session_id == service_session_id(1, 23)
+
+
+def test_what_is_captured_is_not_changed_by_what_comes_after():
+    state, expected = a_state(), a_state().records()
+    captured = state.capture()
+    state.sessions.mark_closing(1, CloseReason.SERVICE_ACTION)
+    state.open(6)
+    state.timers.cancel(9)
+    state.timers.schedule(8, 400)
+    state.timers.schedule(1, 1)
+    state.trackers[1].sweep_follower(service_session_id(1, 21))
+    state.trackers[1].enqueue(service_message(3, b"three"))
+    assert records_of_capture(captured) == expected != state.records()
+
+
+def test_many_timers_are_sorted_a_run_at_a_time():
+    state = State()
+    for number in range(3 * RUN_LENGTH):
+        state.timers.schedule(number * 7919 % 65_537, number * 104_729 % 1009)
+    state.timers.cancel(7919)
+    captured = state.capture()
+    assert sum(1 for _ in captured.sort()) == 3
+    found = [(r.deadline, r.correlation_id) for r in map(decode, captured.state()) if isinstance(r, Timer)]
+    assert found == sorted((deadline, id_) for id_, deadline in state.timers)
 
 
 @pytest.mark.conformance("C-322")

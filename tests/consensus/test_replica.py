@@ -24,7 +24,7 @@ from cluster.protocol.log import (
     TimerEvent,
 )
 from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader
-from cluster.protocol.snapshot import SnapshotRecording
+from tests.consensus.captured import records_of_capture
 
 TERM = 3
 MEMBER_ID = 0
@@ -87,7 +87,7 @@ def a_replica():
 
 
 def records_of(replica):
-    return list(replica.records())
+    return records_of_capture(replica.capture(0))
 
 
 # ---- a member that reads the log
@@ -406,16 +406,15 @@ def loaded(records, log_position=10_000, timestamp=77):
 @given(st.lists(STEPS, max_size=30))
 def test_what_is_loaded_from_a_snapshot_makes_the_same_snapshot(steps):
     leader = led([*steps, ("commits", 0)])
-    recordings = [SnapshotRecording(service_id, 64, 0) for service_id in range(2)]
-    records = list(leader.replica.snapshot_records(10_000, recordings))
+    records = records_of_capture(leader.replica.capture(10_000))
     replica = loaded(records)
 
-    assert list(replica.snapshot_records(10_000, recordings)) == records
+    assert records_of_capture(replica.capture(10_000)) == records
     assert records_of(replica) == records_of(leader.replica)
 
 
 def test_a_start_from_a_snapshot_stands_in_its_term_and_not_before_its_time():
-    replica = loaded(a_replica().snapshot_records(96, []), log_position=96, timestamp=77)
+    replica = loaded(records_of_capture(a_replica().capture(96)), log_position=96, timestamp=77)
     assert (replica.leadership_term_id, replica.cluster_time) == (TERM, 77)
     replica.advance_time(76)
     assert replica.cluster_time == 77
@@ -423,6 +422,6 @@ def test_a_start_from_a_snapshot_stands_in_its_term_and_not_before_its_time():
 
 def test_a_snapshot_says_where_it_is_of_and_by_what():
     snapshot = ModuleSnapshot()
-    for record in a_replica().snapshot_records(96, []):
+    for record in records_of_capture(a_replica().capture(96)):
         snapshot.on_record(record)
     assert snapshot.place == (96, TERM, CONTEXT.time_unit, CONTEXT.app_version)

@@ -19,7 +19,7 @@ class Services:
         self.channels = [ServiceChannel() for _ in range(count)]
         context = SimpleNamespace(member_id=0, log_channel="")
         replica = SimpleNamespace(timers=PriorityHeapTimerService())
-        self.adapter = ServiceAdapter(context, replica, tuple(self.channels), None, None, lambda: 0)
+        self.adapter = ServiceAdapter(context, replica, tuple(self.channels), None, lambda: 0)
         self.acked = []
 
     def wait_for(self, position, what):

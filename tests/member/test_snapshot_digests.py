@@ -80,13 +80,13 @@ def test_digests_are_compared_whoever_is_first_and_only_of_one_position():
         leader.snapshot_digests.on_reported(other, SnapshotDigest(position, (PartDigest(-1, digest),)))
 
     report(4096, 1)
-    own = leader.member_id
-    leader.snapshot_digests.on_taken(4096, 2, own)
+    own, module = leader.member_id, (PartDigest(-1, 2),)
+    leader.snapshot_digests.on_taken(4096, module, own)
     assert [difference[1] for difference in told(cluster)] == ["4096"]
     report(8192, 1)
-    leader.snapshot_digests.on_taken(4096 + 32, 2, own)
+    leader.snapshot_digests.on_taken(4096 + 32, module, own)
     assert len(told(cluster)) == 1
-    leader.snapshot_digests.on_taken(8192, 2, own)
+    leader.snapshot_digests.on_taken(8192, module, own)
     report(8192, 2)
     assert len(told(cluster)) == 2
 

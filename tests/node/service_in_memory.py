@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster import ClusteredService
 from cluster.archive import Archive
 from cluster.archive.files import OsFile, OsFiles
 from cluster.archive.snapshot_archive import SnapshotArchive
@@ -22,6 +23,7 @@ from cluster.node.module_link import ModuleLink
 from cluster.node.service_host import ServiceHost
 from cluster.protocol import decode
 from cluster.protocol.enums import Role
+from cluster.protocol.link import ServiceSnapshot
 from cluster.protocol.service import JoinLog, ServiceAck, ServiceTerminationPosition
 from cluster.protocol.service_link import FRAME_LENGTH_MAX, ServicePosition, ServiceStart
 from cluster.protocol.session import SessionMessageHeader
@@ -175,7 +177,7 @@ class Module:
             mtu=PARAMS.mtu,
         )
         self.log = LogUnderTest()
-        self.written = self.commit_position = 0
+        self.recorded = self.commit_position = 0
         self.channel = ServiceChannel()
         self.process = InMemoryProcess(self._turn_of_member)
         self.gauges = Gauges()
@@ -184,7 +186,8 @@ class Module:
         self.sent: list[Any] = []  # of stream 105, acks apart
         self.acks: list[ServiceAck] = []
         self.answers: list[tuple[int, bytes]] = []
-        self.snapshots: list[tuple[int, int]] = []  # position, recording
+        self.written: list[ServiceSnapshot] = []
+        self.snapshots: list[tuple[int, int]] = []  # position and recording of what was written
         self.remote = RemoteService(
             0,
             ServiceStart(
@@ -237,6 +240,8 @@ class Module:
             match decode(message):
                 case ServiceAck() as ack:
                     self._on_ack(ack)
+                case ServiceSnapshot() as snapshot:
+                    self._on_snapshot(snapshot)
                 case SessionMessageHeader():
                     self.sent.append(message[32:])
                 case other:
@@ -252,8 +257,11 @@ class Module:
     def _on_ack(self, ack: ServiceAck) -> None:
         assert ack.ack_id == len(self.acks)
         self.acks.append(ack)
-        if len(self.acks) > 1 and ack.relevant_id >= 0:
-            self.snapshots.append((ack.log_position, ack.relevant_id))
+
+    def _on_snapshot(self, snapshot: ServiceSnapshot) -> None:
+        self.written.append(snapshot)
+        if not snapshot.why:
+            self.snapshots.append((snapshot.log_position, snapshot.recording_id))
 
     # -- what a module does --
 
@@ -272,10 +280,10 @@ class Module:
 
     def commit(self) -> int:
         """All that was appended to the log is recorded, and committed."""
-        data = np.frombuffer(self.log.raw(self.written, self.log.end), np.uint8).copy()
+        data = np.frombuffer(self.log.raw(self.recorded, self.log.end), np.uint8).copy()
         if len(data):
-            self.recording.append(self.written, data)
-        self.written = self.commit_position = self.log.end
+            self.recording.append(self.recorded, data)
+        self.recorded = self.commit_position = self.log.end
         return self.commit_position
 
     def terminate(self) -> None:
@@ -286,3 +294,41 @@ class Module:
         self.remote.close()
         self.process.end()
         self.archive.close()
+
+
+def led(module: Module) -> Module:
+    module.start().join(Role.LEADER)
+    module.log.term()
+    module.log.opened(7)
+    module.commit()
+    return module.settle()
+
+
+class Numbering(ClusteredService):
+    """Answers each message with its number; tells its cluster of some, and sets timers, and waits."""
+
+    forks_for_snapshots = False  # the process has threads of the tests' runner
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+        self.cluster = cluster
+        for record in snapshot_image or ():
+            self.number = int(record)
+
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        self.number += 1
+        if session is not None:
+            session.offer(b"%d is %s" % (self.number, bytes(buffer)))
+        if self.number % 3 == 0:
+            self.cluster.offer(b"told %d" % self.number)
+        if self.number % 4 == 0:
+            self.cluster.schedule_timer(self.number, timestamp + 10)
+        if self.number % 5 == 0:
+            self.cluster.idle_strategy().idle()
+        if session is not None:
+            session.offer(b"%d again" % self.number)
+
+    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+        snapshot_publication.offer(b"%d" % self.number)

@@ -7,38 +7,10 @@ from typing import Any
 
 import pytest
 
-from cluster import AgentTermination, ClusteredService, ServiceError
+from cluster import AgentTermination, ServiceError
 from cluster.protocol.enums import ClusterAction, Role
 from cluster.protocol.service import ScheduleTimer
-from tests.node.service_in_memory import SECOND, Module
-
-
-class Numbering(ClusteredService):
-    """Answers each message with its number; tells its cluster of some, and sets timers, and waits."""
-
-    def __init__(self) -> None:
-        self.number = 0
-
-    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
-        self.cluster = cluster
-        for record in snapshot_image or ():
-            self.number = int(record)
-
-    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
-        self.number += 1
-        if session is not None:
-            session.offer(b"%d is %s" % (self.number, bytes(buffer)))
-        if self.number % 3 == 0:
-            self.cluster.offer(b"told %d" % self.number)
-        if self.number % 4 == 0:
-            self.cluster.schedule_timer(self.number, timestamp + 10)
-        if self.number % 5 == 0:
-            self.cluster.idle_strategy().idle()
-        if session is not None:
-            session.offer(b"%d again" % self.number)
-
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
-        snapshot_publication.offer(b"%d" % self.number)
+from tests.node.service_in_memory import SECOND, Module, Numbering, led
 
 
 class NumberingColumns(Numbering):
@@ -69,14 +41,6 @@ def a_module(tmp_path):
 @pytest.fixture
 def leader(a_module):
     return led(a_module())
-
-
-def led(module: Module) -> Module:
-    module.start().join(Role.LEADER)
-    module.log.term()
-    module.log.opened(7)
-    module.commit()
-    return module.settle()
 
 
 def history(module: Module, random: Random, kills: Random | None) -> Module:

@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster import ClusterClient, ClusteredService, ClusterNode
+from cluster import ClusteredService, ClusterNode
+from tests.node.counting_service import COUNTING, Client, events, kill, pid_of
 from tests.node.processes import Process, Up, await_that, free_base_port, is_alive, keys_of, run, tool
-
-
-class Counting(ClusteredService):
-    """Numbers what it hears; its own messages to the cluster and its timers are numbered by all."""
-
-    def __init__(self) -> None:
-        self.number = self.told = self.fired = 0
-
-    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
-        self.cluster = cluster
-        if snapshot_image is not None:
-            self.number, self.told, self.fired = map(int, b"".join(snapshot_image).split())
-
-    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
-        if session is None:
-            self.told += 1
-            return
-        payload = bytes(buffer)
-        if payload.startswith(b"sleep"):
-            time.sleep(float(payload[5:]))
-        if payload == b"state":
-            session.offer(b"%d %d %d" % (self.number, self.told, self.fired))
-            return
-        self.number += 1
-        self.cluster.offer(payload)
-        self.cluster.schedule_timer(self.number, timestamp)
-        session.offer(b"%d %s" % (self.number, payload))
-
-    def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
-        self.fired += 1
-
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
-        snapshot_publication.offer(b"%d %d %d" % (self.number, self.told, self.fired))
-
-
-SERVICE = f"{__name__}:Counting"
-
-
-class Client:
-    """A client that keeps its answers."""
-
-    def __init__(self, endpoints: str) -> None:
-        self.answers: list[bytes] = []
-        self.client = ClusterClient.connect(endpoints, self)
-
-    def on_message(self, cluster_session_id: int, timestamp: int, payload: memoryview) -> None:
-        self.answers.append(bytes(payload))
-
-    def send(self, *payloads: bytes) -> None:
-        for payload in payloads:
-            while self.client.offer(payload) < 0:
-                self.client.poll_egress()
-
-    def await_answers(self, count: int) -> list[bytes]:
-        await_that(lambda: self.client.poll_egress() >= 0 and len(self.answers) >= count, f"{count} answers")
-        return self.answers
-
-
-def events(directory: Path) -> list[str]:
-    return [json.loads(line)["event"] for line in (directory / "node.log").read_text().splitlines()]
-
-
-def pid_of(directory: Path, service_id: int = 0) -> int:
-    """The process that the member has told of last."""
-    told = f"service {service_id} runs in process "
-    return int([line for line in events(directory) if line.startswith(told)][-1].removeprefix(told))
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    await_that(lambda: not is_alive(pid), "it is dead")
 
 
 @pytest.mark.conformance("C-311")
 def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tmp_path):
-    with ClusterNode.launch(**keys_of(tmp_path, services=[SERVICE, "echo"])) as node:
+    with ClusterNode.launch(**keys_of(tmp_path, services=[COUNTING, "echo"])) as node:
         await_that(lambda: node.is_leader, "a leader")
         client = Client(f"0=ipc:{node.config.ipc_path}")
         client.send(*[b"m%d" % i for i in range(100)])
@@ -117,7 +43,7 @@ def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tm
 
 
 def test_a_service_that_is_slow_holds_up_neither_its_member_nor_the_other_services(tmp_path):
-    services = [SERVICE, "echo"]
+    services = [COUNTING, "echo"]
     keys = keys_of(tmp_path, services=services, leader_heartbeat_timeout="1s", session_timeout="1s")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
@@ -158,7 +84,7 @@ def test_an_inline_service_that_is_slow_is_named_once(tmp_path):
 
 
 def test_a_service_can_be_started_by_hand_and_one_process_at_a_time_runs_it(tmp_path):
-    node = ClusterNode.launch(**keys_of(tmp_path, services=[SERVICE], service_mode="external"))
+    node = ClusterNode.launch(**keys_of(tmp_path, services=[COUNTING], service_mode="external"))
     with node:
         directory = str(node.config.path)
         with Process("service", "--dir", directory) as process:
@@ -203,7 +129,7 @@ def test_what_a_service_prints_is_where_up_says(tmp_path):
 
 @pytest.mark.faults
 def test_a_service_of_13_seconds_deposes_nobody(tmp_path):
-    with Up(tmp_path / "c", "--service", SERVICE) as up:
+    with Up(tmp_path / "c", "--service", COUNTING) as up:
         sent = run("send", "--endpoints", up.endpoints, "--linger", "15000", text="sleep13\nafter\n")
         assert sent.stdout == "1 sleep13\n2 after\n"
         leaders = [member["elections"] for member in up.top()]
@@ -213,7 +139,7 @@ def test_a_service_of_13_seconds_deposes_nobody(tmp_path):
 
 @pytest.mark.faults
 def test_services_of_three_members_are_killed_under_load_and_all_is_done_once(tmp_path):
-    with Up(tmp_path / "c", "--service", SERVICE) as up:
+    with Up(tmp_path / "c", "--service", COUNTING) as up:
         client = Client(up.endpoints)
         for round_ in range(6):
             client.send(*[b"%d" % i for i in range(500)])

@@ -23,6 +23,7 @@ from cluster.protocol.service import JoinLog, RequestServiceAck, ServiceAck, Ser
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import RecoveryState, ServiceChannel, ServiceEgress
+from cluster.service.container_snapshot import ArchivedSnapshots
 from cluster.service.service_context import ServiceContext
 
 LIVE = 2**63 - 1
@@ -172,7 +173,7 @@ class Container:
         self,
         service: Any,
         *,
-        snapshots: Any = None,
+        archive: Any = None,
         on_reported: Callable[[ServiceError], None] = lambda error: None,
         **settings: Any,
     ) -> None:
@@ -189,7 +190,9 @@ class Container:
             self.channel,
             lambda: self.commit_position,
             ServiceContext(client_id=5, **settings),
-            snapshots=snapshots,
+            snapshots=None
+            if archive is None
+            else ArchivedSnapshots(settings.get("service_id", 0), archive, self.channel),
             on_reported=on_reported,
         )
 

@@ -17,7 +17,7 @@ from cluster.errors import (
 )
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, Role, SnapshotMark
-from cluster.protocol.link import ServiceSnapshotDigest
+from cluster.protocol.link import ServiceSnapshot
 from cluster.protocol.log import MembershipChangeEvent
 from cluster.protocol.service import JoinLog, ServiceAck
 from cluster.protocol.session import SessionMessageHeader
@@ -62,7 +62,7 @@ def test_a_start_that_fails_is_acked_with_minus_1_and_ends_the_agent():
 
 
 def test_a_snapshot_that_is_not_there_fails_the_start():
-    container = Container(Recorder(), snapshots=NoSnapshots())
+    container = Container(Recorder(), archive=NoSnapshots())
     container.channel.recovery = RecoveryState(3, 640, 0, (17,))
     with pytest.raises(AgentTermination, match="service 0 failed to start: recording 17 is not there"):
         container.turn()
@@ -411,7 +411,12 @@ class HeldSnapshots:
     def create(self, stream_id, service_id, log_position):
         self.place = stream_id, service_id, log_position
         recording_id = len(self.held)
-        return SimpleNamespace(offer=self.held.setdefault(recording_id, []).append, recording_id=recording_id)
+        return SimpleNamespace(
+            offer=self.held.setdefault(recording_id, []).append,
+            recording_id=recording_id,
+            position=320,
+            checksum=99,
+        )
 
     def complete(self, publication):
         return publication.recording_id
@@ -427,7 +432,7 @@ class HeldSnapshots:
 @pytest.mark.conformance("S-112", "S-114", "S-115")
 def test_a_snapshot_holds_begin_the_sessions_by_id_end_and_what_the_service_writes():
     snapshots = HeldSnapshots()
-    container = a_leader(service := Recorder(), snapshots=snapshots)
+    container = a_leader(service := Recorder(), archive=snapshots)
     service.on_take_snapshot = lambda publication: publication.offer(b"the state")
     container.log.opened(7, principal=b"bob")
     container.log.opened(3)
@@ -446,13 +451,13 @@ def test_a_snapshot_holds_begin_the_sessions_by_id_end_and_what_the_service_writ
 
 @pytest.mark.parametrize("is_compared", [True, False])
 def test_a_service_tells_the_digest_of_its_snapshot_unless_it_asks_not_to_be_compared(is_compared):
-    container = a_leader(service := Recorder(), snapshots=HeldSnapshots(), service_id=3)
+    container = a_leader(service := Recorder(), archive=HeldSnapshots(), service_id=3)
     container.agent._callbacks.compares_snapshots = is_compared
     service.on_take_snapshot = lambda publication: setattr(publication, "digest", 77)
     end = container.log.action(ClusterAction.SNAPSHOT)
     container.commit()
-    told = [ServiceSnapshotDigest(3, end, 77)] if is_compared else []
-    assert container.sent[2:-1] == told
+    written = ServiceSnapshot(3, end, 0, 320, 99, 77 if is_compared else -1)
+    assert container.sent[2:-1] == [written]
 
 
 def test_a_service_asks_not_to_be_compared_by_an_attribute():
@@ -466,13 +471,13 @@ def test_a_service_asks_not_to_be_compared_by_an_attribute():
 @pytest.mark.conformance("S-74", "S-119")
 def test_a_service_starts_with_the_sessions_of_its_snapshot_and_an_image_of_its_own_part():
     taken = HeldSnapshots()
-    container = a_leader(service := Recorder(), snapshots=taken)
+    container = a_leader(service := Recorder(), archive=taken)
     service.on_take_snapshot = lambda publication: publication.offer(b"the state")
     container.log.opened(7, principal=b"bob")
     end = container.log.action(ClusterAction.SNAPSHOT)
     container.commit()
 
-    again = Container(restored := Recorder(), snapshots=taken)
+    again = Container(restored := Recorder(), archive=taken)
     read = []
     restored.do["on_start"] = lambda cluster, image: read.extend(image.rest)
     again.channel.recovery = RecoveryState(0, end, 40, (0,))
@@ -508,7 +513,7 @@ MARKER = SnapshotMarker(2, 640, 0, 0, SnapshotMark.BEGIN, ClusterTimeUnit.MILLIS
     ],
 )
 def test_a_snapshot_that_cannot_be_is_refused_with_a_reason(records, what):
-    container = Container(Recorder(), snapshots=HeldSnapshots([r.encode() for r in records]))
+    container = Container(Recorder(), archive=HeldSnapshots([r.encode() for r in records]))
     container.channel.recovery = RecoveryState(0, 640, 0, (0,))
     with pytest.raises(AgentTermination, match=what):
         container.turn()

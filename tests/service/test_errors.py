@@ -208,7 +208,7 @@ class _Disk:
 @pytest.mark.conformance("S-115")
 def test_a_snapshot_in_which_the_service_raises_is_discarded_and_acked_with_minus_1():
     disk = _Disk()
-    container = a_leader(service := Recorder(), snapshots=disk)
+    container = a_leader(service := Recorder(), archive=disk)
 
     def half(publication: Any) -> None:
         publication.offer(b"half")

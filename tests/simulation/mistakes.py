@@ -20,6 +20,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.module_snapshot import ModuleSnapshot
+from cluster.consensus.replica import ReplicatedState
 from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager
 from cluster.consensus.timers import PriorityHeapTimerService
@@ -223,6 +224,25 @@ def snapshot_before_the_service_is_there(patch: Patch) -> None:
             service.chain = chain
 
     patch(ClusteredServiceAgent, "_take_snapshot", early)
+
+
+def snapshot_captured_when_it_is_written(patch: Patch) -> None:
+    """The log goes on at once, and the module's state is taken when there is time to write it."""
+    capture = ReplicatedState.capture
+
+    class Late:
+        def __init__(self, captured_now: Callable[[], Any]) -> None:
+            self._captured_now = captured_now
+
+        def sort(self) -> Any:
+            yield
+            self._captured = self._captured_now()
+            yield from self._captured.sort()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._captured, name)
+
+    patch(ReplicatedState, "capture", lambda self, log_position: Late(lambda: capture(self, log_position)))
 
 
 def log_purged_beyond_the_snapshot(patch: Patch) -> None:
@@ -478,6 +498,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     one_timer_request_for_each_event: Sought(("I-6", "I-8"), 3),
     snapshot_recorded_before_the_sync: Sought(("I-3",)),
     snapshot_before_the_service_is_there: Sought(("I-6",)),
+    snapshot_captured_when_it_is_written: Sought(("I-6",)),
     log_purged_beyond_the_snapshot: Sought(("I-12", "I-14"), 30),
     clock_goes_back: Sought(("I-20",)),
     failed_sync_trusted: Sought(("I-3",), 1, ("failed sync",)),

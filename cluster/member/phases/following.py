@@ -20,6 +20,7 @@ from cluster.member.log.requests import LogRequests
 from cluster.member.phase import Elect, Next, Phase, PhaseName
 from cluster.member.ports import Links
 from cluster.member.reporter import Reporter
+from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
 from cluster.member.turn import Turn
 from cluster.protocol.consensus import (
@@ -43,6 +44,7 @@ class FollowerPorts:
     processing: LogProcessing
     replica: ReplicatedState
     admission: Admission
+    snapshots: SnapshotTaker
     termination: Termination
     turn: Turn
     reporter: Reporter
@@ -89,10 +91,10 @@ class Following(Phase):
         if ports.replica.module.reads_log:
             if ports.processing.position < follower.notified_commit_position:
                 turn.work_count += ports.processing.process(follower.notified_commit_position)
-            if ports.termination.is_reached():
-                ports.termination.terminate_services()
-            else:
+            if not ports.termination.is_reached():
                 turn.work_count += ports.poll_clients()
+            elif not ports.snapshots.is_busy_at(ports.termination.position):
+                ports.termination.terminate_services()
         return None
 
     # ---- the slow tick

@@ -43,6 +43,8 @@ class LeaderControl:
         if value is None:
             return 0
         state = self._status.module
+        if value == ClusterControlToggle.SNAPSHOT and self._snapshots.is_making:
+            return 0  # one at a time
         if state is ConsensusModuleState.ACTIVE:
             self._while_active(value, now_ns)
             return 1
@@ -62,7 +64,7 @@ class LeaderControl:
             case ClusterControlToggle.ABORT:
                 self._termination.begin(now_ns)
             case ClusterControlToggle.SNAPSHOT:
-                self._append_snapshot()
+                self._toggles.snapshot_position = self._append_snapshot()
             case ClusterControlToggle.SHUTDOWN:
                 self._termination.begin_at(self._append_snapshot(), now_ns)
             case ClusterControlToggle.STANDBY_SNAPSHOT:
@@ -70,11 +72,6 @@ class LeaderControl:
                 self._toggles.done()
             case _:  # RESUME has nothing to resume, and others are none; to leave them would block all
                 self._toggles.done()
-
-    def on_snapshot_done(self) -> None:
-        """The snapshot is taken, or could not be."""
-        if self._status.is_leading and self._toggles.requested == ClusterControlToggle.SNAPSHOT:
-            self._toggles.done()
 
     def _append_snapshot(self) -> int:
         position = self._append(ClusterAction.SNAPSHOT, ConsensusModuleState.SNAPSHOT)

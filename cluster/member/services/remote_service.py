@@ -3,8 +3,9 @@
     consensus module ── ServiceChannel ── RemoteService ── ServiceProcess ··· socket ··· the service
 
 The service may be slow, or die and be started again: the module leads or follows as before. A join of a log
-is acknowledged at once, for the service reads the log from its file whenever it comes to it; only a snapshot
-and an orderly end wait for the service, and not for ever. (Aeron's module waits for each join, and ends with
+is acknowledged at once, for the service reads the log from its file whenever it comes to it; only the place
+of a snapshot and an orderly end wait for the service to come there, and not for ever. What it writes into the
+snapshot then comes when it comes (ServiceSnapshot). (Aeron's module waits for each join, and ends with
 its service's process, C-311; an inline service is as Aeron's.)
 
 ``LogLimit`` says how far the log may be read, in the order of joins and closes. The service does not look at
@@ -25,9 +26,10 @@ from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError
 from cluster.log.runs import headers
 from cluster.member.services.service_progress import LogScript, TakenFromService, replay
-from cluster.member.services.snapshot_inlet import SnapshotInlet
+from cluster.member.services.snapshot_inlet import NOT_WANTED, SnapshotInlet
 from cluster.protocol import decode, streams
 from cluster.protocol.frame import HEADER_LENGTH, frame
+from cluster.protocol.link import ServiceSnapshot
 from cluster.protocol.sbe import Message, kind_at
 from cluster.protocol.service import JoinLog, ServiceAck, ServiceTerminationPosition
 from cluster.protocol.service_link import (
@@ -40,8 +42,6 @@ from cluster.protocol.service_link import (
     ServiceRaised,
     ServiceStart,
     SnapshotBegin,
-    SnapshotEnd,
-    SnapshotRecord,
     decode_service_link,
 )
 from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel, ServiceEgress
@@ -129,6 +129,7 @@ class RemoteService:
         self._termination: tuple[int, int] | None = None  # where it is to end, and until when
         self._is_over = False  # its end is acknowledged
         self._now_ns = 0
+        self._cluster_time = 0
         self._forget_process()
 
     def _forget_process(self) -> None:
@@ -146,24 +147,25 @@ class RemoteService:
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take what the service says, and tell it what the module does. Returns how much was done."""
-        self._now_ns = now_ns
+        self._now_ns, self._cluster_time = now_ns, cluster_time
         channel = self._channel
         has_room = not (channel.control_room.is_half_used or channel.egress_room.is_half_used)
         work_count = self._ports.process.do_work(now_ns, self, is_receiving=has_room)
         if self._is_connected and not self._is_told and channel.recovery is not None:
             self._tell_start(channel.recovery)
-        work_count += self._take_from_module(cluster_time)
+        work_count += self._take_from_module()
         if self._is_told:
             self._send_limit()
             self._tell_lag()
-        self._check_patience(cluster_time)
+        self._check_patience()
         return work_count
 
     def close(self) -> None:
         """End the service's process."""
         self.is_closed = True
         self._ports.process.close()
-        self._inlet.abandon()
+        if self._inlet.recording_id is not None:
+            self._inlet.abandon(b"")
 
     # -- the process --
 
@@ -171,7 +173,8 @@ class RemoteService:
         self._is_connected = True
 
     def on_lost(self) -> None:
-        self._inlet.abandon()
+        if self._inlet.recording_id is not None:
+            self._tell_snapshot(self._inlet.abandon(b"the process of the service has ended"))
         if self._taken is not None:
             self._taken.on_process_lost()
         self._forget_process()
@@ -245,7 +248,7 @@ class RemoteService:
 
     # -- what the module says --
 
-    def _take_from_module(self, cluster_time: int) -> int:
+    def _take_from_module(self) -> int:
         work_count = 0
         while (item := self._channel.poll_service()) is not None:
             work_count += 1
@@ -254,7 +257,7 @@ class RemoteService:
                 self._send_item(item)
             match item:
                 case LogJoined(message):
-                    self._acks_waiting.append(self._ack(JoinLog.decode(message).log_position, cluster_time))
+                    self._acks_waiting.append(self._ack(JoinLog.decode(message).log_position))
                 case bytes():
                     self._on_control(decode(item))
         self._give_waiting_acks()
@@ -264,8 +267,8 @@ class RemoteService:
         if isinstance(message, ServiceTerminationPosition) and message.ack_required:
             self._termination = message.log_position, self._now_ns + self._ports.termination_timeout_ns
 
-    def _ack(self, log_position: int, cluster_time: int) -> ServiceAck:
-        return ServiceAck(log_position, cluster_time, NULL_VALUE, NULL_VALUE, self._service_id)
+    def _ack(self, log_position: int, relevant_id: int = NULL_VALUE) -> ServiceAck:
+        return ServiceAck(log_position, self._cluster_time, NULL_VALUE, relevant_id, self._service_id)
 
     def _give_waiting_acks(self) -> None:
         """Joins, once what the module has waited for before them is given."""
@@ -283,16 +286,16 @@ class RemoteService:
 
     # -- bounded waits --
 
-    def _check_patience(self, cluster_time: int) -> None:
+    def _check_patience(self) -> None:
         """A service that does not come is not waited for longer than was configured."""
-        self._check_snapshot(cluster_time)
+        self._check_snapshot()
         if self._termination is not None and self._now_ns >= self._termination[1]:
             self._ports.tell(f"{self._name} has not ended in time: it is not waited for")
-            self._end(self._ack(self._termination[0], cluster_time))
+            self._end(self._ack(self._termination[0]))
 
-    def _check_snapshot(self, cluster_time: int) -> None:
+    def _check_snapshot(self) -> None:
         position = self._channel.awaited_snapshot
-        if position is None or self._is_taking_snapshot:
+        if position is None:
             self._snapshot_due_ns = None
         elif self._snapshot_due_ns is None:
             self._snapshot_due_ns = self._now_ns + self._ports.snapshot_timeout_ns
@@ -302,7 +305,7 @@ class RemoteService:
                 "it is not waited for"
             )
             self._given_up.add(position)
-            self._give_snapshot(self._ack(position, cluster_time))
+            self._give_snapshot(self._ack(position))
 
     def _give_snapshot(self, ack: ServiceAck) -> None:
         self._channel.awaited_snapshot = None
@@ -327,8 +330,11 @@ class RemoteService:
                 self._on_message(decode_service_link(buffer, begin, length))
 
     def _on_request(self, message: bytes, log_position: int) -> None:
-        if kind_at(message) == ServiceAck.KIND:
+        kind = kind_at(message)
+        if kind == ServiceAck.KIND:
             self._on_ack(ServiceAck.decode(message))
+        elif kind == ServiceSnapshot.KIND:
+            self._on_snapshot_written(ServiceSnapshot.decode(message))
         elif self._taken is not None and self._taken.is_new_request(log_position):
             self._offer(message, log_position)
 
@@ -339,12 +345,7 @@ class RemoteService:
             case ServicePosition():
                 self._on_position(message)
             case SnapshotBegin(log_position):
-                self._is_taking_snapshot = True
-                self._inlet.begin(log_position, is_wanted=self._is_snapshot_wanted(log_position))
-            case SnapshotRecord(record):
-                self._inlet.record(record)
-            case SnapshotEnd(is_whole):
-                self._send(self._inlet.end(is_whole=is_whole))
+                self._on_snapshot_begin(log_position)
             case ServiceRaised() if self._position >= self._taken_position:  # else told by the one before it
                 self._ports.on_error(raised_error(self._service_id, message))
             case ServiceEnd():
@@ -357,8 +358,7 @@ class RemoteService:
             if self._next_ack_id == 0 and ack.relevant_id != NULL_VALUE:  # else it is about to say why
                 self._give(ack)
         elif self._is_taking_snapshot:
-            self._is_taking_snapshot = False
-            self._on_snapshot_ack(ack)
+            self._is_taking_snapshot = False  # acknowledged when it began
         elif self._joins:
             self._joins -= 1  # acknowledged when the module asked for it
         elif not self._is_over:
@@ -367,12 +367,28 @@ class RemoteService:
     def _is_snapshot_wanted(self, log_position: int) -> bool:
         return log_position > self._taken_position and log_position not in self._given_up
 
-    def _on_snapshot_ack(self, ack: ServiceAck) -> None:
-        if self._is_snapshot_wanted(ack.log_position):
-            self._on_taken(ack.log_position)
-            self._give_snapshot(ack)
-        elif ack.relevant_id != NULL_VALUE:
-            self._inlet.discard(ack.relevant_id)  # it was given up while it was taken
+    def _on_snapshot_begin(self, log_position: int) -> None:
+        """The service is at the snapshot's position: that is all that the module has to wait for.
+
+        Its ack for it, which follows, is of no use any more.
+        """
+        self._is_taking_snapshot = True
+        self._position = max(self._position, log_position)
+        if not self._is_snapshot_wanted(log_position):
+            self._send(NOT_WANTED)
+            return
+        reserved = self._inlet.reserve(log_position)
+        self._send(reserved)
+        self._on_taken(log_position)
+        recording_id = self._inlet.recording_id
+        self._give_snapshot(self._ack(log_position, NULL_VALUE if recording_id is None else recording_id))
+
+    def _on_snapshot_written(self, message: ServiceSnapshot) -> None:
+        if message.recording_id == self._inlet.recording_id:
+            self._tell_snapshot(self._inlet.end(message))
+
+    def _tell_snapshot(self, message: ServiceSnapshot) -> None:
+        self._offer(message.encode(), self._taken_position)
 
     def _on_taken(self, log_position: int) -> None:
         assert self._taken is not None

@@ -16,10 +16,9 @@ from cluster.archive.log_cursor import LogSource
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import ClusterError
-from cluster.member.services.snapshot_digests import SnapshotDigests
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import Role
-from cluster.protocol.link import ServiceFailed, ServiceSnapshotDigest
+from cluster.protocol.link import ServiceFailed, ServiceSnapshot
 from cluster.protocol.sbe import HEADER_LENGTH, kind_at
 from cluster.protocol.service import (
     CancelTimer,
@@ -67,15 +66,14 @@ class ServiceAdapter:
         replica: ReplicatedState,
         channels: tuple[ServiceChannel, ...],
         requests: ServiceRequests,
-        digests: SnapshotDigests,
         publish_egress: Callable[[], int],
     ) -> None:
         """``publish_egress`` sends what services have answered, and returns how much that was."""
         self._context = context
         self._replica = replica
         self._requests = requests
-        self._digests = digests
         self._publish_egress = publish_egress
+        self.written_snapshots: dict[int, ServiceSnapshot] = {}  # by recording; whoever wants one takes it
         self._channels = channels
         self._acks: list[deque[ServiceAck]] = [deque() for _ in channels]
         self._expected_ack_id = 0
@@ -229,8 +227,8 @@ class ServiceAdapter:
                 self._on_service_ack(message)
             case CloseSession():
                 self._requests.on_service_close_session(message.cluster_session_id)
-            case ServiceSnapshotDigest():
-                self._digests.on_service(message)
+            case ServiceSnapshot():
+                self.written_snapshots[message.recording_id] = message
             case ServiceFailed():
                 self._requests.on_service_failed(message.cluster_session_id, message.detail)
 

@@ -1,6 +1,6 @@
 """Members that have come apart, found by their snapshots: at one place in the log these must be equal.
 
-    service ── ServiceSnapshotDigest ──▶ module, adds its own ── SnapshotDigest ──▶ leader, compares
+    service ── ServiceSnapshot ──▶ module, adds its own ── SnapshotDigest ──▶ leader, compares
 
 A difference is told and stops nobody. Which of the two is wrong the digests do not say; that of a leader
 shows against every other member.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from cluster.consensus.context import NULL_VALUE
 from cluster.errors import MembersApart
 from cluster.member.ports import Links
-from cluster.protocol.link import PartDigest, ServiceSnapshotDigest, SnapshotDigest
+from cluster.protocol.link import PartDigest, SnapshotDigest
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.transport.message_frames import link_frame
 
@@ -23,24 +23,15 @@ class SnapshotDigests:
         self._member_id = member_id
         self._links = links
         self._on_error = on_error
-        self._of_services: dict[int, ServiceSnapshotDigest] = {}
         self._own: SnapshotDigest | None = None
         self._reported: dict[int, SnapshotDigest] = {}  # by member, not compared yet
 
-    def on_service(self, message: ServiceSnapshotDigest) -> None:
-        """A service of this member took its snapshot."""
-        self._of_services[message.service_id] = message
-
-    def on_taken(self, log_position: int, module_digest: int, leader_member_id: int) -> None:
+    def on_taken(self, log_position: int, parts: tuple[PartDigest, ...], leader_member_id: int) -> None:
         """All snapshots of this member at the position are taken: report to the leader, or compare.
 
         ``leader_member_id`` is NULL_VALUE in an election.
         """
-        parts = [PartDigest(CONSENSUS_MODULE_SERVICE_ID, module_digest)]
-        for service_id, taken in sorted(self._of_services.items()):
-            if taken.log_position == log_position:
-                parts.append(PartDigest(service_id, taken.digest))
-        self._own = SnapshotDigest(log_position, tuple(parts))
+        self._own = SnapshotDigest(log_position, parts)
         if leader_member_id == self._member_id:
             for member_id in sorted(self._reported):
                 self._compare(member_id)

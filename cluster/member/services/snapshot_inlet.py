@@ -1,75 +1,59 @@
-"""The snapshot of a service in a process of its own: it comes message by message, and is recorded here."""
+"""The recordings that services in processes of their own write their snapshots into: made and ended here."""
 
 from collections.abc import Callable
 
-from cluster.archive.snapshot_archive import SnapshotArchive, SnapshotPublication
+from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.errors import ClusterError, StorageError
-from cluster.protocol import streams
-from cluster.protocol.service_link import SnapshotTaken
+from cluster.protocol.link import ServiceSnapshot
+from cluster.protocol.service_link import SnapshotReserved
 
-NO_RECORDING = -1
+NOT_WANTED = SnapshotReserved(0, 0, b"")
 
 
 class SnapshotInlet:
-    """One snapshot at a time: ``begin``, ``record`` …, ``end``.
+    """One snapshot at a time: ``reserve``, then ``end`` or ``abandon``.
 
-    What the archive refuses is the service's to know, at the snapshot's end.
+    ``recording_id`` is that of the snapshot that is being written, None without one.
     """
 
     def __init__(
         self, service_id: int, archive: SnapshotArchive, on_error: Callable[[ClusterError], None]
     ) -> None:
         """``on_error`` is told of what cannot be removed."""
+        self.recording_id: int | None = None
         self._service_id = service_id
         self._archive = archive
         self._on_error = on_error
-        self._publication: SnapshotPublication | None = None
-        self._failure = ""
+        self._log_position = 0
 
-    def begin(self, log_position: int, *, is_wanted: bool) -> None:
-        """A snapshot at ``log_position``; one that nobody waits for is not recorded."""
-        self.abandon()
-        self._failure = ""
-        if is_wanted:
-            try:
-                stream_id = streams.SERVICE_SNAPSHOT
-                self._publication = self._archive.create(stream_id, self._service_id, log_position)
-            except ClusterError as error:
-                self._fail(error)
+    def reserve(self, log_position: int) -> SnapshotReserved:
+        """Make a recording for the snapshot at ``log_position``; what the archive refuses is its ``why``."""
+        assert self.recording_id is None
+        try:
+            lent = self._archive.lend(self._service_id, log_position)
+        except ClusterError as error:
+            return NOT_WANTED.replace(why=str(error).encode())
+        self.recording_id, self._log_position = lent.descriptor.recording_id, log_position
+        return SnapshotReserved(lent.checksum or 0, lent.file_sync_level, lent.descriptor.encode_body())
 
-    def record(self, message: bytes) -> None:
-        """The next message of the snapshot."""
-        if self._publication is not None:
-            try:
-                self._publication.offer(message)
-            except ClusterError as error:
-                self._fail(error)
+    def end(self, written: ServiceSnapshot) -> ServiceSnapshot:
+        """The service has done what it could; returns what is to be said of it to the module."""
+        assert written.recording_id == self.recording_id
+        if written.why:
+            return self.abandon(written.why)
+        try:
+            self._archive.take_back(written.recording_id, written.length)
+        except StorageError as error:
+            return self.abandon(str(error).encode())
+        self.recording_id = None
+        return written
 
-    def end(self, *, is_whole: bool) -> SnapshotTaken:
-        """No more messages come; says where the snapshot is."""
-        if self._publication is not None and is_whole:
-            try:
-                recording_id = self._archive.complete(self._publication)
-                self._publication = None
-                return SnapshotTaken(recording_id)
-            except ClusterError as error:
-                self._fail(error)
-        self.abandon()
-        return SnapshotTaken(NO_RECORDING, self._failure.encode())
-
-    def abandon(self) -> None:
-        """What came so far is no snapshot."""
-        publication, self._publication = self._publication, None
-        if publication is not None:
-            self.discard(publication.recording_id)
-
-    def discard(self, recording_id: int) -> None:
-        """Nobody wants this recording."""
+    def abandon(self, why: bytes) -> ServiceSnapshot:
+        """What is written so far is no snapshot."""
+        recording_id, self.recording_id = self.recording_id, None
+        assert recording_id is not None
         try:
             self._archive.discard(recording_id)
         except StorageError as error:
             self._on_error(error)
-
-    def _fail(self, error: ClusterError) -> None:
-        self._failure = str(error)
-        self.abandon()
+        return ServiceSnapshot(self._service_id, self._log_position, recording_id, 0, 0, -1, why)

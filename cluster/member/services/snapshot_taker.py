@@ -1,36 +1,46 @@
-"""The member's snapshots, taken where the log says so.
+"""The member's snapshots, taken where the log says so, while the log goes on.
 
     SNAPSHOT in the log, committed        module state SNAPSHOT: nothing moves behind this position
       services ── ServiceAck(recording id) ── all at the position
-      the module's own recording          sessions, timers, pending messages of the services
+      the module's state captured         sessions, timers, pending messages of the services
+    module state ACTIVE                   the log goes on
+      services ── ServiceSnapshot ──        what they wrote is safe
+      the module's own recording          a little in each turn
       log synced, then recording.log      services from the highest id to 0, then the module: it counts now
-    module state ACTIVE
 
-A snapshot that cannot be taken costs nothing but itself: there are no entries, and the log goes on.
+A snapshot that cannot be taken costs nothing but itself: there are no entries. One is made at a time: the
+next one's position holds the log until then. (Aeron's module is in state SNAPSHOT until the entries are
+written; here it is before the end of the cluster alone, behind which nothing comes.)
 """
 
 from collections.abc import Callable
 
-from cluster.archive.snapshot_archive import SnapshotArchive, digest
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import ClusterError, StorageError
 from cluster.member.counters import MemberCounters
 from cluster.member.log.member_log import MemberLog
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
+from cluster.member.services.snapshot_in_making import SnapshotAction, SnapshotInMaking
 from cluster.member.turn import Turn
-from cluster.protocol import streams
+from cluster.protocol.link import PartDigest, ServiceSnapshot
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.protocol.service import ServiceAck
-from cluster.protocol.snapshot import SnapshotChecksum, SnapshotRecording
+from cluster.protocol.snapshot import SnapshotRecording
 
-# (position, digest of the module's state), of which None: no snapshot was taken here now.
-OnDone = Callable[[int, int | None], None]
+# The log may go on behind this position.
+OnCaptured = Callable[[int], None]
+# (position, digests to be compared), of which None: no snapshot was taken here now.
+OnDone = Callable[[int, tuple[PartDigest, ...] | None], None]
 
 
 class SnapshotTaker:
-    """Takes the snapshots that the log asks for; ``position`` is that of the one being taken."""
+    """Takes the snapshots that the log asks for; ``position`` is that of one that is not committed yet.
+
+    ``is_holding``: one is asked for and not captured, so nothing moves behind its position.
+    """
 
     def __init__(
         self,
@@ -42,9 +52,10 @@ class SnapshotTaker:
         counters: MemberCounters,
         turn: Turn,
         reporter: Reporter,
+        on_captured: OnCaptured,
         on_done: OnDone,
     ) -> None:
-        """``on_done`` is called when the log may go on, whether there is a snapshot or not."""
+        """Both are called whether there is a snapshot or not."""
         self.archive = archive
         self._context = context
         self._log = log
@@ -53,16 +64,30 @@ class SnapshotTaker:
         self._counters = counters
         self._turn = turn
         self._reporter = reporter
+        self._on_captured = on_captured
         self._on_done = on_done
         self.position = NULL_POSITION
+        self.is_holding = False
         self._timestamp = 0
         self._begin_ns = 0
+        self._next: SnapshotAction | None = None  # all services are there
+        self._making: SnapshotInMaking | None = None
+
+    @property
+    def is_making(self) -> bool:
+        """Whether one is captured and not done."""
+        return self._making is not None
+
+    def is_busy_at(self, log_position: int) -> bool:
+        """Whether one is asked for, or the one at this position is being made."""
+        making = self._making
+        return self.is_holding or (making is not None and making.action.log_position == log_position)
 
     # ---- the action in the log
 
     def on_appended(self, log_position: int) -> None:
         """The leader wrote the action; nothing is taken before it is committed."""
-        self.position = log_position
+        self.position, self.is_holding = log_position, True
         self._timestamp = self._replica.cluster_time
         self._begin_ns = self._turn.now_ns
 
@@ -73,80 +98,104 @@ class SnapshotTaker:
 
     def on_read(self, log_position: int, timestamp: int) -> None:
         """Anywhere else: the action was read from the committed log, and the module's state is SNAPSHOT."""
-        self.position, self._timestamp = log_position, timestamp
+        self.position, self.is_holding = log_position, True
+        self._timestamp = timestamp
         self._begin_ns = self._turn.now_ns
         self._await_services()
 
     def restore_uncommitted(self) -> None:
         """Leadership is lost, and with it an action that was not committed."""
-        self.position = NULL_POSITION
+        if self.position != NULL_POSITION:
+            self.position, self.is_holding = NULL_POSITION, False
 
     def _await_services(self) -> None:
         position, self.position = self.position, NULL_POSITION
         timestamp = self._timestamp
-        self._services.await_snapshot(position, lambda acks: self._on_acked(position, timestamp, acks))
 
-    # ---- all services have theirs
-
-    def _on_acked(self, log_position: int, timestamp: int, acks: list[ServiceAck]) -> None:
-        module_digest: int | None = None
-        taken = [ack.relevant_id for ack in acks if ack.relevant_id != NULL_VALUE]
-        if any(
-            entries[0].log_position == log_position
-            for entries in self._log.recording_log.snapshot_sets(self._context.service_count)
-        ):
-            self._reporter.event(f"the snapshot at {log_position} is there already, from before this replay")
-        elif len(taken) < len(acks):
-            self._reporter.event(f"no snapshot at {log_position}: a service took none")
-        else:
-            module_id = self._take(log_position, taken)
-            if module_id is not None:
-                self._record(log_position, timestamp, [*taken, module_id])
-                module_digest = self._digest()
-                taken = []
-        for recording_id in taken:
-            self._discard(recording_id)
-        self._on_done(log_position, module_digest)
-
-    def _digest(self) -> int:
-        """Of the state in the snapshot: nothing moves while it is taken."""
-        value = 0
-        for record in self._replica.records():
-            value = digest(record, value)
-        return value
-
-    def _take(self, log_position: int, service_recording_ids: list[int]) -> int | None:
-        """Record the module's own state; None, and told, when that failed."""
-        archive = self.archive
-        publication = None
-        try:
-            recordings = [
-                SnapshotRecording(
-                    service_id, archive.open(recording_id).length, archive.checksum(recording_id)
-                )
-                for service_id, recording_id in enumerate(service_recording_ids)
-            ]
-            publication = archive.create(
-                streams.CONSENSUS_MODULE_SNAPSHOT, CONSENSUS_MODULE_SERVICE_ID, log_position
+        def on_acked(acks: list[ServiceAck]) -> None:
+            self._next = SnapshotAction(
+                position,
+                self._replica.leadership_term_id,
+                timestamp,
+                self._begin_ns,
+                tuple(ack.relevant_id for ack in acks),
             )
-            for record in self._replica.snapshot_records(log_position, recordings):
-                publication.offer(record)
-            publication.offer(SnapshotChecksum(publication.flush()).encode())
-            return archive.complete(publication)
+
+        self._services.await_snapshot(position, on_acked)
+
+    # ---- all services are there
+
+    def do_work(self) -> int:
+        """Go on with the snapshot that is being made, or begin the next; returns how much was done."""
+        making, action = self._making, self._next
+        if making is not None:
+            return self._go_on(making)
+        if action is None:
+            return 0
+        self._next, self.is_holding = None, False
+        why_not = self._why_not(action)
+        captured = None if why_not else self._replica.capture(action.log_position)
+        self._making = SnapshotInMaking(self.archive, action, captured, why_not)
+        self._on_captured(action.log_position)
+        return 1
+
+    def _why_not(self, action: SnapshotAction) -> str:
+        known = self._log.recording_log.snapshot_sets(self._context.service_count)
+        if any(entries[0].log_position == action.log_position for entries in known):
+            return "it is there already, from before this replay"
+        return "" if len(action.awaited_ids) == len(action.recording_ids) else "a service took none"
+
+    def _go_on(self, making: SnapshotInMaking) -> int:
+        try:
+            count = making.do_work()
         except ClusterError as error:
-            self._reporter.error(ClusterError(f"no snapshot at {log_position}: {error}"))
-            if publication is not None:
-                self._discard(publication.recording_id)
-            return None
+            self._on_failure(making, error)
+            count = 1
+        written = self._services.written_snapshots
+        if making.is_written and all(id_ in written for id_ in making.action.awaited_ids):
+            self._finish(making, [written.pop(id_) for id_ in making.action.awaited_ids])
+            count += 1
+        return count
 
-    def _record(self, log_position: int, timestamp: int, recording_ids: list[int]) -> None:
-        """Write the entries down; the log up to the snapshot is safe before they are.
+    def _on_failure(self, making: SnapshotInMaking, error: ClusterError) -> None:
+        making.why_not = str(error)
+        self._reporter.error(ClusterError(f"no snapshot at {making.action.log_position}: {error}"))
 
-        Raises StorageError: then the member cannot go on.
+    # ---- all of it is written
+
+    def _finish(self, making: SnapshotInMaking, written: list[ServiceSnapshot]) -> None:
+        self._making = None
+        position = making.action.log_position
+        failed = next((snapshot for snapshot in written if snapshot.why), None)
+        if failed is not None:
+            making.why_not = f"service {failed.service_id} took none: {failed.why.decode(errors='replace')}"
+        digests = None
+        if not making.why_not and self._complete(making, written):
+            digests = _digests(making, written)
+        else:
+            self._reporter.event(f"no snapshot at {position}: {making.why_not}")
+            self._discard(making, written)
+        self._on_done(position, digests)
+
+    def _complete(self, making: SnapshotInMaking, written: list[ServiceSnapshot]) -> bool:
+        """End the module's recording, and write the entries; False, and told, when there is none.
+
+        Raises StorageError where the log or recording.log fails: then the member cannot go on.
         """
+        recordings = [SnapshotRecording(part.service_id, part.length, part.checksum) for part in written]
+        try:
+            module_id = making.complete(recordings)
+        except ClusterError as error:
+            self._on_failure(making, error)
+            return False
+        self._record(making.action, [*making.action.recording_ids, module_id])
+        return True
+
+    def _record(self, action: SnapshotAction, recording_ids: list[int]) -> None:
+        """Write the entries down; the log up to the snapshot is safe before they are."""
         if self._log.recording is not None and self._log.recording.is_active:
             self._log.recording.sync()
-        term = self._log.recording_log.find_term(self._replica.leadership_term_id)
+        term = self._log.recording_log.find_term(action.leadership_term_id)
         assert term is not None
         # The module's recording is the last; as service -1 it follows service 0.
         for service_id in range(len(recording_ids) - 2, CONSENSUS_MODULE_SERVICE_ID - 1, -1):
@@ -154,21 +203,34 @@ class SnapshotTaker:
                 recording_ids[service_id],
                 term.leadership_term_id,
                 term.term_base_log_position,
-                log_position,
-                timestamp,
+                action.log_position,
+                action.timestamp,
                 service_id,
             )
+        self._count(self._turn.now_ns - action.begin_ns)
+        self._reporter.event(f"snapshot at {action.log_position}: recordings {recording_ids}")
+
+    def _count(self, duration_ns: int) -> None:
         counters = self._counters
         counters.snapshot_count.get_and_add(1)
-        duration_ns = self._turn.now_ns - self._begin_ns
         if duration_ns > counters.max_snapshot_duration_ns.get():
             counters.max_snapshot_duration_ns.set(duration_ns)
         if duration_ns > self._context.total_snapshot_threshold_ns:
             counters.snapshot_duration_exceeded.get_and_add(1)
-        self._reporter.event(f"snapshot at {log_position}: recordings {recording_ids}")
 
-    def _discard(self, recording_id: int) -> None:
-        try:
-            self.archive.discard(recording_id)
-        except StorageError as error:
-            self._reporter.error(error)
+    def _discard(self, making: SnapshotInMaking, written: list[ServiceSnapshot]) -> None:
+        """Remove what was recorded; a service's that failed is removed already."""
+        unwanted = [snapshot.recording_id for snapshot in written if not snapshot.why]
+        if making.recording_id is not None:
+            unwanted.append(making.recording_id)
+        for recording_id in unwanted:
+            try:
+                self.archive.discard(recording_id)
+            except StorageError as error:
+                self._reporter.error(error)
+
+
+def _digests(making: SnapshotInMaking, written: list[ServiceSnapshot]) -> tuple[PartDigest, ...]:
+    """The module's, and those of the services that are to be compared."""
+    services = [PartDigest(part.service_id, part.digest) for part in written if part.digest >= 0]
+    return (PartDigest(CONSENSUS_MODULE_SERVICE_ID, making.digest), *services)
