@@ -23,6 +23,7 @@ BENCHMARKS = {
     "checksums": "what CRC-32C of frames costs: throughput and starts, beside none",
     "failover": "fifty SIGKILLs of the leader under load: the gap without a commit, messages lost",
     "recovery": "from start to ready, by the length of the log",
+    "snapshots": "for how long a snapshot holds the ingress, by the size of a service's state",
     "wiped": "an empty directory filled again while the cluster works, beside the disk alone",
     "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
