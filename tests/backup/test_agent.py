@@ -3,11 +3,14 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from cluster.backup import agent
 from cluster.backup.supplier import SourceType
-from cluster.errors import ConfigurationError, DirectoryInUse
+from cluster.errors import ConfigurationError, DirectoryInUse, RemoteProtocolError
 from cluster.protocol.enums import ClusterBackupState as State
+from cluster.protocol.link import RecordingStatus
 from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, Backup, committed
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SimulatedCluster
@@ -346,3 +349,65 @@ def test_the_directory_of_a_member_is_not_taken_for_a_backups():
             backup.files.open(path, write=True).pwrite(data, 0)
     with pytest.raises(ConfigurationError, match="holds the files of a consensus module of member 0"):
         backup.start()
+
+
+def test_a_term_that_was_named_and_whose_first_entry_was_lost_is_named_again_when_it_comes():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    before = backup.position
+    cluster.leader.kill()
+    cluster.await_leader(timeout_ns=90_000 * MS)
+    recording = backup.directory.log.recording
+
+    def die():
+        raise KeyboardInterrupt
+
+    recording.sync = die
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(1_000):
+            backup.turn()
+    named = [entry[2] for entry in backup.entries() if entry[0] == "TERM"]
+    assert named[-1] == before, "the term is named before its first entry is safe"
+    backup.kill()
+    backup.disk.power_cut()
+    backup.start()
+    if backup.position == before:
+        assert len([entry for entry in backup.entries() if entry[0] == "TERM"]) == len(named) - 1
+    check_copy(backup)
+    assert [entry[2] for entry in backup.entries() if entry[0] == "TERM"] == named
+
+
+def test_a_snapshot_is_named_when_the_log_has_reached_it_and_not_before(monkeypatch):
+    monkeypatch.setattr(agent, "BLOCKS_PER_TURN", 1)
+    cluster = a_busy_cluster(messages=400)
+    position = take_snapshot(cluster)
+    backup = Backup(cluster)
+    waited = 0
+    while not backup.snapshots():
+        backup.turn()
+        waited += 0 < backup.position < position
+    assert backup.position >= position
+    assert waited > 5
+
+
+def test_a_frame_whose_checksum_is_wrong_is_not_taken():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    stored = backup.directory.log.recording
+    frames = np.array(stored.read(0, 4096))
+    assert stored.has_checksums
+    status = RecordingStatus(
+        0, 0, 0, -1, stored.session_id, stored.stream_id, stored.initial_term_id, stored.term_length,
+        stored.mtu, checksum="crc32c",
+    )  # fmt: skip
+    log = Backup(cluster).directory.log
+    log.start(status)
+    frames[64] ^= 1
+    with pytest.raises(RemoteProtocolError, match="member 0: checksum mismatch in the frame at position 0"):
+        log.append("member 0", status, frames)
+    assert log.position == 0
+    frames[64] ^= 1
+    log.append("member 0", status, frames)
+    assert log.position == len(frames)
