@@ -208,6 +208,22 @@ def test_when_no_member_answers_the_error_names_the_state_and_each_reason(cluste
         assert told in str(raised.value)
 
 
+@pytest.mark.conformance("S-26")
+def test_a_member_that_refuses_at_first_is_asked_again_within_the_deadline(cluster):
+    for member in cluster.members:
+        member.is_up = False
+    attempt = SessionOpening(ClientContext(ENDPOINTS, message_timeout_s=5.0), cluster)
+    for _ in range(1_000):
+        assert not attempt.poll()
+        cluster.wait(0.001)
+    for member in cluster.members:
+        member.is_up = True
+
+    while not attempt.poll():
+        cluster.wait(0.001)
+    attempt.close()
+
+
 @pytest.mark.conformance("S-15", "S-16")
 def test_replies_that_are_not_ours_are_passed_over(cluster):
     def answer(connection, request):

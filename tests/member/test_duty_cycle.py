@@ -370,13 +370,14 @@ def test_a_follower_looks_at_the_log_before_ingress(spy):
     client = cluster.add_client()
     cluster.await_settled()
     client.send(b"x")
+    spy.on(agent.phase, "do_work", "turn")
     spy.on(agent.parts.processing, "process", "log")
     spy.on(agent.parts.clients, "poll", "ingress")
-    while "log" not in spy.calls or "ingress" not in spy.calls[spy.calls.index("log") :]:
+    while "log" not in spy.calls or "turn" not in spy.calls[spy.calls.index("log") :]:
         cluster.step()
 
-    after_log = spy.calls[spy.calls.index("log") :]
-    assert after_log[:2] == ["log", "ingress"]
+    log = spy.calls.index("log")
+    assert spy.calls[log - 1 : log + 3] == ["turn", "log", "ingress", "turn"]
 
 
 def connect_request(correlation_id, version):

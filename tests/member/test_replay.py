@@ -230,8 +230,15 @@ def test_a_service_that_fails_to_start_ends_the_member():
 
 
 @pytest.mark.conformance("C-295", "C-319")
-@pytest.mark.parametrize(("ack_id", "service_id"), [(0, 0), (7, 0), (1, 3)])
-def test_an_ack_that_is_not_the_next_one_is_an_error(ack_id, service_id):
+@pytest.mark.parametrize(
+    ("ack_id", "service_id", "told"),
+    [
+        (0, 0, "out of sequence: ack 0 of service 0, expected"),
+        (7, 0, "out of sequence: ack 7 of service 0, expected"),
+        (1, 3, "an ack of service 3, but there are 1 services"),
+    ],
+)
+def test_an_ack_that_is_not_the_next_one_is_an_error(ack_id, service_id, told):
     from cluster.errors import ClusterError
     from cluster.protocol.service import ServiceAck
 
@@ -243,5 +250,5 @@ def test_an_ack_that_is_not_the_next_one_is_an_error(ack_id, service_id):
     ack = ServiceAck(0, 0, wrong, -1, service_id)
     member.service_channels[0].offer_to_consensus_module(ack.encode())
 
-    with pytest.raises(ClusterError):
+    with pytest.raises(ClusterError, match=told):
         member.take_turn()

@@ -541,6 +541,18 @@ def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serv
         server.port.connect("alice", "10.0.0.1")
 
 
+@pytest.mark.conformance("C-221")
+def test_a_port_that_closes_closes_its_clients_connections(server):
+    with bare(server) as client:
+        client.sendall(HELLO)
+        server.turn_until(lambda: server.told)
+        server.port.shutdown()
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(4096):
+                pass
+    assert server.port.connection_count == 0
+
+
 def test_what_came_before_the_end_of_a_tls_stream_is_answered(serve, certificates):
     """The end comes in one piece with the last frames; the answer still finds the connection open."""
     server = serve(tls=certificates.tls_of(2))
