@@ -49,7 +49,8 @@ Each line, without its end, is one message. What services answer is printed a li
 With --binary messages are records instead, each after its length as 4 bytes, little-endian; answers too.
 Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed
 or a service raised an exception on one (it is committed all the same).
-Messages survive a leader; answers that were on their way when one died do not: standard error says so then.
+Messages survive a leader; answers that were on their way when one died do not, unless the session is
+--supervised: standard error says so then.
 """
 
 
@@ -68,6 +69,10 @@ def send(
     timeout: Annotated[
         float, typer.Option(help="Seconds without any progress after which it fails.", min=0.1)
     ] = 30.0,
+    supervised: Annotated[
+        bool,
+        typer.Option("--supervised", help="Have the members keep answers: each comes once, whoever dies."),
+    ] = False,
 ) -> None:
     """Send lines or records as one session; print what is answered."""
     source = sys.stdin.buffer.fileno() if file == "-" else _open(file)
@@ -81,12 +86,13 @@ def send(
         client_name="cluster-send",
         message_timeout_s=timeout,
         new_leader_timeout_s=timeout,
+        supervised=supervised,
     ) as client:
         messages: _Messages = (_Records if binary else _Lines)(client.max_payload_length)
         is_shown = sys.stderr.isatty() and (no_wait or not sys.stdout.isatty())
         with _Progress(client, source, is_shown) as progress:
             _Sending(client, source, messages, answers, linger / 1000, timeout, progress).run()
-    if answers is not None and answers.has_new_leader:
+    if answers is not None and answers.has_new_leader and not supervised:
         sys.stdout.flush()
         sys.stderr.write(
             "the leader changed: answers that were on their way then may be missing; "

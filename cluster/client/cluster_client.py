@@ -53,7 +53,9 @@ class ClusterClient:
         """Take over a finished attempt: the session is the client's to close, and so is the world."""
         self._context = context
         self._world = world
-        self._held = HeldEgress(is_for_listener=context.dispatch.hears_messages)
+        self._held = HeldEgress(
+            is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
+        )
         self._session = SessionConductor(context, world, opening, self._held)
         self._turn = threading.RLock()  # of who changes the session
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within

@@ -23,6 +23,7 @@ from cluster.client.ingress_publication import IngressPublication, IngressPublic
 from cluster.errors import AuthenticationRejected, ClusterError, TimedOut, TlsFailed
 from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
+from cluster.protocol.response_channel import as_supervised
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, PACKAGE_VERSION
@@ -123,11 +124,12 @@ class SessionOpening:
     def _connect_request(self, publication: IngressPublication) -> SessionConnectRequest:
         context = self._context
         channel = self._world.response_channel(publication.connection, publication.endpoint)
+        channel = with_resume_hash(channel, self.resume_token)
         return SessionConnectRequest(
             correlation_id=self._correlation_id,
             response_stream_id=streams.EGRESS,
             version=CLIENT_PROTOCOL_VERSION,
-            response_channel=with_resume_hash(channel, self.resume_token),
+            response_channel=as_supervised(channel) if context.supervised else channel,
             encoded_credentials=context.credentials_supplier.encoded_credentials(),
             client_info=f"name={context.client_name} version={PACKAGE_VERSION} commit=",
         )

@@ -27,6 +27,7 @@ class ClientSettings(TypedDict, total=False):
     keep_alive_interval_s: float | None
     window_bytes: int
     reopen: bool
+    supervised: bool
     cluster_id: int
     tls: TlsFiles | None
 
@@ -45,6 +46,8 @@ class ClientContext:
     ``window_bytes`` bounds the messages that are kept until they are committed, to be sent again.
     ``reopen``: when the session is lost, unless a service closed it, open another, and go on trying. The
     listener's ``on_session_lost`` hears of it.
+    ``supervised``: every answer comes once, whatever leader dies: the members keep answers until this client
+    has them. Who polls too rarely is held up in its sending (``supervised_bytes_max`` of the members).
     ``cluster_id``: refuse members of another cluster; -1 takes any.
     ``tls``: paths of the files for members that speak TLS, whose chain and host name are checked.
     """
@@ -58,6 +61,7 @@ class ClientContext:
     keep_alive_interval_s: float | None = 1.0
     window_bytes: int = WINDOW_BYTES_DEFAULT
     reopen: bool = False
+    supervised: bool = False
     cluster_id: int = -1
     tls: TlsFiles | None = None
     endpoints: dict[int, Endpoint] = field(init=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cluster.client.answer_progress import AnswerProgress
 from cluster.client.egress_dispatch import EgressBatch, ExtensionMessage
 from cluster.client.held_egress import HeldEgress
 from cluster.client.ingress_publication import MemberConnection
@@ -29,9 +30,13 @@ OnMessage = Callable[[Message], None]
 class EgressAdapter:
     """Reads one session's egress, from whichever connection it comes over."""
 
-    def __init__(self, cluster_session_id: int, held: HeldEgress) -> None:
+    def __init__(
+        self, cluster_session_id: int, held: HeldEgress, taken: AnswerProgress | None = None
+    ) -> None:
+        """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
         self._held = held
+        self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
 
     def poll(self, connection: MemberConnection, on_message: OnMessage) -> None:
@@ -65,6 +70,8 @@ class EgressAdapter:
         """Copy those of this session out of the receive buffer; another's are passed over, as in Aeron."""
         messages = self._messages
         ours = messages.session_ids == self._session_id
+        if self._taken is not None:
+            ours[ours] = self._taken.take(messages.answer_ids[ours], messages.lengths[ours])
         if not ours.any():
             return
         offsets, lengths = messages.offsets[ours], messages.lengths[ours]

@@ -18,9 +18,11 @@ class AnswerQueue:
     """The application's messages where no listener takes them. One thread at a time uses it.
 
     Nobody may ever ask for them, so they do not hold up the leader: the oldest are dropped, and counted.
+    Those of a supervised session are not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_dropping: bool) -> None:
+        self._is_dropping = is_dropping
         self._batches: deque[EgressBatch] = deque()
         self._rows_taken = 0  # of the oldest
         self._bytes = 0
@@ -32,9 +34,14 @@ class AnswerQueue:
     def hold(self, batch: EgressBatch) -> None:
         self._batches.append(batch)
         self._bytes += batch.payload_bytes
-        while self._bytes > HELD_BYTES_MAX and len(self._batches) > 1:
+        while self._is_dropping and self._bytes > HELD_BYTES_MAX and len(self._batches) > 1:
             self._dropped += len(self._batches[0]) - self._rows_taken
             self._drop_oldest()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is to come before some is taken."""
+        return self._bytes >= HELD_BYTES_MAX and not self._is_dropping
 
     def take_batch(self) -> EgressBatch | None:
         """What is left of the oldest run, None without any.
@@ -76,10 +83,10 @@ class AnswerQueue:
 class HeldEgress:
     """A queue of two ends: one thread at a time holds, one at a time takes, and neither waits."""
 
-    def __init__(self, *, is_for_listener: bool) -> None:
+    def __init__(self, *, is_for_listener: bool, is_supervised: bool = False) -> None:
         """``is_for_listener``: messages are delivered as well, and not only kept as ``answers``."""
         self._items: deque[EgressBatch | Event] = deque()
-        self.answers = None if is_for_listener else AnswerQueue()
+        self.answers = None if is_for_listener else AnswerQueue(is_dropping=not is_supervised)
         self._bytes_held = 0  # ever, counted by who holds
         self._bytes_taken = 0  # ever, counted by who takes
 
@@ -88,6 +95,8 @@ class HeldEgress:
 
     @property
     def is_full(self) -> bool:
+        if self.answers is not None and self.answers.is_full:
+            return True
         return self._bytes_held - self._bytes_taken >= HELD_BYTES_MAX
 
     def hold(self, item: EgressBatch | Event) -> None:

@@ -8,7 +8,10 @@
 Aeron's client leaves what was in flight when a leader died to its application. This one keeps every message
 until the cluster says that it is committed, asks the new leader how many it holds, and sends the rest: each
 message is in the log once, in the order offered, as long as the session lives. Egress is Aeron's: what a
-leader had not delivered when it died is not sent again by the next one.
+leader had not delivered when it died is not sent again by the next one, unless the session is supervised.
+
+A supervised session tells its leader which answers it has. A leader that keeps too many of them says so
+(SessionHeld): the window pauses, and goes on from where the leader's log ends once there is room again.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from enum import Enum
 from itertools import count
 
+from cluster.client.answer_progress import AnswerProgress
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
 from cluster.client.egress_adapter import EgressAdapter
@@ -69,7 +73,9 @@ class SessionConductor:
         self.window = UnacknowledgedWindow(
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
-        self._egress = EgressAdapter(event.cluster_session_id, held)
+        self._taken = AnswerProgress() if context.supervised else None
+        self._egress = EgressAdapter(event.cluster_session_id, held, self._taken)
+        self._held_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
         self.payload_length_max = opening.publication.message_length_max - SESSION_HEADER_LENGTH
@@ -159,11 +165,17 @@ class SessionConductor:
         is_calm = self.state is ClientState.CONNECTED and self.window.is_flushed
         if not is_calm or interval_ns is None:
             return WAIT_S
-        return max((self._last_sent_ns + interval_ns - self._world.now_ns()) / 1e9, WAIT_S)
+        now_ns = self._world.now_ns()
+        rest_ns = self._last_sent_ns + interval_ns - now_ns
+        if (say_ns := self._say_rest_ns(now_ns)) is not None:
+            rest_ns = min(rest_ns, say_ns)
+        return max(rest_ns / 1e9, WAIT_S)
 
     def _do_work(self, now_ns: int) -> None:
         match self.state:
             case ClientState.CONNECTED:
+                if self._say_rest_ns(now_ns) == 0:
+                    self._say_taken(now_ns)
                 if not self.window.is_flushed:
                     self.flush()
                 interval_ns = self._context.keep_alive_interval_ns
@@ -188,6 +200,8 @@ class SessionConductor:
                 self._last_heard_ns = now_ns
                 self._probed_ns = None
                 self._egress.poll(connection, lambda message: self._on_message(message, publication, now_ns))
+                if self._taken is not None and self._taken.fault:
+                    self.end(self._taken.fault)
         except RemoteProtocolError as error:
             connection.close(str(error))
 
@@ -195,6 +209,8 @@ class SessionConductor:
         match message:
             case link.CommitAck():
                 self._on_commit_ack(message)
+            case link.SessionHeld():
+                self._on_held(message)
             case link.SessionResumed():
                 self._on_resumed(message, publication, now_ns)
             case NewLeaderEvent():
@@ -216,6 +232,37 @@ class SessionConductor:
             )
         if self.window.acknowledge(ack.committed_messages):
             self.committed_position = ack.committed_position
+
+    # -- answers of a supervised session --
+
+    def _say_rest_ns(self, now_ns: int) -> int | None:
+        taken = self._taken
+        return None if taken is None else taken.rest_ns(now_ns, is_held=self.window.is_paused)
+
+    def _say_taken(self, now_ns: int) -> None:
+        """Tell the leader which answers came, once no half message stands before."""
+        taken, publication = self._taken, self._publication
+        assert taken is not None and publication is not None
+        if not self.window.finish_frame(publication.connection):
+            return
+        message = link.AnswersTaken(
+            correlation_id=self._held_correlation_id if self.window.is_paused else -1,
+            cluster_session_id=self.cluster_session_id,
+            leadership_term_id=self.leadership_term_id,
+            numbers=taken.numbers,
+        )
+        if publication.offer(message, streams.LINK) > 0:
+            taken.on_said(now_ns)
+            self._last_sent_ns = now_ns
+
+    def _on_held(self, held: link.SessionHeld) -> None:
+        """The leader drops what we send: pause, and say what we have."""
+        taken = self._taken
+        is_ours = held.leadership_term_id == self.leadership_term_id
+        if taken is not None and is_ours and self.state is ClientState.CONNECTED:
+            self.window.is_paused = True
+            self._held_correlation_id = next(self._correlation_ids)
+            taken.is_asking = True
 
     # -- following the leader --
 
@@ -313,9 +360,13 @@ class SessionConductor:
 
     def _on_resumed(self, resumed: link.SessionResumed, publication: IngressPublication, now_ns: int) -> None:
         self._publications.adopt(resumed.ingress_endpoints)
-        if self.state not in (ClientState.AWAIT_NEW_LEADER, ClientState.AWAIT_NEW_LEADER_CONNECTION):
-            return
         window = self.window
+        if self.state is ClientState.CONNECTED:
+            is_awaited = window.is_paused and resumed.correlation_id == self._held_correlation_id
+        else:
+            is_awaited = self.state in (ClientState.AWAIT_NEW_LEADER, ClientState.AWAIT_NEW_LEADER_CONNECTION)
+        if not is_awaited:
+            return
         if not window.acknowledged <= resumed.appended_messages <= window.offered:
             self.end(
                 f"leader {resumed.leader_member_id} holds {resumed.appended_messages} messages of the "
@@ -328,6 +379,8 @@ class SessionConductor:
         self._publications.keep(publication)
         self.leader_member_id = resumed.leader_member_id
         window.rewind(resumed.appended_messages, resumed.leadership_term_id)
+        if self._taken is not None:
+            self._taken.is_asking |= self.state is not ClientState.CONNECTED
         self.state = ClientState.CONNECTED
         self._report_new_leader(
             NewLeaderEvent(

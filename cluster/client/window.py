@@ -74,6 +74,7 @@ class UnacknowledgedWindow:
         self.offered = 0
         self.acknowledged = 0
         self.position = 0  # bytes framed since the session opened
+        self.is_paused = False  # nothing is written but the rest of a frame, until ``rewind``
         self._prefix = b""
         self._set_prefix()
 
@@ -83,8 +84,11 @@ class UnacknowledgedWindow:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every frame was written: only then may another message go between."""
-        return not self._unsent
+        """Whether all that may be was written: only then may another message go between."""
+        return not self._unsent or (self.is_paused and self._is_between_frames(self._unsent[0]))
+
+    def _is_between_frames(self, segment: _Segment) -> bool:
+        return frame_end(segment.buffer, segment.sent) == segment.sent
 
     @property
     def unacknowledged(self) -> int:
@@ -187,6 +191,9 @@ class UnacknowledgedWindow:
 
     def flush(self, connection: Writable) -> int:
         """Write what the connection takes; returns the bytes, or its negative code."""
+        if self.is_paused:
+            self.finish_frame(connection)
+            return 0
         written = 0
         while self._unsent:
             segment = self._unsent[0]
@@ -247,6 +254,7 @@ class UnacknowledgedWindow:
         went to a leader that is none any more.
         """
         assert self.acknowledged <= messages <= self.offered
+        self.is_paused = False
         self.leadership_term_id = leadership_term_id
         self._set_prefix()
         self._unsent.clear()

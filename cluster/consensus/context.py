@@ -34,6 +34,7 @@ class ConsensusModuleContext:
     response_channel_length_max: int = 1024
     request_length_max: int = 16 * 1024
     connection_sessions_max: int = 8
+    supervised_bytes_max: int = 4 * 1024 * 1024
     max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
     app_version: int = DEFAULT_APP_VERSION
     time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS

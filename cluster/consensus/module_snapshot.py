@@ -2,11 +2,13 @@
 
     SnapshotMarker BEGIN │ ConsensusModule │ ClusterSession … │ Timer …
     │ per service: PendingMessageTracker, its SessionMessageHeader messages … │ SnapshotMarker END
-    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotRecording … │ SnapshotChecksum
+    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotAnswer … │ SnapshotRecording …
+    │ SnapshotChecksum
 
 It is captured when every service has reached the position of the snapshot, so what services have asked for is
-in it, and all of it follows from the log: at one position the records are the same on every member. What only
-the member that led knew is left out: a session that it was about to close is open, as it is elsewhere.
+in it, and all of it follows from the log: at one position the records are the same on every member, but for
+the answers that are kept, of which one member may have more than another. What only the member that led knew
+is left out: a session that it was about to close is open, as it is elsewhere.
 Source: ConsensusModuleSnapshotTaker, ConsensusModuleSnapshotAdapter. Nothing here does I/O.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cluster.consensus.context import NULL_POSITION
+from cluster.consensus.kept_answers import KeptAnswers
 from cluster.consensus.service_messages import PendingServiceMessageTracker, service_id_of
 from cluster.consensus.sessions import SessionManager
 from cluster.consensus.timers import PriorityHeapTimerService
@@ -27,6 +30,7 @@ from cluster.protocol.snapshot import (
     ClusterSession,
     ConsensusModule,
     PendingMessageTracker,
+    SnapshotAnswer,
     SnapshotChecksum,
     SnapshotMarker,
     SnapshotRecording,
@@ -75,12 +79,14 @@ class CapturedModule:
         sessions: SessionManager,
         timers: PriorityHeapTimerService,
         trackers: Sequence[PendingServiceMessageTracker],
+        answers: KeptAnswers,
     ) -> None:
         self._place = place
         self._before_timers = list(_session_records(sessions, trackers))
         self._timers = timers.capture()
         self._after_timers = list(_service_message_records(trackers))
         self._additions = list(_additions(sessions))
+        self._answers = answers.records()
 
     @property
     def log_position(self) -> int:
@@ -103,9 +109,10 @@ class CapturedModule:
         yield from self._after_timers
 
     def end(self) -> Iterator[bytes]:
-        """The last record that is the reference's, and what we add for each session."""
+        """The last record that is the reference's, and once what we add for each session."""
         yield self._place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
         yield from self._additions
+        yield from self._answers
 
 
 def _additions(sessions: SessionManager) -> Iterator[bytes]:
@@ -179,6 +186,7 @@ class ModuleSnapshot:
         self.is_whole = False
         self.next_session_id = 1
         self.recordings: dict[int, SnapshotRecording] = {}
+        self.answers: list[SnapshotAnswer] = []
         self.checksum: int | None = None
         self._sessions: list[ClusterSession] = []
         self._details: dict[int, SnapshotSession] = {}
@@ -234,6 +242,8 @@ class ModuleSnapshot:
                 self._details[message.cluster_session_id] = message
             case SnapshotRecording():
                 self.recordings[message.service_id] = message
+            case SnapshotAnswer():
+                self.answers.append(message)
             case SnapshotChecksum():
                 self.checksum = message.checksum
 

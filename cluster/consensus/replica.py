@@ -12,6 +12,7 @@ are no entries here: a kernel takes runs of them into ``sessions.table`` (cluste
 
 from cluster.consensus.authentication import Security
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.kept_answers import KeptAnswers
 from cluster.consensus.module import ModuleState
 from cluster.consensus.module_snapshot import CapturedModule, ModuleSnapshot, SnapshotPlace
 from cluster.consensus.service_messages import PendingServiceMessageTracker
@@ -36,7 +37,7 @@ _STATE_OF_ACTION = {
 
 
 class ReplicatedState:
-    """Sessions, timers, pending service messages and state of the consensus module, in one time and term.
+    """Sessions and answers to them, timers, pending service messages and state of the consensus module.
 
     ``cluster_time`` is in the log's unit, never before an entry or a clock that was seen; it never falls.
     ``leadership_term_id`` is that of the log that is read or written; NULL_VALUE before the first.
@@ -53,6 +54,7 @@ class ReplicatedState:
         )
         self.module = ModuleState()
         self.sessions = SessionManager(context, port, security)
+        self.answers = KeptAnswers(context.supervised_bytes_max)
         self.timers = PriorityHeapTimerService()
         self.trackers = [
             PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)
@@ -160,7 +162,7 @@ class ReplicatedState:
         """The state as it is now, at ``log_position``: there the same on every member."""
         context = self._context
         place = SnapshotPlace(log_position, self.leadership_term_id, context.time_unit, context.app_version)
-        return CapturedModule(place, self.sessions, self.timers, self.trackers)
+        return CapturedModule(place, self.sessions, self.timers, self.trackers, self.answers)
 
     def load(
         self, snapshot: ModuleSnapshot, *, leadership_term_id: int, log_position: int, timestamp: int
@@ -171,3 +173,4 @@ class ReplicatedState:
         self.enter_term(leadership_term_id)
         self._term_id_of_log = leadership_term_id
         snapshot.load(self.sessions, self.timers, self.trackers, self.cluster_time, log_position)
+        self.answers.load(snapshot.answers)

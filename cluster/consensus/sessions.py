@@ -175,6 +175,8 @@ class SessionManager:
         self, session: ClusterSession, connection_id: int, cluster_time: int, *, has_heard_ok: bool
     ) -> None:
         """From now on the session is served over this connection."""
+        if connection_id != session.connection_id:
+            self.table.slots["held"][self.table.slot_of(session.id)] = 0  # it has sent nothing there yet
         session.connection_id = connection_id
         session.has_open_event_pending = not has_heard_ok
         self.table.link(session.id, connection_id)

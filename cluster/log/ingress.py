@@ -6,6 +6,7 @@
 The rules are those of Aeron's IngressAdapter and ConsensusModuleAgent (C-200, C-202, C-203, C-215): a message
 or keep-alive counts when its leadership term id is the current one and its session is open and came over this
 connection; else it is dropped, silently, and counted. Whatever is not one of these two goes to Python.
+Messages of a session that is held are dropped, too: its client has been told, and sends them again.
 """
 
 import numpy as np
@@ -45,6 +46,7 @@ from cluster.log.session_table import (
     CONNECTION_ID,
     DROPPED_SESSION,
     DROPPED_TERM,
+    HELD,
     KEEP_ALIVES,
     LAST_ACTIVITY,
     MESSAGES,
@@ -111,6 +113,12 @@ def _append_ingress(  # type: ignore[no-untyped-def]
             return UNLINKED, position, offset
         if slot < 0 or table[slot + STATE] != OPEN or table[slot + CONNECTION_ID] != connection_id:
             table[DROPPED_SESSION] += 1
+            offset = frame_end
+            continue
+
+        if is_message and table[slot + HELD] != 0:
+            table[DROPPED_SESSION] += 1
+            table[slot + LAST_ACTIVITY] = timestamp
             offset = frame_end
             continue
 

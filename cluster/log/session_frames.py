@@ -271,8 +271,8 @@ class EgressMessages(MessageColumns):
         super().__init__(rows)
 
     @property
-    def leadership_term_ids(self) -> np.ndarray:
-        """Term of the leader that sent each."""
+    def answer_ids(self) -> np.ndarray:
+        """Which answer of which service each is; 0 to a session that is not supervised."""
         return self._column(EXTRA)
 
 
@@ -303,7 +303,7 @@ def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untype
             return MALFORMED, offset, row
         if row == rows:
             return OUT_FULL, offset, row
-        columns[EXTRA * rows + row] = get_i64(buffer, message + 8)
+        columns[EXTRA * rows + row] = get_i64(buffer, offset + 24)
         columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
         columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
         columns[OFFSETS * rows + row] = payload

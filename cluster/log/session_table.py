@@ -19,7 +19,7 @@ NULL_VALUE = -1
 
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, LAST_ACTIVITY = range(4)
-APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END = range(4, 9)
+APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, HELD = range(4, 10)
 SLOT_WORDS = 16
 
 FREE, OPEN, CLOSING = range(3)  # states
@@ -35,7 +35,8 @@ SESSION_SLOT = np.dtype(
         ("committed_position", "<i8"),  # end of the last committed one
         ("touched", "<i8"),  # 1: in the list of slots that follow_log changed
         ("egress_end", "<i8"),  # within frame_egress: how much, then where to; 0 outside
-        ("reserved", "<i8", 7),
+        ("held", "<i8"),  # 1: its messages are dropped until its client has taken answers
+        ("reserved", "<i8", 6),
     ]
 )
 assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS

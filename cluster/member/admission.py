@@ -43,6 +43,7 @@ from cluster.protocol.link import (
     SnapshotDigest,
     SnapshotOffer,
     SnapshotRequest,
+    TakenAnswers,
 )
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
@@ -77,6 +78,7 @@ _OTHERS = (
     SnapshotRequest,
     SnapshotOffer,
     LinkError,
+    TakenAnswers,
     ChallengeResponse,  # of a client, by the follower that it was sent to
 )
 

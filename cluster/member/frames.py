@@ -3,12 +3,14 @@
 import numpy as np
 
 from cluster.archive.files import Buffer
+from cluster.consensus.kept_answers import KeptAnswer
 from cluster.protocol import sbe, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags
-from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, frame
 from cluster.protocol.link import CommitAck, RecordingBlock
 from cluster.protocol.sbe import Message
+from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.message_frames import link_frame, message_frame
 
 BLOCK = HEADER_LENGTH + sbe.HEADER_LENGTH  # of a message in a frame of its own
@@ -28,6 +30,14 @@ def consensus_frame(message: Message) -> bytes:
 def egress_frame(message: Message) -> bytes:
     """One message of schema 111 to a client."""
     return message_frame(message, streams.EGRESS)
+
+
+def answer_frame(leadership_term_id: int, session_id: int, answer: KeptAnswer) -> bytes:
+    """One answer to a supervised session; its id is the frame's reserved value."""
+    header = SessionMessageHeader(leadership_term_id, session_id, answer.timestamp).encode()
+    return frame(
+        header + answer.payload, session_id=0, stream_id=streams.EGRESS, reserved_value=answer.answer_id
+    )
 
 
 class AppendPositionFrame:

@@ -2,7 +2,7 @@
 
 log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
 disk       Repair, PromiseKeeper, SnapshotServer
-clients    SessionOutlet, ClientRequests, BackupSessions, EgressPublisher, IngressAdapter
+clients    SessionOutlet, ClientRequests, BackupSessions, Supervision, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
 phases     made by the agent when they are entered, of the ports that are put together here
 """
@@ -24,6 +24,7 @@ from cluster.member.clients.client_requests import ClientRequests
 from cluster.member.clients.egress_publisher import EgressPublisher
 from cluster.member.clients.ingress_adapter import IngressAdapter
 from cluster.member.clients.session_outlet import SessionOutlet
+from cluster.member.clients.supervision import Supervision
 from cluster.member.control import NodeControl, Toggles
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import MemberFiles
@@ -144,7 +145,8 @@ class Parts:
         context, files, replica = self.context, self.files, self.replica
         self.toggles = Toggles(self.counters)
         self.node_control = NodeControl(self.toggles, files.recording_log, files.archive, self._reporter)
-        self.egress = EgressPublisher(self.clients, replica, self.status, channels)
+        self.supervision = Supervision(context, replica, self.clients, self.peers)
+        self.egress = EgressPublisher(self.clients, replica, self.status, channels, self.supervision)
         self.requests = ClientRequests(
             context,
             self._outlet,
@@ -250,6 +252,7 @@ class Parts:
             replica=self.replica,
             admission=self.admission,
             requests=self.requests,
+            supervision=self.supervision,
             control=control,
             snapshots=self.snapshots,
             digests=self.digests,
@@ -272,6 +275,7 @@ class Parts:
             replica=self.replica,
             admission=self.admission,
             snapshots=self.snapshots,
+            supervision=self.supervision,
             termination=self.termination,
             turn=self._turn,
             reporter=self._reporter,
@@ -298,6 +302,7 @@ class Parts:
         self.toggles.on_election()
         self.services.close_log(log_position)
         self.log.leave(self.replica.now_ms)
+        self.supervision.reset()
         self.replica.restore_uncommitted(log_position, self._turn.now_ns)
         self.snapshots.restore_uncommitted()
         self.status.show_module()

@@ -253,6 +253,14 @@ class NodeKeys(BaseModel):
         unit="sessions",
         ge=1,
     )
+    supervised_bytes_max: Size = _key(
+        size_text(MODULE.supervised_bytes_max),
+        """Most bytes of answers that are kept of a supervised session until its client has them. Then no more
+        of its messages are taken; at sixteen times as many the session is closed.""",
+        unit=SIZE,
+        ge=64 * KIB,
+        le=1024 * MIB,
+    )
     response_channel_length_max: int = _key(
         MODULE.response_channel_length_max,
         """Longest responseChannel of a connect request. It stands in the log, in every member's memory and in

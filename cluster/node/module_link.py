@@ -247,5 +247,6 @@ class ModuleLink:
 
 
 def _messages_of(batch: ServiceEgress) -> list[Message]:
-    columns = np.stack((batch.session_ids, batch.timestamps, batch.offsets, batch.lengths))
+    answer_ids = np.zeros(len(batch), np.int64) if batch.answer_ids is None else batch.answer_ids
+    columns = np.stack((batch.session_ids, batch.timestamps, batch.offsets, batch.lengths, answer_ids))
     return list(answers_messages(batch.leadership_term_id, columns, batch.buffer, ANSWERS_BYTES_MAX))

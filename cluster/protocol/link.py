@@ -434,3 +434,64 @@ class SnapshotDigest(Message, template_id=36, schema=LINK_SCHEMA):
 
     log_position: i64
     parts: tuple[PartDigest, ...] = ()
+
+
+ANSWER_NUMBER_BITS: Final = 56
+
+
+def answer_id_of(service_id: int, number: int) -> int:
+    """The reserved value of an answer's frame: which answer of the service to its session it is, from 1 on.
+
+    That of an answer to a session that is not supervised is 0.
+    """
+    return service_id << ANSWER_NUMBER_BITS | number
+
+
+def split_answer_id(answer_id: int) -> tuple[int, int]:
+    """Service id and number."""
+    return answer_id >> ANSWER_NUMBER_BITS, answer_id & (1 << ANSWER_NUMBER_BITS) - 1
+
+
+class TakenNumber(Composite):
+    """The last answer of a service that a client has: all before it, too."""
+
+    number: i64
+    service_id: i32
+
+
+class AnswersTaken(Message, template_id=45, schema=LINK_SCHEMA):
+    """From the client of a supervised session: which answers it has; the leader need not keep them any more.
+
+    The first on a connection asks for the answers that follow. A client that was told SessionHeld has sent
+    nothing since when it names a ``correlation_id`` (-1 else), and is answered SessionResumed.
+    """
+
+    correlation_id: i64
+    cluster_session_id: i64
+    leadership_term_id: i64
+    numbers: tuple[TakenNumber, ...] = ()
+
+
+class SessionHeld(Message, template_id=46, schema=LINK_SCHEMA):
+    """To the client of a supervised session: too many of its answers are kept, its messages are dropped.
+
+    From the next message on; how many are in the log says the SessionResumed that answers AnswersTaken.
+    """
+
+    cluster_session_id: i64
+    leadership_term_id: i64
+
+
+class TakenAnswer(Composite):
+    """Of one session and service."""
+
+    cluster_session_id: i64
+    number: i64
+    service_id: i32
+
+
+class TakenAnswers(Message, template_id=47, schema=LINK_SCHEMA):
+    """From a leader to its followers: which answers clients have, so that nobody keeps them. A hint."""
+
+    leadership_term_id: i64
+    answers: tuple[TakenAnswer, ...] = ()

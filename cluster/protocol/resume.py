@@ -8,23 +8,20 @@ cannot resume the session by it. A session without the parameter cannot be resum
 import hashlib
 import hmac
 
+from cluster.protocol.response_channel import parameter, with_parameter
+
 TOKEN_LENGTH = 16
 _PARAMETER = "resume-hash"
 
 
 def with_resume_hash(response_channel: str, token: bytes) -> str:
     """The channel with the hash of ``token`` among its parameters."""
-    separator = "|" if "?" in response_channel else "?"
-    return f"{response_channel}{separator}{_PARAMETER}={_hash(token)}"
+    return with_parameter(response_channel, _PARAMETER, _hash(token))
 
 
 def resume_hash(response_channel: str) -> str:
     """The hash that the channel holds, empty without one."""
-    for parameter in response_channel.partition("?")[2].split("|"):
-        key, _, value = parameter.partition("=")
-        if key == _PARAMETER:
-            return value
-    return ""
+    return parameter(response_channel, _PARAMETER)
 
 
 def is_token_of(known_hash: str, token: bytes) -> bool:

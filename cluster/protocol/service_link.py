@@ -99,7 +99,7 @@ class ServicePosition(Message, template_id=10, schema=SERVICE_LINK_SCHEMA):
 
 
 class ServiceAnswers(Message, template_id=11, schema=SERVICE_LINK_SCHEMA):
-    """Answers to clients: session ids, timestamps, offsets, lengths as i64 columns, then the bytes."""
+    """Answers to clients: session ids, timestamps, offsets, lengths, answer ids as i64 columns; the bytes."""
 
     leadership_term_id: i64
     columns: Blob
@@ -147,7 +147,7 @@ def answers_messages(
 ) -> Iterator[ServiceAnswers]:
     """Answers as messages with about ``length_max`` bytes of payloads each, or one answer.
 
-    ``columns`` has rows of session ids, timestamps, offsets in ``buffer``, and lengths.
+    ``columns`` has rows of session ids, timestamps, offsets in ``buffer``, lengths, and answer ids.
     """
     offsets, lengths = columns[2], columns[3]
     begin, end = int(offsets.min()), int((offsets + lengths).max())

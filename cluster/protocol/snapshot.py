@@ -111,3 +111,12 @@ class SnapshotChecksum(Message, template_id=52, schema=LINK_SCHEMA):
     """Last record: CRC-32 of all frames of this recording before this one's."""
 
     checksum: i64
+
+
+class SnapshotAnswer(Message, template_id=53, schema=LINK_SCHEMA):
+    """A piece of an answer to a supervised session that its client may lack; pieces follow one another."""
+
+    cluster_session_id: i64
+    answer_id: i64
+    timestamp: Time
+    piece: Blob = b""

@@ -91,7 +91,7 @@ class ClusteredServiceAgent:
         self._on_reported = on_reported
         self._snapshots = snapshots
         self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
-        self._sessions = OpenSessions(self.state, self._outbox, context.max_message_length)
+        self._sessions = OpenSessions(self.state, self._outbox, context)
         self._cluster = Cluster(context, self.state, self._sessions, self._outbox, IdleStrategy(self.idle))
         self._adapter = BoundedLogAdapter(
             self, context.log_fragment_limit, context.log_read_bytes, context.max_message_length
@@ -465,7 +465,7 @@ class ClusteredServiceAgent:
 
     def _write_snapshot(self, publication: SnapshotPublication) -> int:
         for record in container_records(
-            self._sessions.ordered(),
+            self._sessions.records(),
             log_position=self.state.log_position,
             leadership_term_id=self.state.leadership_term_id,
             time_unit=self.state.time_unit or ClusterTimeUnit.MILLIS,

@@ -98,9 +98,22 @@ class ServiceEgress:
     offsets: np.ndarray  # int64, of each payload in buffer
     lengths: np.ndarray  # int64
     buffer: np.ndarray  # uint8, C-contiguous
+    answer_ids: np.ndarray | None = None  # int64, protocol/link.py; None: none is to a supervised session
 
     def __len__(self) -> int:
         return len(self.session_ids)
+
+    def rows(self, chosen: np.ndarray) -> ServiceEgress:
+        """Those rows alone, by a mask or by their numbers."""
+        return ServiceEgress(
+            self.leadership_term_id,
+            self.session_ids[chosen],
+            self.timestamps[chosen],
+            self.offsets[chosen],
+            self.lengths[chosen],
+            self.buffer,
+            None if self.answer_ids is None else self.answer_ids[chosen],
+        )
 
     @property
     def byte_count(self) -> int:

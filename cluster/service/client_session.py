@@ -41,7 +41,8 @@ class ClientSession:
 
         Returns a positive number, Offer.NOT_CONNECTED when the session is closed, or Offer.BACK_PRESSURED
         when too much waits to be sent: then nothing was, and it is to be offered again after
-        ``idle_strategy().idle()``. On a follower and in a replay it returns 1 and sends nothing. Raises
+        ``idle_strategy().idle()``. On a follower and in a replay it returns 1 and sends nothing; what a
+        supervised session is answered is kept there, too. Raises
         LocalProtocolError on every member alike where sending is not allowed, and when the message is longer
         than the log could hold.
         """

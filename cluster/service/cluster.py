@@ -145,7 +145,8 @@ class Cluster:
         Sessions that are not open are skipped. ``timestamps`` are those of the answers' headers:
         without them each has the time of its message where ``session_ids`` is the column of the
         batch being delivered, and else ``time()``. Returns the number of rows, which are handed over all
-        or, with Offer.BACK_PRESSURED, none; on a follower and in a replay 1, and nothing is sent. Raises
+        or, with Offer.BACK_PRESSURED, none; on a follower and in a replay 1, and nothing is sent, but what
+        supervised sessions are answered is kept. Raises
         LocalProtocolError on every member alike for columns that cannot be.
         """
         self._outbox.check_may_send()
@@ -161,7 +162,9 @@ class Cluster:
             )
         if len(session_ids):
             self._check_within(offsets, lengths, view_of(buffer).nbytes)
-        if state.role is not Role.LEADER or len(session_ids) == 0:
+        answer_ids = self._sessions.answer_ids(session_ids)
+        is_leading = state.role is Role.LEADER
+        if not (is_leading or answer_ids is not None) or len(session_ids) == 0:
             return MOCKED_OFFER
         if not self._context.is_responder:
             return Offer.NOT_CONNECTED
@@ -174,8 +177,15 @@ class Cluster:
             _copied(offsets),
             _copied(lengths),
             buffer,
+            answer_ids,
         )
-        return len(session_ids) if self._outbox.answer_batch(answers) else Offer.BACK_PRESSURED
+        if answer_ids is not None and not is_leading:
+            answers = answers.rows(answer_ids > 0)
+        if not self._outbox.answer_batch(answers):
+            return Offer.BACK_PRESSURED
+        if answer_ids is not None:
+            self._sessions.count_answers(session_ids, answer_ids)
+        return len(session_ids) if is_leading else MOCKED_OFFER
 
     def idle_strategy(self) -> IdleStrategy:
         """What to ``idle()`` on between two tries; it raises when the container is to end."""

@@ -16,7 +16,6 @@ from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
 from cluster.protocol.link import ServiceSnapshot
 from cluster.protocol.snapshot import SERVICE_TYPE_ID, ClientSession, SnapshotMarker
-from cluster.service import client_session
 from cluster.service.channel import ServiceChannel
 
 NO_RECORDING = -1
@@ -71,7 +70,7 @@ class ArchivedSnapshots:
 
 
 def container_records(
-    sessions: Iterable[client_session.ClientSession],
+    sessions: Iterable[ClientSession],
     *,
     log_position: int,
     leadership_term_id: int,
@@ -90,9 +89,7 @@ def container_records(
     )
     yield begin.encode()
     for session in sessions:
-        yield ClientSession(
-            session.id, session.response_stream_id, session.response_channel, session.encoded_principal
-        ).encode()
+        yield session.encode()
     yield begin.replace(mark=SnapshotMark.END).encode()
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from cluster.protocol import snapshot
+from cluster.protocol.link import split_answer_id
 from cluster.protocol.log import SessionOpenEvent
+from cluster.protocol.response_channel import is_supervised, split_answer_count, with_answer_count
 from cluster.service.client_session import ClientSession
 from cluster.service.outbox import Outbox
+from cluster.service.service_context import ServiceContext
 from cluster.service.service_state import ServiceState
 from cluster.service.session_egress import SessionEgress
 
@@ -13,12 +20,12 @@ from cluster.service.session_egress import SessionEgress
 class OpenSessions:
     """Sessions by id, as services see them, each with the container's half of it."""
 
-    def __init__(self, state: ServiceState, outbox: Outbox, length_max: int) -> None:
-        """``length_max``: bytes of the longest answer."""
+    def __init__(self, state: ServiceState, outbox: Outbox, context: ServiceContext) -> None:
         self._state = state
         self._outbox = outbox
-        self._length_max = length_max
+        self._context = context
         self._egress: dict[int, SessionEgress] = {}
+        self._supervised: dict[int, SessionEgress] = {}  # of them
         self._ordered: tuple[ClientSession, ...] | None = ()
         self.by_id: dict[int, ClientSession] = {}
 
@@ -36,13 +43,19 @@ class OpenSessions:
     ) -> ClientSession:
         """Add the session that the log or a snapshot has."""
         session_id = opened.cluster_session_id
-        egress = SessionEgress(session_id, self._state, self._outbox, self._length_max)
+        egress = SessionEgress(session_id, self._state, self._outbox, self._context)
         egress.is_connected = is_connected
         self._egress[session_id] = egress
+        channel = opened.response_channel
+        if is_supervised(channel) and isinstance(opened, snapshot.ClientSession):
+            channel, egress.answered = split_answer_count(channel)
+        if self._context.is_responder and is_supervised(channel):
+            egress.is_supervised = True
+            self._supervised[session_id] = egress
         session = self.by_id[session_id] = ClientSession(
             session_id,
             opened.response_stream_id,
-            opened.response_channel,
+            channel,
             bytes(opened.encoded_principal),
             egress,
         )
@@ -53,6 +66,7 @@ class OpenSessions:
         """Take a session out, which cannot be answered any more; None when it is not open."""
         session = self.by_id.pop(session_id, None)
         if session is not None:
+            self._supervised.pop(session_id, None)
             egress = self._egress.pop(session_id)
             egress.is_connected = egress.is_open = False
             self._ordered = None
@@ -73,3 +87,35 @@ class OpenSessions:
         """No client is reached from here any more."""
         for egress in self._egress.values():
             egress.is_connected = False
+
+    # -- supervised sessions --
+
+    def answer_ids(self, session_ids: np.ndarray) -> np.ndarray | None:
+        """Of answers to these sessions, 0 for one that is not supervised; None when none of them is."""
+        if not self._supervised:
+            return None
+        answer_ids = np.zeros(len(session_ids), np.int64)
+        order = np.argsort(session_ids, kind="stable")
+        known, begins, counts = np.unique(session_ids[order], return_index=True, return_counts=True)
+        for session_id, begin, count in zip(known.tolist(), begins.tolist(), counts.tolist()):
+            egress = self._supervised.get(session_id)
+            if egress is not None:
+                first = egress.next_answer_id
+                answer_ids[order[begin : begin + count]] = np.arange(first, first + count)
+        return answer_ids if answer_ids.any() else None
+
+    def count_answers(self, session_ids: np.ndarray, answer_ids: np.ndarray) -> None:
+        """Answers with these ids were sent."""
+        for session_id, answer_id in zip(session_ids.tolist(), answer_ids.tolist()):
+            if answer_id:
+                self._supervised[session_id].answered = split_answer_id(answer_id)[1]
+
+    def records(self) -> Iterator[snapshot.ClientSession]:
+        """All of them as a snapshot has them, by ascending id."""
+        for session in self.ordered():
+            channel, egress = session.response_channel, self._supervised.get(session.id)
+            if egress is not None:
+                channel = with_answer_count(channel, egress.answered)
+            yield snapshot.ClientSession(
+                session.id, session.response_stream_id, channel, session.encoded_principal
+            )

@@ -90,6 +90,8 @@ class SimulatedClient(Process):
         network: Network,
         endpoints: Mapping[int, Endpoint],
         credentials: bytes = b"",
+        *,
+        is_supervised: bool = False,
     ) -> None:
         super().__init__(world, f"10.0.{1 + number // 250}.{1 + number % 250}", name)
         self.poller = SimulatedPoller(network, self)
@@ -104,6 +106,7 @@ class SimulatedClient(Process):
             self._on_message,
             credentials=credentials,
             client_name=name,
+            supervised=is_supervised,
         )
         self._client_world = ClientWorld(self)
         self._attempt: SessionOpening | None = SessionOpening(self._context, self._client_world)

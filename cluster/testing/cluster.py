@@ -119,12 +119,20 @@ class SimulatedCluster:
 
     # -- clients --
 
-    def connect(self, name: str = "", credentials: bytes = b"") -> SimulatedClient:
+    def connect(
+        self, name: str = "", credentials: bytes = b"", *, supervised: bool = False
+    ) -> SimulatedClient:
         """A client whose session is open."""
         number = len(self.clients)
         name = name or f"client {number}"
         client = SimulatedClient(
-            self.world, number, name, self._network, self._endpoints, credentials=credentials
+            self.world,
+            number,
+            name,
+            self._network,
+            self._endpoints,
+            credentials=credentials,
+            is_supervised=supervised,
         )
         self.clients.append(client)
         client.wake(self.world.now_ns)

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.consensus.cluster_session import SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.kept_answers import KeptAnswers
 from cluster.consensus.module_snapshot import CapturedModule, ModuleSnapshot, SnapshotPlace
 from cluster.consensus.service_messages import PendingServiceMessageTracker, service_session_id
 from cluster.consensus.sessions import SessionManager
@@ -44,7 +45,7 @@ class State:
         return records_of_capture(self.capture())
 
     def capture(self):
-        return CapturedModule(PLACE, self.sessions, self.timers, self.trackers)
+        return CapturedModule(PLACE, self.sessions, self.timers, self.trackers, KeptAnswers(1024))
 
 
 def service_message(term_id, payload):

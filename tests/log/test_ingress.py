@@ -70,6 +70,21 @@ def test_a_message_of_another_leadership_term_is_ignored():
     assert table.counts["dropped_term"] == 1
 
 
+@pytest.mark.conformance("S-187")
+def test_messages_of_a_session_that_is_held_are_dropped_and_it_lives_on():
+    table = a_table(1, 2)
+    table.slots["held"][table.slot_of(1)] = 1
+    held, other = (ingress_frame(session_message(b"x", session=session)) for session in (1, 2))
+
+    status, log, consumed = sequence(held + other + held, table)
+
+    stamped = session_message(b"x", term=TERM_ID, session=2, timestamp=NOW)
+    assert (status, log, consumed) == (DONE, naive.append(0, stamped, PARAMS), 3 * len(held))
+    assert table.counts["dropped_session"] == 2
+    assert table.slots["appended"][[table.slot_of(1), table.slot_of(2)]].tolist() == [0, 1]
+    assert table.slots["last_activity"][table.slot_of(1)] == NOW
+
+
 def test_a_session_takes_messages_from_its_own_connection_only():
     table = a_table(1, connection=CONNECTION + 1)
     data = ingress_frame(session_message(b"x"))

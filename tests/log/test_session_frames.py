@@ -16,6 +16,7 @@ from cluster.log.session_frames import (
 )
 from cluster.log.session_table import SessionTable
 from cluster.protocol.frame import frame
+from cluster.protocol.link import answer_id_of, split_answer_id
 from cluster.protocol.session import SessionEvent
 from tests.log import logs
 from tests.log.logs import array, room, seeds
@@ -189,9 +190,20 @@ def test_received_answers_come_as_columns_over_the_receive_buffer():
     assert parse_egress(run, 0, run.size, batch) == (DONE, run.size)
     assert batch.session_ids.tolist() == [7, 7]
     assert batch.timestamps.tolist() == [42, 43]
-    assert batch.leadership_term_ids.tolist() == [TERM_ID, TERM_ID]
+    assert batch.answer_ids.tolist() == [0, 0]
     assert [bytes(batch.payload(i)) for i in range(2)] == [b"hello", b""]
     assert batch.buffer is run
+
+
+def test_the_reserved_value_of_an_answer_is_its_id():
+    message = session_message(b"x", term=TERM_ID, session=7, timestamp=1)
+    run = array(frame(message, session_id=0, stream_id=102, reserved_value=answer_id_of(9, 1 << 40)))
+    batch = EgressMessages()
+
+    parse_egress(run, 0, run.size, batch)
+
+    (answer_id,) = batch.answer_ids.tolist()
+    assert split_answer_id(answer_id) == (9, 1 << 40)
 
 
 def test_another_egress_message_stops_the_columns():

@@ -36,7 +36,7 @@ class FakeOutbox:
     def send(self, message: bytes) -> bool:
         return not self.is_full and self.sent.append(message) is None
 
-    def answer(self, session_id: int, payload: bytes) -> bool:
+    def answer(self, session_id: int, payload: bytes, answer_id: int) -> bool:
         return not self.is_full and self.answers.append((session_id, payload)) is None
 
     def answer_batch(self, batch: ServiceEgress) -> bool:
@@ -52,7 +52,7 @@ class Scene:
     def __init__(self) -> None:
         self.outbox = FakeOutbox()
         self.state = ServiceState(member_id=2, role=Role.LEADER, leadership_term_id=3, cluster_time=70)
-        self.sessions = OpenSessions(self.state, self.outbox, length_max=99)
+        self.sessions = OpenSessions(self.state, self.outbox, ServiceContext(max_message_length=99))
         self.idled = 0
         self.cluster = Cluster(
             ServiceContext(max_message_length=99),

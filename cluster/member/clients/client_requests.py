@@ -18,7 +18,7 @@ from cluster.protocol.enums import (
     ClusterControlToggle,
     EventCode,
 )
-from cluster.protocol.link import SessionResume, SessionResumed
+from cluster.protocol.link import AnswersTaken, SessionResume, SessionResumed
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import (
     AdminRequest,
@@ -113,7 +113,17 @@ class ClientRequests:
             if self._outlet.is_connected(connection_id):
                 self.on_session_resume(connection_id, request)
 
-    def _tell_resumed(self, connection_id: int, request: SessionResume) -> None:
+    def on_answers_taken(self, connection_id: int, message: AnswersTaken) -> None:
+        """A client of a supervised session says which answers it has."""
+        if self._status.is_leading and self._egress.supervision.on_taken(connection_id, message):
+            self._tell_resumed(connection_id, message)
+
+    def close_lost(self) -> None:
+        """On an active leader: close the sessions whose clients cannot have all their answers any more."""
+        for session_id in self._egress.supervision.lost():
+            self.close_session(session_id, CloseReason.TIMEOUT)
+
+    def _tell_resumed(self, connection_id: int, request: SessionResume | AnswersTaken) -> None:
         session_id = request.cluster_session_id
         table = self._sessions.table
         appended = int(table.slots["appended"][table.slot_of(session_id)])

@@ -2,6 +2,7 @@
 
 commit advances ── touched sessions ── CommitAck ──┐
 service's batches ── frame_egress ── ranges ───────┴── clients.send(connection, range, ack)
+            to supervised sessions ── Supervision ── clients.send
 """
 
 import numpy as np
@@ -16,6 +17,7 @@ from cluster.log.session_table import (
     NULL_VALUE,
     TOUCHED_COUNT,
 )
+from cluster.member.clients.supervision import Supervision
 from cluster.member.frames import CommitAckFrame
 from cluster.member.ports import Clients
 from cluster.member.status import MemberStatus
@@ -25,7 +27,7 @@ BUFFER_BYTES = 1024 * 1024
 
 
 class EgressPublisher:
-    """Sends for the leader; on other members answers are dropped as Aeron mocks them."""
+    """Sends for the leader; on other members answers are dropped as Aeron mocks them, or kept."""
 
     def __init__(
         self,
@@ -33,12 +35,14 @@ class EgressPublisher:
         replica: ReplicatedState,
         status: MemberStatus,
         channels: tuple[ServiceChannel, ...],
+        supervision: Supervision,
     ) -> None:
         self._clients = clients
         self._replica = replica
         self._table = replica.sessions.table
         self._status = status
         self._channels = channels
+        self.supervision = supervision
         self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
         self._view = self._buffer.data
         self._ack = CommitAckFrame()
@@ -55,8 +59,12 @@ class EgressPublisher:
                 batch = channel.poll_egress()
                 assert batch is not None
                 work_count += 1
+                if batch.answer_ids is not None:
+                    batch = self.supervision.keep(batch)
                 if is_leader:
                     self._send(batch, acks)
+        if is_leader:
+            work_count += self.supervision.send()
         for connection_id, ack in acks.items():
             self._clients.send(connection_id, ack)
             work_count += 1

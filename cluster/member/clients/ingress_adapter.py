@@ -20,7 +20,7 @@ from cluster.protocol import decode
 from cluster.protocol.backup import BackupQuery, HeartbeatRequest, StandbySnapshot
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, header_at
-from cluster.protocol.link import SessionResume
+from cluster.protocol.link import AnswersTaken, SessionResume
 from cluster.protocol.sbe import kind_at
 from cluster.protocol.session import (
     AdminRequest,
@@ -126,6 +126,8 @@ class IngressAdapter:
                 self._requests.on_session_connect(connection_id, message)
             case SessionResume():
                 self._requests.on_session_resume(connection_id, message)
+            case AnswersTaken():
+                self._requests.on_answers_taken(connection_id, message)
             case SessionCloseRequest() if is_leading:
                 session = self._replica.sessions.sessions.get(message.cluster_session_id)
                 if (

@@ -13,6 +13,7 @@ from cluster.consensus.established import Follower
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import Admission
+from cluster.member.clients.supervision import Supervision
 from cluster.member.frames import AppendPositionFrame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
@@ -29,7 +30,7 @@ from cluster.protocol.consensus import (
     RequestVote,
     TerminationPosition,
 )
-from cluster.protocol.link import EndOfStream, LinkError, LogImage
+from cluster.protocol.link import EndOfStream, LinkError, LogImage, TakenAnswers
 from cluster.protocol.sbe import Message
 
 
@@ -45,6 +46,7 @@ class FollowerPorts:
     replica: ReplicatedState
     admission: Admission
     snapshots: SnapshotTaker
+    supervision: Supervision
     termination: Termination
     turn: Turn
     reporter: Reporter
@@ -166,6 +168,8 @@ class Following(Phase):
                 return Elect(f"leader {member_id} closed its log", graceful_closed_leader_id=member_id)
             case LinkError() if self._ports.log_requests.is_refused(member_id, message):
                 reason = f"leader {member_id} has no log to go on with"  # an election fetches its snapshot
+            case TakenAnswers() if member_id == follower.leader_member_id:
+                self._ports.supervision.on_told(message)
             case TerminationPosition() if message.leadership_term_id == follower.leadership_term_id:
                 follower.time_of_last_leader_message_ns = now_ns
                 self._ports.termination.on_termination_position(message)

@@ -20,6 +20,7 @@ from cluster.counters import Counter
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import Admission
 from cluster.member.clients.client_requests import ClientRequests
+from cluster.member.clients.supervision import Supervision
 from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
@@ -68,6 +69,7 @@ class LeaderPorts:
     replica: ReplicatedState
     admission: Admission
     requests: ClientRequests
+    supervision: Supervision
     control: LeaderControl
     snapshots: SnapshotTaker
     digests: SnapshotDigests
@@ -219,6 +221,7 @@ class Leading(Phase):
         ports.turn.work_count += ports.control.do_work(now_ns)
         if not (module.is_active and self._is_ingress_read):
             ports.turn.work_count += ports.greet_clients()  # an administrator may come to resume
+        ports.supervision.tell_followers(now_ns)
         if module.is_active:
             self._check_sessions()
         elif module.state is ConsensusModuleState.TERMINATING and ports.termination.is_leader_done(now_ns):
@@ -235,6 +238,7 @@ class Leading(Phase):
         before = sessions.timed_out_count
         if self._is_ingress_read:
             turn.work_count += sessions.check_sessions(*ids)
+        ports.requests.close_lost()
         if sessions.timed_out_count != before:
             ports.timed_out_clients.set(sessions.timed_out_count)
 

@@ -151,10 +151,18 @@ class ServiceAdapter:
             on_acked([])
 
     def await_snapshot(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None]) -> None:
-        """As ``await_acks``, of the snapshot that the log asks for at ``log_position``."""
+        """As ``await_acks``, of the snapshot that the log asks for at ``log_position``.
+
+        What services answered before it is in its place by then.
+        """
+
+        def on_taken(acks: list[ServiceAck]) -> None:
+            self._publish_egress()
+            on_acked(acks)
+
         for channel in self._channels:
             channel.awaited_snapshot = log_position
-        self.await_acks(log_position, on_acked)
+        self.await_acks(log_position, on_taken)
 
     def _on_service_ack(self, ack: ServiceAck) -> None:
         if not 0 <= ack.service_id < len(self._acks):

@@ -8,6 +8,7 @@ A service says in the order of the log what came of it, so whatever was said bef
 entries up to R. The next process is given the log up to R as a replay, in which it answers nobody and its
 requests are dropped. From R on it is what the one before it was: it says the same again, of which so many are
 dropped as were taken. This holds for a service whose requests and answers follow from the log, as they must.
+Answers to supervised sessions are numbered, and told again in every replay: none of this is for them.
 """
 
 from collections import deque

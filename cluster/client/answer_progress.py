@@ -1,0 +1,58 @@
+"""Which answers of a supervised session have come: each is held once, and the leader is told of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster.protocol.link import TakenNumber, answer_id_of, split_answer_id
+
+SAY_BYTES = 64 * 1024  # of answers, which the leader hears of at once
+SAY_INTERVAL_NS = 50_000_000  # at most until it hears of fewer
+
+
+class AnswerProgress:
+    """``fault`` says why the session cannot go on, empty while it can."""
+
+    def __init__(self) -> None:
+        self.fault = ""
+        self.is_asking = True  # the leader sends none before it is told what is there
+        self._last: dict[int, int] = {}  # by service id, the id of the last answer that came
+        self._unsaid_bytes = 0
+        self._said_ns = 0
+
+    @property
+    def numbers(self) -> tuple[TakenNumber, ...]:
+        """Of the last answer of each service."""
+        return tuple(TakenNumber(split_answer_id(last)[1], service) for service, last in self._last.items())
+
+    def take(self, answer_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """A mask of the answers that did not come before."""
+        fresh = np.ones(len(answer_ids), bool)
+        for row, answer_id in enumerate(answer_ids.tolist()):
+            service_id, number = split_answer_id(answer_id)
+            expected = self._last.get(service_id, answer_id_of(service_id, 0)) + 1
+            fresh[row] = answer_id == expected and not self.fault
+            if answer_id == expected:
+                self._last[service_id] = answer_id
+            elif number == 0:
+                self.fault = "the leader does not number its answers: it knows no supervised sessions"
+            elif answer_id > expected:
+                self.fault = (
+                    f"answers {split_answer_id(expected)[1]} to {number - 1} of service {service_id} are lost"
+                )
+        self._unsaid_bytes += int(lengths[fresh].sum()) + int(fresh.sum())
+        return fresh
+
+    def rest_ns(self, now_ns: int, *, is_held: bool) -> int | None:
+        """After how long the leader is to be told, 0 for now; None when there is nothing to tell."""
+        if self.is_asking or self._unsaid_bytes >= SAY_BYTES or (is_held and self._unsaid_bytes):
+            return 0
+        if not self._unsaid_bytes:
+            return None
+        return max(self._said_ns + SAY_INTERVAL_NS - now_ns, 0)
+
+    def on_said(self, now_ns: int) -> None:
+        """The leader is told all."""
+        self.is_asking = False
+        self._unsaid_bytes = 0
+        self._said_ns = now_ns

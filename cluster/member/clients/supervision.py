@@ -1,0 +1,151 @@
+"""Supervised sessions: every member keeps their answers, the leader sends them, until the clients have them.
+
+services ── keep ──▶ KeptAnswers ── send ──▶ client       on the leader, once the client has asked
+client ── AnswersTaken ──▶ leader ── TakenAnswers ──▶ followers
+
+A session that is full is held: the leader drops its messages and says so (SessionHeld). The client stops,
+says what it has, and when there is room again it is told how many of its messages are in the log
+(SessionResumed), and goes on from there.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.kept_answers import KeptAnswer
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.frames import answer_frame
+from cluster.member.ports import Clients, Peers
+from cluster.protocol.link import AnswersTaken, SessionHeld, TakenAnswer, TakenAnswers
+from cluster.protocol.response_channel import is_supervised
+from cluster.service.channel import ServiceEgress
+from cluster.transport.message_frames import link_frame
+
+TELL_ALL_INTERVAL_NS = 1_000_000_000  # followers are told all again: what they have not heard was lost
+TOLD_AT_ONCE = 1000  # numbers in one message
+
+
+class Supervision:
+    """On every member; what sends is for the leader."""
+
+    def __init__(
+        self, context: ConsensusModuleContext, replica: ReplicatedState, clients: Clients, peers: Peers
+    ) -> None:
+        self._service_count = context.service_count
+        self._replica = replica
+        self._answers = replica.answers
+        self._table = replica.sessions.table
+        self._clients = clients
+        self._peers = peers
+        self._connections: dict[int, int] = {}  # session: over which its client has asked for its answers
+        self._touched: dict[int, None] = {}  # sessions that may have answers to be sent
+        self._news: dict[tuple[int, int], int] = {}  # session, service: number that followers have not heard
+        self._tell_all_ns = 0
+
+    def reset(self) -> None:
+        """The member leads no more, or in another term: clients ask again."""
+        self._connections.clear()
+        self._news.clear()
+        self._table.slots["held"] = 0
+
+    def prune(self) -> None:
+        """Forget the sessions whose close is committed."""
+        self._answers.prune(self._is_known)
+        for session_id in [known for known in self._connections if not self._is_known(known)]:
+            del self._connections[session_id]
+
+    def _is_known(self, session_id: int) -> bool:
+        return self._table.slot_of(session_id) >= 0
+
+    # ---- answers
+
+    def keep(self, batch: ServiceEgress) -> ServiceEgress:
+        """Keep the answers to supervised sessions; returns the others."""
+        assert batch.answer_ids is not None
+        for row in np.flatnonzero(batch.answer_ids).tolist():
+            session_id, begin = int(batch.session_ids[row]), int(batch.offsets[row])
+            if self._is_known(session_id):
+                payload = batch.buffer[begin : begin + int(batch.lengths[row])].tobytes()
+                answer = KeptAnswer(int(batch.answer_ids[row]), int(batch.timestamps[row]), payload)
+                self._answers.keep(session_id, answer)
+                self._touched[session_id] = None
+        return batch.rows(batch.answer_ids == 0)
+
+    def send(self) -> int:
+        """Send what clients wait for, and hold the sessions that are full; returns to how many."""
+        touched, self._touched = self._touched, {}
+        return sum(self._send_to(session_id) for session_id in touched)
+
+    def _send_to(self, session_id: int) -> bool:
+        connection_id = self._connections.get(session_id, NULL_VALUE)
+        if connection_id == NULL_VALUE or connection_id != self._slot(session_id)["connection_id"]:
+            return False
+        term_id = self._replica.leadership_term_id
+        frames = [answer_frame(term_id, session_id, answer) for answer in self._answers.due(session_id)]
+        if frames:
+            self._clients.send(connection_id, b"".join(frames))
+        slot = self._slot(session_id)
+        if not slot["held"] and self._answers.byte_count(session_id) >= self._answers.bytes_max:
+            slot["held"] = 1
+            self._clients.send(connection_id, link_frame(SessionHeld(session_id, term_id)))
+        return bool(frames)
+
+    def _slot(self, session_id: int) -> np.void:
+        slot: np.void = self._table.slots[self._table.slot_of(session_id)]
+        return slot
+
+    def lost(self) -> list[int]:
+        """Sessions whose clients lack an answer that is kept no more."""
+        return [session_id for session_id in self._connections if self._answers.has_lost(session_id)]
+
+    # ---- what clients have
+
+    def on_taken(self, connection_id: int, message: AnswersTaken) -> bool:
+        """Whether its client is to be told that its messages are taken again."""
+        session_id = message.cluster_session_id
+        session = self._replica.sessions.sessions.get(session_id)
+        if (
+            session is None
+            or session.connection_id != connection_id
+            or message.leadership_term_id != self._replica.leadership_term_id
+            or not is_supervised(session.response_channel)
+        ):
+            return False
+        slot = self._slot(session_id)
+        slot["last_activity"] = self._replica.cluster_time
+        for number, service_id in message.numbers:
+            is_service = 0 <= service_id < self._service_count
+            if is_service and self._answers.take(session_id, service_id, number):
+                self._news[session_id, service_id] = number
+        if self._connections.get(session_id) != connection_id:
+            self._connections[session_id] = connection_id
+            self._answers.restart(session_id)
+        has_room = 2 * self._answers.byte_count(session_id) <= self._answers.bytes_max
+        is_released = message.correlation_id != NULL_VALUE and has_room
+        if is_released:
+            slot["held"] = 0
+        self._touched[session_id] = None
+        return is_released
+
+    def tell_followers(self, now_ns: int) -> None:
+        """What clients have: the news, and all of it now and then."""
+        if now_ns >= self._tell_all_ns:
+            self._tell_all_ns = now_ns + TELL_ALL_INTERVAL_NS
+            self._news = {(session, service): number for session, service, number in self._answers.taken()}
+        for frame in self._news_frames():
+            for member_id in self._peers.ids:
+                self._peers.links.send(member_id, frame)
+        self._news.clear()
+
+    def _news_frames(self) -> Iterator[bytes]:
+        answers = [TakenAnswer(session, number, service) for (session, service), number in self._news.items()]
+        for begin in range(0, len(answers), TOLD_AT_ONCE):
+            told = tuple(answers[begin : begin + TOLD_AT_ONCE])
+            yield link_frame(TakenAnswers(self._replica.leadership_term_id, told))
+
+    def on_told(self, message: TakenAnswers) -> None:
+        """On a follower: the leader's clients have these."""
+        for session_id, number, service_id in message.answers:
+            if self._is_known(session_id) and 0 <= service_id < self._service_count:
+                self._answers.take(session_id, service_id, number)

@@ -1,0 +1,47 @@
+"""What a session's response channel says besides an address: parameters of ours, which the log keeps.
+
+    aeron:udp?endpoint=10.0.0.1:9999|resume-hash=<hex>|supervised=true
+
+Aeron's readers pass over parameters that they do not know. In the snapshot of a service the channel of a
+supervised session has one more, ``answers``: how many the service has given to the session up to there.
+"""
+
+_SUPERVISED = "supervised"
+_ANSWERS = "answers"
+
+
+def with_parameter(channel: str, key: str, value: str) -> str:
+    """The channel with one parameter more."""
+    return f"{channel}{'|' if '?' in channel else '?'}{key}={value}"
+
+
+def parameter(channel: str, key: str) -> str:
+    """The value of a parameter, empty without one."""
+    for pair in channel.partition("?")[2].split("|"):
+        name, _, value = pair.partition("=")
+        if name == key:
+            return value
+    return ""
+
+
+def as_supervised(channel: str) -> str:
+    """The channel of a session whose answers are kept until its client has them."""
+    return with_parameter(channel, _SUPERVISED, "true")
+
+
+def is_supervised(channel: str) -> bool:
+    """Whether the session's answers are numbered, and kept until its client has them."""
+    return parameter(channel, _SUPERVISED) == "true"
+
+
+def with_answer_count(channel: str, count: int) -> str:
+    """The channel as the snapshot of a service has it, which has given so many answers."""
+    return with_parameter(channel, _ANSWERS, str(count))
+
+
+def split_answer_count(channel: str) -> tuple[str, int]:
+    """The channel as the session was opened with it, and how many answers were given."""
+    head, separator, count = channel.rpartition(f"|{_ANSWERS}=")
+    if not separator or not count.isdecimal():
+        return channel, 0
+    return head, int(count)

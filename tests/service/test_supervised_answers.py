@@ -1,0 +1,99 @@
+"""What a service answers a supervised session is numbered, alike on every member."""
+
+import numpy as np
+import pytest
+
+from cluster import BufferClaim
+from cluster.protocol.enums import Role
+from cluster.protocol.link import answer_id_of
+from cluster.protocol.log import SessionOpenEvent
+from cluster.protocol.response_channel import as_supervised, split_answer_count, with_answer_count
+from cluster.protocol.snapshot import ClientSession
+from tests.service.harness import Container, Recorder
+
+
+class Answering(Recorder):
+    """Answers each message one by one, by a claim, and as a batch with another session's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: list[int] = []
+        self.do["on_session_message"] = self._answer
+
+    def _answer(self, session, timestamp, payload):
+        claim = BufferClaim()
+        self.results += [session.offer(payload), session.try_claim(2, claim)]
+        claim.buffer[:] = b"cc"
+        self.results.append(claim.commit())
+        ids = np.array([1, 2, 9, 1])
+        lengths = np.ones(4, np.int64)
+        self.results.append(
+            self.cluster.offer_batch(ids, np.arange(4), lengths, np.frombuffer(b"wxyz", np.uint8))
+        )
+
+
+def opened(container: Container, session_id: int, channel: str) -> None:
+    container.log.append(SessionOpenEvent(0, 1, session_id, 0, 102, channel).encode())
+
+
+def answered(role: Role, **settings) -> Container:
+    container = Container(Answering(), **settings).start().join(role)
+    container.log.term()
+    opened(container, 1, as_supervised("aeron:ipc"))
+    opened(container, 2, "aeron:ipc")
+    container.log.message(1, b"m")
+    return container.commit()
+
+
+def numbered(container: Container) -> list[tuple[int, int, bytes]]:
+    """Session, answer id and payload of all that was handed over."""
+    rows = []
+    for batch in container.egress:
+        ids = np.zeros(len(batch), np.int64) if batch.answer_ids is None else batch.answer_ids
+        for row, answer_id in enumerate(ids.tolist()):
+            begin, length = int(batch.offsets[row]), int(batch.lengths[row])
+            payload = batch.buffer[begin : begin + length].tobytes()
+            rows.append((int(batch.session_ids[row]), answer_id, payload))
+    return rows
+
+
+@pytest.mark.conformance("S-187", "S-84")
+def test_a_follower_hands_over_the_same_answers_to_supervised_sessions_as_a_leader_and_acts_the_others():
+    leader, follower = answered(Role.LEADER), answered(Role.FOLLOWER)
+
+    assert numbered(follower) == [(1, 1, b"m"), (1, 2, b"cc"), (1, 3, b"w"), (1, 4, b"z")]
+    assert [row for row in numbered(leader) if row[1]] == numbered(follower)
+    assert [row for row in numbered(leader) if not row[1]] == [(2, 0, b"x"), (9, 0, b"y")]
+    assert follower.service.results == [1, 1, 1, 1]
+    assert leader.service.results == [65, 131, 131, 4]
+
+
+def test_each_service_numbers_for_itself():
+    assert numbered(answered(Role.FOLLOWER, service_id=3))[0][1] == answer_id_of(3, 1)
+
+
+def test_a_container_that_answers_nobody_numbers_nothing():
+    assert numbered(answered(Role.FOLLOWER, is_responder=False)) == []
+
+
+@pytest.mark.conformance("S-187")
+def test_a_service_that_starts_from_its_snapshot_goes_on_numbering():
+    sessions = answered(Role.FOLLOWER).agent._sessions
+
+    counts = [split_answer_count(record.response_channel) for record in sessions.records()]
+
+    assert counts == [(as_supervised("aeron:ipc"), 4), ("aeron:ipc", 0)]
+    sessions.close(1)
+    again = sessions.open(ClientSession(1, 102, with_answer_count(as_supervised("aeron:ipc"), 4)))
+    assert again.response_channel == as_supervised("aeron:ipc"), "as it was opened"
+    assert sessions.answer_ids(np.array([1])).tolist() == [5]
+
+
+def test_batches_are_numbered_in_the_order_of_their_rows():
+    sessions = answered(Role.FOLLOWER).agent._sessions
+
+    ids = sessions.answer_ids(np.array([2, 1, 2, 1, 1]))
+
+    assert ids.tolist() == [0, 5, 0, 6, 7]
+    assert sessions.answer_ids(np.array([1])).tolist() == [5], "nothing is counted that is not sent"
+    assert sessions.answer_ids(np.array([2, 2])) is None
