@@ -20,9 +20,12 @@ from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
 
 KINDS = "....eeeettxm"
+ECHO = b"e"
 LENGTHS = (0, 8, 20, 40, 60, 100, 100, 100, 300, 1_500, 4_000)
 CLIENT_TICK_NS = 20 * MS
 TURN_NS = 20_000
+NAP_CHANCE = 0.02  # of a supervised client, in a turn: its answers pile up, and it falls behind
+NAP_MAX_NS = 2 * SECOND
 
 
 class ClientObserver:
@@ -48,6 +51,8 @@ class Client(Process):
         endpoints: Mapping[int, Endpoint],
         random: Random,
         observer: ClientObserver,
+        *,
+        is_supervised: bool = False,
     ) -> None:
         super().__init__(world, f"10.0.1.{number + 1}", f"client {number}")
         self.number = number
@@ -58,6 +63,9 @@ class Client(Process):
         self.burst = random.choice([1, 2, 8])
         self.client: ClusterClient | None = None
         self.sessions = 0
+        self.is_supervised = is_supervised
+        self._naps = world.random(f"naps of client {number}")
+        self.asked: list[int] = []  # numbers of the session's messages that every service is to answer
         self._network = network
         self._endpoints = dict(endpoints)
         self._random = random
@@ -78,6 +86,8 @@ class Client(Process):
         self.spend(TURN_NS)
         if self.now_ns < self._rests_until_ns:
             return self._rests_until_ns - self.now_ns
+        if self.is_supervised and self._naps.random() < NAP_CHANCE:
+            self._rests_until_ns = self.now_ns + self._naps.randrange(NAP_MAX_NS)
         try:
             if self.client is None:
                 self._connect()
@@ -100,6 +110,7 @@ class Client(Process):
                 client_name=self.name,
                 message_timeout_s=5.0,
                 window_bytes=32 * 1024,
+                supervised=self.is_supervised,
             )
             self._context = context
             self._world = ClientWorld(self)
@@ -110,6 +121,7 @@ class Client(Process):
                 self.client = ClusterClient(self._context, self._world, self._attempt)
                 self._attempt = None
                 self.sessions += 1
+                self.asked = []
                 self._told_acknowledged = 0
                 self._ends_after = self._random.choice([5, 50, 1_000_000])
                 self._ends_by_service = self._endings.random() < 0.4
@@ -129,14 +141,14 @@ class Client(Process):
             return
         urged, self._urged = self._urged, None
         if urged and self.is_sending and not self._has_asked:
-            is_sent = client.offer(self._payload(client, urged)) > 0
+            is_sent = self._offer(client, self._payload(client, urged))
             self._has_asked = is_sent and urged == "c"
         if (self.is_leaving or urged == "") and not self._has_asked:
             self._leave(client)
             return
         if self.is_sending and not self._has_asked and self._random.random() < self.rate:
             for _ in range(self._random.randint(1, self.burst)):
-                if client.offer(self._payload(client)) <= 0:
+                if not self._offer(client, self._payload(client)):
                     break
             self._tell_acknowledged(client)
         if client.offered >= self._ends_after and client.acknowledged == client.offered:
@@ -155,6 +167,12 @@ class Client(Process):
         """Something is about to happen: send a message of this kind at once; "": close the session."""
         self._urged = kind
         self.wake(self.world.now_ns)
+
+    def _offer(self, client: ClusterClient, payload: bytes) -> bool:
+        is_taken = client.offer(payload) > 0
+        if is_taken and payload.startswith(ECHO):
+            self.asked.append(client.offered)
+        return is_taken
 
     def _payload(self, client: ClusterClient, kind: str = "") -> bytes:
         random = self._random

@@ -13,6 +13,7 @@ import numpy as np
 from cluster.archive.catalog_checksum import checksum_named
 from cluster.errors import LogDamaged
 from cluster.log.checksum import restore_session_ids, verify_checksums
+from cluster.log.deliver import read_message
 from cluster.protocol.recording_log import (
     CONSENSUS_MODULE_SERVICE_ID,
     RECORDING_LOG_FILE_NAME,
@@ -20,6 +21,8 @@ from cluster.protocol.recording_log import (
     RecordingLogEntry,
     decode_recording_log,
 )
+from cluster.protocol.sbe import kind_at
+from cluster.protocol.snapshot import SnapshotAnswer, SnapshotChecksum
 from cluster.testing.disk import Disk, Inode
 from tests.simulation.committed_log import require
 
@@ -51,6 +54,16 @@ class HeldFrames:
             return data  # has session ids that nobody has
         restore_session_ids(frames, 0, len(frames), 0)
         return frames.tobytes()
+
+
+def without_kept_answers(data: bytes) -> bytes:
+    """The messages of a module's snapshot but for those that members may have kept for different times."""
+    frames, offset, messages = np.frombuffer(data, np.uint8), 0, []
+    while offset < len(frames):
+        message, offset = read_message(frames, offset, len(frames))
+        if message is not None and kind_at(message) not in (SnapshotAnswer.KIND, SnapshotChecksum.KIND):
+            messages.append(message)
+    return b"|".join(messages)
 
 
 def recorded_entries(disk: Disk, member_id: int) -> list[RecordingLogEntry]:

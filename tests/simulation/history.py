@@ -176,6 +176,8 @@ class History:
                 "leader_heartbeat_interval_ns": random.choice([50, 200]) * MS,
             }
         )
+        supervision = world.random("supervision")
+        is_supervised = supervision.random() < 1 / 3  # all of its clients
         member_ids = tuple(range(member_count))
         endpoints = client_endpoints({i: host_of(i) for i in member_ids}, CLIENT_PORT)
         self.context = ConsensusModuleContext(
@@ -186,6 +188,7 @@ class History:
             max_sessions=16,
             log_retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
             service_count=world.random("services").choice([1, 1, 2]),
+            supervised_bytes_max=supervision.choice([4, 16, 64]) * 1024,
             **times,
         )
         self.settings = Settings(
@@ -215,7 +218,15 @@ class History:
         self.members: dict[int, Member] = {}  # the present or last life of each
         self.incarnation = 0
         self.clients = [
-            Client(world, number, self.network, endpoints, world.random(f"client {number}"), self.invariants)
+            Client(
+                world,
+                number,
+                self.network,
+                endpoints,
+                world.random(f"client {number}"),
+                self.invariants,
+                is_supervised=is_supervised,
+            )
             for number in range(random.randint(1, 3))
         ]
         readers = world.random("readers")
@@ -371,8 +382,10 @@ class History:
             client.is_sending = False
         self.world.tell("history", "calm: clients send no more")
         deadline_ns = self.world.now_ns + self._start_bound_ns()
-        while not (all(client.is_done for client in self.clients) and self._are_level()):
-            require(self.world.now_ns < deadline_ns, "I-14", f"calm: no rest in time; {self._stand()}")
+        while not (self._are_clients_done() and self._are_level()):
+            if self.world.now_ns >= deadline_ns:
+                self.invariants.check_answered(self.clients)
+                raise Violation("I-14", f"calm: no rest in time; {self._stand()}")
             self._step()
         for client in self.clients:
             client.is_leaving = True
@@ -383,6 +396,10 @@ class History:
                 raise Violation(*(left or f"I-14: no rest in time; {self._stand()}").split(": ", 1))
             self._step()
         self.invariants.check_converged(list(self.members.values()))
+
+    def _are_clients_done(self) -> bool:
+        """Nothing that they have sent is unacknowledged, nor unanswered where that must not be."""
+        return all(client.is_done and not self.invariants.unanswered(client) for client in self.clients)
 
     def _unfinished(self) -> str:
         """What the log still lacks, "" for nothing."""

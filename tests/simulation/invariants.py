@@ -8,8 +8,9 @@ after every turn           commit never falls (I-2), committed bytes are equal (
 from the committed log     each message once, in order (I-3, I-7), timers (I-8), terms and time (I-9)
 when one is taken          snapshots of one position are the same, and what a replay comes to (I-6)
 when a client is told      what is acknowledged is committed, at that position (I-3)
+                           each answer to a supervised session comes once, in order (I-21)
 when a reader is given log  it is committed, and follows on what it had (I-10, I-11)
-at the end                 all members agree, nothing is missing (I-14 and again I-3, I-5, I-8)
+at the end                 all members agree, nothing is missing (I-14, I-21 and again I-3, I-5, I-8)
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cluster.protocol.consensus import AppendPosition, NewLeadershipTerm, Reques
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
-from cluster.protocol.recording_log import SNAPSHOT, TERM
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM
 from cluster.testing.counters_files import stored_commit_position
 from cluster.testing.disk import Disk
 from tests.simulation.clients import Client, ClientObserver
@@ -36,6 +37,7 @@ from tests.simulation.disk_log import (
     log_bytes,
     recorded_entries,
     snapshot_position,
+    without_kept_answers,
 )
 from tests.simulation.member import Member, Observer
 from tests.simulation.readers import Reader, ReaderObserver
@@ -87,6 +89,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         self.snapshots: dict[tuple[int, int], bytes] = {}  # (position, service): its recording's bytes
         self.acknowledged = 0
         self.egress: dict[tuple[int, bytes], int] = {}  # (session, service): last number that was answered
+        self.answered: dict[tuple[int, bytes], int] = {}  # likewise, of a supervised one: how often
         self.read_ahead: list[tuple[str, int, bytes]] = []  # what was read before it was seen to be committed
         self.left: dict[int, int] = {}  # session that was closed in peace: under the leader of which term
         self._sync_level = file_sync_level
@@ -276,6 +279,8 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
                     "I-3",
                     f"{member.name} records its snapshot at {latest.log_position} before it is on its disk",
                 )
+                if entry.service_id == CONSENSUS_MODULE_SERVICE_ID:
+                    data = without_kept_answers(data)
                 known = self.snapshots.setdefault((entry.log_position, entry.service_id), data)
                 require(
                     data == known,
@@ -473,6 +478,33 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         last = self.egress.get(by_service, 0)
         require(number > last, "I-7", f"session {session_id} is answered {number} after {last}: out of order")
         self.egress[by_service] = number
+        if client.is_supervised:
+            answered = self.answered.setdefault(by_service, 0)
+            expected = client.asked[answered] if answered < len(client.asked) else None
+            require(
+                number == expected,
+                "I-21",
+                f"the supervised session {session_id} is answered {number}, expected {expected}",
+            )
+            self.answered[by_service] += 1
+
+    def unanswered(self, client: Client) -> str:
+        """What a client with a supervised session waits for, empty for nothing."""
+        if client.client is None or not client.is_supervised:
+            return ""
+        session_id, asked = client.client.cluster_session_id, len(client.asked)
+        answered = [
+            self.answered.get((session_id, b"%d" % service_id), 0) for service_id in range(len(self.chains))
+        ]
+        if min(answered) == asked:
+            return ""
+        return f"supervised session {session_id}: {asked} messages asked for answers, {answered} came"
+
+    def check_answered(self, clients: list[Client]) -> None:
+        """All had time to hear everything."""
+        for client in clients:
+            told = self.unanswered(client)
+            require(not told, "I-21", told)
 
     # -- what readers are given --
 

@@ -29,6 +29,11 @@ from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.frame import FRAME_ALIGNMENT
 from tests.simulation.mistakes import Patch
+from tests.simulation.supervised_mistakes import (
+    answer_counts_not_in_the_snapshot,
+    answers_forgotten_when_sent,
+    answers_not_in_the_snapshot,
+)
 
 
 def report_of_an_older_term(patch: Patch) -> None:
@@ -247,4 +252,10 @@ QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     "test_a_join_that_an_election_has_overtaken_is_acknowledged_to_nobody_and_a_snapshot_still_is",
     forgotten_votes_count: "consensus/test_promises.py::"
     "test_a_vote_counts_no_more_when_another_voter_knows_that_it_is_forgotten",
+    answers_not_in_the_snapshot: "member/test_supervised_sessions.py::"
+    "test_answers_that_nobody_has_taken_survive_the_restart_of_every_member_from_a_snapshot",
+    answer_counts_not_in_the_snapshot: "member/test_supervised_sessions.py::"
+    "test_answers_that_nobody_has_taken_survive_the_restart_of_every_member_from_a_snapshot",
+    answers_forgotten_when_sent: "member/test_supervised_sessions.py::"
+    "test_what_a_leader_had_sent_before_it_died_and_nobody_got_comes_from_the_next",
 }

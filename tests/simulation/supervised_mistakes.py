@@ -1,0 +1,85 @@
+"""Mistakes that supervised sessions must not survive unseen: answers lost, or given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from cluster.client.answer_progress import AnswerProgress
+from cluster.client.window import UnacknowledgedWindow
+from cluster.consensus.kept_answers import KeptAnswers
+from cluster.protocol.enums import Role
+from cluster.service import open_sessions
+from cluster.service.session_egress import MOCKED_OFFER, SessionEgress
+from tests.simulation.mistakes import Patch, Sought
+
+
+def answers_not_kept_on_followers(patch: Patch) -> None:
+    """As those to other sessions: whoever leads next has none of them."""
+    offer = SessionEgress.offer
+
+    def acted(self: Any, payload: Any) -> int:
+        if self.is_supervised and self._state.role is not Role.LEADER:
+            self.answered += 1
+            return MOCKED_OFFER
+        return offer(self, payload)
+
+    patch(SessionEgress, "offer", acted)
+
+
+def answers_not_in_the_snapshot(patch: Patch) -> None:
+    patch(KeptAnswers, "records", lambda self: iter(()))
+
+
+def answer_counts_not_in_the_snapshot(patch: Patch) -> None:
+    """A service that starts from its snapshot numbers its answers from 1 on."""
+    patch(open_sessions, "with_answer_count", lambda channel, count: channel)
+
+
+def answers_forgotten_when_sent(patch: Patch) -> None:
+    """What is written to the client's connection counts as taken."""
+    due = KeptAnswers.due
+
+    def eager(self: Any, session_id: int) -> Iterator[Any]:
+        for answer in list(due(self, session_id)):
+            self.take(session_id, answer.answer_id >> 56, answer.number)
+            yield answer
+
+    patch(KeptAnswers, "due", eager)
+
+
+def answers_taken_twice(patch: Patch) -> None:
+    """The client tells of one answer less than it has, and takes what comes."""
+    numbers, take = AnswerProgress.numbers, AnswerProgress.take
+
+    def modest(self: Any) -> Any:
+        return tuple(taken.replace(number=taken.number - 1) for taken in numbers.fget(self))  # type: ignore[attr-defined]
+
+    def greedy(self: Any, answer_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        take(self, answer_ids, lengths)
+        return np.ones(len(answer_ids), bool)
+
+    patch(AnswerProgress, "numbers", property(modest))
+    patch(AnswerProgress, "take", greedy)
+
+
+def held_messages_not_sent_again(patch: Patch) -> None:
+    """A window that was paused goes on where it stopped."""
+    rewind = UnacknowledgedWindow.rewind
+
+    def forgetful(self: Any, messages: int, leadership_term_id: int) -> None:
+        if self.is_paused:
+            self.is_paused = False
+        else:
+            rewind(self, messages, leadership_term_id)
+
+    patch(UnacknowledgedWindow, "rewind", forgetful)
+
+
+SUPERVISED_MISTAKES: dict[Callable[[Patch], None], Sought] = {
+    answers_not_kept_on_followers: Sought(("I-21", "I-7"), 2),
+    answers_taken_twice: Sought(("I-21", "I-7"), 2),
+    held_messages_not_sent_again: Sought(("I-3", "I-7"), 2),
+}
