@@ -31,7 +31,8 @@ def expected(messages: list[bytes]) -> list[bytes]:
 
 
 def offer_and_sleep(cluster, client, messages: list[bytes], more: list[bytes]) -> None:
-    """The client sends some more, and hears nothing of what comes of it."""
+    """The client sends some more, and nothing of what comes of it reaches it."""
+    cluster._network.path(host_of(cluster.leader), client.host).is_blocked = True
     messages += more
     for payload in more:
         client.offer(payload)
@@ -91,6 +92,7 @@ def test_answers_that_nobody_has_taken_survive_the_restart_of_every_member_from_
     for member_id in range(3):
         restart(cluster, member_id)
 
+    cluster.heal()
     client.resume()
     messages.append(b"last")
     client.offer(b"last")
@@ -168,6 +170,7 @@ def test_a_session_whose_answers_are_too_many_is_closed_and_its_client_told():
     for member in cluster._members.values():
         replica = member.life.consensus_module.replica
         assert replica.answers.byte_count(silent.session_id) <= 16 * replica.answers.bytes_max
+    cluster.heal()
     silent.resume()
     cluster.run_until(lambda: silent.is_closed, "it is told")
     assert silent.why_closed in ("TIMEOUT", "session 1 is not open, or not this client's")
