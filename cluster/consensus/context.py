@@ -50,6 +50,9 @@ class ConsensusModuleContext:
 
     # Segments older than the n-th last snapshot are deleted; 0 keeps all, as Aeron does.
     log_retained_snapshots: int = 0
+    # When the leader takes a snapshot by itself; 0 is never, as in Aeron: a service may have none to take.
+    snapshot_every_bytes: int = 0
+    snapshot_every_ns: int = 0
     log_term_length: int = 64 * 1024 * 1024  # of a new log; an existing one keeps its own
     log_mtu: int = 1408
 

@@ -47,6 +47,7 @@ from cluster.member.ports import Clients, Links, Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.member.services.snapshot_digests import SnapshotDigests
+from cluster.member.services.snapshot_policy import SnapshotPolicy
 from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
 from cluster.member.status import MemberStatus
@@ -240,6 +241,7 @@ class Parts:
             self.status,
             self.snapshots,
             self.termination,
+            SnapshotPolicy(self.context, self.log, self.replica, self.toggles, self._reporter),
             self._reporter,
         )
         return LeaderPorts(

@@ -457,6 +457,23 @@ class NodeKeys(BaseModel):
         differ. crc32c goes by the processor's own instruction.""",
         aeron="aeron.archive.record.checksum",
     )
+    snapshot_every_bytes: Size = _key(
+        MODULE.snapshot_every_bytes,
+        """The leader has all members take a snapshot when the log has grown by so much since the last one; 0
+        is never, because a service that writes no snapshot would lose its state by one. A start reads at most
+        so much log. A cluster that is suspended, or at another operator's request, takes it later.""",
+        unit=SIZE,
+        ge=0,
+        le=1 << 62,
+    )
+    snapshot_every_ns: Duration = _key(
+        duration_text(MODULE.snapshot_every_ns),
+        """The same when the last one is so old, by cluster time, and anything was appended since; 0 is
+        never.""",
+        unit=DURATION,
+        ge=0,
+        le=1 << 62,
+    )
     log_retained_snapshots: int = _key(
         MODULE.log_retained_snapshots,
         """Segments of the log that are older than the n-th last snapshot are dropped, and older snapshots

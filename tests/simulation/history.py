@@ -67,6 +67,16 @@ def draw_checksums(random: Random, member_count: int) -> tuple[str | None, ...]:
     return tuple(random.choice(kinds) for _ in range(member_count))
 
 
+def draw_snapshot_policy(random: Random) -> dict[str, int]:
+    """When leaders take snapshots by themselves: mostly never."""
+    if random.random() < 0.9:
+        return {}
+    return {
+        "snapshot_every_bytes": random.choice([0, 2, 16]) * 1024,
+        "snapshot_every_ns": random.choice([2, 10]) * SECOND,
+    }
+
+
 class Recorder:
     """Keeps some consensus messages, to have them come again much later."""
 
@@ -189,6 +199,7 @@ class History:
             log_retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
             service_count=world.random("services").choice([1, 1, 2]),
             supervised_bytes_max=supervision.choice([4, 16, 64]) * 1024,
+            **draw_snapshot_policy(world.random("snapshot policy")),
             **times,
         )
         self.settings = Settings(

@@ -4,6 +4,7 @@ from cluster.consensus.replica import ReplicatedState
 from cluster.member.control import Toggles
 from cluster.member.log.member_log import MemberLog
 from cluster.member.reporter import Reporter
+from cluster.member.services.snapshot_policy import SnapshotPolicy
 from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
 from cluster.member.status import MemberStatus
@@ -27,6 +28,7 @@ class LeaderControl:
         status: MemberStatus,
         snapshots: SnapshotTaker,
         termination: Termination,
+        policy: SnapshotPolicy,
         reporter: Reporter,
     ) -> None:
         self._toggles = toggles
@@ -35,14 +37,14 @@ class LeaderControl:
         self._status = status
         self._snapshots = snapshots
         self._termination = termination
+        self._policy = policy
         self._reporter = reporter
 
     def do_work(self, now_ns: int) -> int:
         """Take the action that is asked for; returns how much was done."""
-        value = self._toggles.requested
+        value, state = self._toggles.requested, self._status.module
         if value is None:
-            return 0
-        state = self._status.module
+            return self._policy.do_work() if state is ConsensusModuleState.ACTIVE else 0
         if value == ClusterControlToggle.SNAPSHOT and self._snapshots.is_making:
             return 0  # one at a time
         if state is ConsensusModuleState.ACTIVE:
