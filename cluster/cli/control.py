@@ -20,6 +20,7 @@ from cluster.errors import ClusterError, NotLeader, TimedOut
 if TYPE_CHECKING:
     from cluster.node.control import ControlAction
     from cluster.protocol.link import ControlOutcome
+    from cluster.protocol.mark_file import ClusterMarkFileHeader
     from cluster.transport.endpoint import Endpoint
     from cluster.transport.log_client import LogClient
 
@@ -118,6 +119,39 @@ def standby_snapshot(
 
 
 @app.command(
+    "transfer-leadership",
+    epilog=_epilog(
+        "transfer-leadership",
+        "Before a leader is stopped: sessions stay open, and nothing waits for a time-out. What does not\n"
+        "come about within an election timeout is given up, and the leader goes on.",
+    ),
+)
+@connects
+def transfer_leadership(
+    directory: LeaderDirectory = None,
+    endpoints: OptionalEndpoints = None,
+    to: Annotated[
+        int | None,
+        typer.Option(help="The member that is to lead; else whichever has most of the log.", min=0),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have the leader hand over to another member; returns when that leads."""
+    from cluster.member.control import transfer_toggle
+    from cluster.node.control import ControlAction
+
+    action = ControlAction(transfer_toggle() if to is None else transfer_toggle(to))
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    if directory is not None:
+        leader_id = _transfer_on_host(action, directory)
+    else:
+        leader_id = _outcome_of(action, _members_at(endpoints)).leader_member_id
+    if to not in (None, leader_id):
+        raise ClusterError(f"member {leader_id} leads now, and not member {to}")
+    print(json.dumps({"leaderMemberId": leader_id}) if as_json else f"member {leader_id} leads")
+
+
+@app.command(
     "validate-recording-log",
     epilog=_epilog("validate-recording-log", "--endpoints names one member.").replace(
         "--dir cluster-data\n", "--dir cluster-data/member-0\n"
@@ -152,7 +186,7 @@ def _ask(action: ControlAction, directory: Path | None, endpoints: str | None, a
     if directory is not None:
         member_id = _ask_on_host(action, directory)
     else:
-        member_id = _ask_over_network(action, endpoints or "")
+        member_id = _ask_over_network(action, endpoints)
     if as_json:
         print(json.dumps({"memberId": member_id, "toggle": action.name, "outcome": "completed"}))
     else:
@@ -161,9 +195,25 @@ def _ask(action: ControlAction, directory: Path | None, endpoints: str | None, a
 
 def _ask_on_host(action: ControlAction, directory: Path) -> int:
     """By the toggle in the counters file; returns the member that did it."""
+    member = directory if action.is_of_node else leader_directory(directory)
+    mark = _carry_out(action, member)
+    if action.is_end:
+        _await_end(str(directory))
+    return mark.member_id
+
+
+def _transfer_on_host(action: ControlAction, directory: Path) -> int:
+    """Returns who leads then."""
+    from cluster.node.control import next_leader
+
+    member = leader_directory(directory)
+    mark = _carry_out(action, member)
+    return next_leader(mark.member_id, lambda: status_over_ipc(str(member), mark))
+
+
+def _carry_out(action: ControlAction, member: Path) -> ClusterMarkFileHeader:
     from cluster.node.control import MemberControl
 
-    member = directory if action.is_of_node else leader_directory(directory)
     mark = mark_of(str(member))
     with live_counters(str(member), mark, write=True) as counters:
         try:
@@ -173,9 +223,7 @@ def _ask_on_host(action: ControlAction, directory: Path) -> int:
             if status is None or status.leader_member_id < 0:
                 raise
             raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
-    if action.is_end:
-        _await_end(str(directory))
-    return mark.member_id
+    return mark
 
 
 def _await_end(directory: str) -> None:
@@ -192,17 +240,21 @@ def _await_end(directory: str) -> None:
         time.sleep(POLL_S)
 
 
-def _ask_over_network(action: ControlAction, endpoints: str) -> int:
+def _ask_over_network(action: ControlAction, endpoints: str | None) -> int:
     """By a request to the leader, or to the one member that is named; returns the member that did it."""
-    from cluster.transport.endpoint import parse_endpoints
-
-    members = parse_endpoints(endpoints)
+    members = _members_at(endpoints)
     if action.is_of_node and len(members) > 1:
         raise typer.BadParameter("name one member, this is about it alone", param_hint="--endpoints")
     outcome = _outcome_of(action, members)
     if action.is_end:
         _await_silence(members)
     return outcome.member_id
+
+
+def _members_at(endpoints: str | None) -> dict[int, Endpoint]:
+    from cluster.transport.endpoint import parse_endpoints
+
+    return parse_endpoints(endpoints or "")
 
 
 def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlOutcome:

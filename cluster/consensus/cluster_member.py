@@ -19,6 +19,11 @@ class LogEnd(NamedTuple):
     leadership_term_id: int
     log_position: int
 
+    def __str__(self) -> str:
+        if self == (NULL_VALUE, 0):
+            return "no log"
+        return f"a log to {self.log_position} of term {self.leadership_term_id}"
+
 
 class ClusterMember:
     """One configured member, ourselves included."""

@@ -65,11 +65,7 @@ from cluster.consensus.cluster_member import (
     is_unanimous_candidate,
     is_unanimous_leader,
 )
-from cluster.consensus.context import (
-    NULL_POSITION,
-    NULL_VALUE,
-    ConsensusModuleContext,
-)
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.consensus.log_matching import Ask, Cut, LogMatching, NotThere
@@ -87,7 +83,7 @@ from cluster.protocol.consensus import (
     Vote,
 )
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
-from cluster.protocol.link import CatchupProgress
+from cluster.protocol.link import CatchupProgress, TransferLeadership
 from cluster.protocol.sbe import Message
 from cluster.protocol.versions import CONSENSUS_PROTOCOL_VERSION
 
@@ -115,6 +111,7 @@ TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
     },
     ElectionState.CANVASS: {
         ElectionState.NOMINATE: "no better log among all, or in a majority at the deadline",
+        ElectionState.CANDIDATE_BALLOT: "its leader hands over to it",
         ElectionState.FOLLOWER_BALLOT: "voted",
         ElectionState.FOLLOWER_LOG_REPLICATION: "a leader, log ends below its base",
         ElectionState.FOLLOWER_REPLAY: "a leader, log reaches its base",
@@ -160,12 +157,6 @@ TRANSITIONS: Mapping[ElectionState, Mapping[ElectionState, str]] = {
 
 EMPTY_LOG = LogEnd(NULL_VALUE, 0)
 REFUSED_BALLOTS_MAX = 3  # in one election, that a single refusal defeats
-
-
-def _told(standing: LogEnd) -> str:
-    if standing == EMPTY_LOG:
-        return "no log"
-    return f"a log to {standing.log_position} of term {standing.leadership_term_id}"
 
 
 class _Undoing(Enum):
@@ -246,6 +237,7 @@ class Election:
     ``members``, ``promises``, ``module`` and ``gone_member_ids`` belong to the caller and outlive the
     election; ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is its own.
     ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
+    ``is_asked_to_stand``: the leader that was followed hands over to this member.
 
     What does not last as long as the election is in ``_voting`` and ``_term``.
     """
@@ -268,6 +260,7 @@ class Election:
         graceful_closed_leader_id: int = NULL_VALUE,
         time_of_last_leader_message_ns: int = 0,
         gone_member_ids: Collection[int] = (),
+        is_asked_to_stand: bool = False,
     ) -> None:
         assert log_position <= append_position
         assert tuple(members) == context.member_ids
@@ -292,6 +285,7 @@ class Election:
         self._is_node_startup = is_node_startup
         self._undoing = _Undoing.NONE if is_node_startup else _Undoing.DUE
         self._is_extended_canvass = is_node_startup
+        self._is_asked_to_stand = is_asked_to_stand  # until it has stood
         self._actions: list[Action] = []
         self._cluster_time = 0
         self._time_of_last_leader_message_ns = time_of_last_leader_message_ns
@@ -458,10 +452,11 @@ class Election:
 
     # ---- CANVASS: tell each other how good the logs are --------------------------------------------------
     # entry     forget what members said; role FOLLOWER
-    # cycle     CanvassPosition to all; nominate when all, or at the deadline a majority, are no better
+    # cycle     CanvassPosition to all; nominate when all, or at the deadline a majority, are no better. Where
+    #           the leader hands over: stand at once, and say so to all
     # message   CanvassPosition: how good its sender's log is. RequestVote: a vote, unless our log is better.
     #           NewLeadershipTerm: follow, once our log is known to be a prefix of the leader's
-    # exits     NOMINATE; FOLLOWER_BALLOT; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
+    # exits     NOMINATE; CANDIDATE_BALLOT; FOLLOWER_BALLOT; FOLLOWER_LOG_REPLICATION or FOLLOWER_REPLAY
 
     def _enter_canvass(self, now_ns: int) -> None:
         self._do(SetRole(Role.FOLLOWER))
@@ -471,6 +466,13 @@ class Election:
         self._term = None
 
     def _work_canvass(self, now_ns: int) -> None:
+        if self._is_asked_to_stand and self._may_stand():
+            self._is_asked_to_stand = False
+            self._send_others(
+                TransferLeadership(self.leadership_term_id, self.append_position, self._this.id)
+            )
+            self._change_state(ElectionState.CANDIDATE_BALLOT, now_ns, "its leader hands over to it")
+            return
         self._send_canvass_position(now_ns)
         self._find_promises()
         if self._context.appointed_leader_id not in (NULL_VALUE, self._this.id):
@@ -479,11 +481,11 @@ class Election:
             return
         members, standing = self._members.values(), self._standing
         if is_unanimous_candidate(members, standing, self._exempt, self._context.quorum_threshold):
-            self._nominate(now_ns, f"unanimous candidate: has {_told(standing)}")
+            self._nominate(now_ns, f"unanimous candidate: has {standing}")
         elif now_ns >= self._canvass_deadline_ns and is_quorum_candidate(
             members, standing, self._context.quorum_threshold
         ):
-            self._nominate(now_ns, f"quorum candidate: has {_told(standing)}")
+            self._nominate(now_ns, f"quorum candidate: has {standing}")
 
     def _nominate(self, now_ns: int, reason: str) -> None:
         """A delay below half of the election timeout lets one of several candidates come first (C-64)."""
@@ -947,7 +949,7 @@ class Election:
             self._change_state(
                 ElectionState.FOLLOWER_BALLOT,
                 now_ns,
-                f"voted for member {member.id} in term {term_id}, which has {_told(candidate)}",
+                f"voted for member {member.id} in term {term_id}, which has {candidate}",
             )
         return self._take()
 
@@ -1079,7 +1081,7 @@ class Election:
         if self.append_position >= message.term_base_log_position:
             reason = (
                 f"follows member {followed.leader_member_id}, leader of term {self.leadership_term_id} at "
-                f"{message.log_position}; has {_told(self._standing)}"
+                f"{message.log_position}; has {self._standing}"
             )
             self._record_term(message.leadership_term_id, message.term_base_log_position)
             self._change_state(ElectionState.FOLLOWER_REPLAY, now_ns, reason)

@@ -44,6 +44,7 @@ from cluster.protocol.link import (
     SnapshotOffer,
     SnapshotRequest,
     TakenAnswers,
+    TransferLeadership,
 )
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
@@ -62,6 +63,7 @@ _POSITIONS: dict[type[Message], tuple[str, ...]] = {
     ReplicationRequest: ("from_position",),
     LogImage: ("join_position",),
     SnapshotDigest: ("log_position",),
+    TransferLeadership: ("log_position",),
 }
 _TERMS = ("candidate_term_id", "leadership_term_id", "log_leadership_term_id")
 _OTHERS = (

@@ -311,6 +311,7 @@ class ConsensusModuleAgent:
             graceful_closed_leader_id=step.graceful_closed_leader_id,
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.parts.liveness.gone_member_ids,
+            is_asked_to_stand=step.is_asked_to_stand,
         )
         return Electing(election, self.parts.election_ports)
 

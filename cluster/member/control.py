@@ -8,12 +8,27 @@ A member writes them here and nowhere else. Operators set them in cnc.dat (node/
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
-from cluster.consensus.context import NULL_POSITION
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.counters import Counter
 from cluster.member.counters import MemberCounters
 from cluster.member.reporter import Reporter
 from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
 from cluster.protocol.recording_log import SNAPSHOT
+
+# Ours, beside the reference's: in the lower half of the control toggle; above it 1 + the member, 0 for any.
+TRANSFER_LEADERSHIP = 1111
+_HALF = 32
+
+
+def transfer_toggle(target_id: int = NULL_VALUE) -> int:
+    """What the control toggle is set to, to have a member lead; NULL_VALUE: whichever is best."""
+    return target_id + 1 << _HALF | TRANSFER_LEADERSHIP
+
+
+def transfer_target(toggle: int) -> int | None:
+    """The member that is to lead; None when the toggle asks for something else."""
+    is_transfer = toggle & (1 << _HALF) - 1 == TRANSFER_LEADERSHIP
+    return (toggle >> _HALF) - 1 if is_transfer else None
 
 
 class Toggles:

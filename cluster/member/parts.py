@@ -42,6 +42,7 @@ from cluster.member.log.streams import LogStreams
 from cluster.member.phases.election_actions import ElectionPorts
 from cluster.member.phases.following import FollowerPorts
 from cluster.member.phases.leader_control import LeaderControl
+from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.phases.leading import LeaderPorts
 from cluster.member.ports import Clients, Links, Peers
 from cluster.member.reporter import Reporter
@@ -188,6 +189,16 @@ class Parts:
             self.services,
             reporter,
         )
+        self.transfer = LeadershipTransfer(
+            context,
+            self.members,
+            self.peers,
+            self.log,
+            self.replica,
+            self.status,
+            self.toggles,
+            reporter,
+        )
         archive = SnapshotArchive(
             self.files.archive, term_length=context.log_term_length, mtu=context.log_mtu
         )
@@ -242,6 +253,7 @@ class Parts:
             self.snapshots,
             self.termination,
             SnapshotPolicy(self.context, self.log, self.replica, self.toggles, self._reporter),
+            self.transfer,
             self._reporter,
         )
         return LeaderPorts(
@@ -256,6 +268,7 @@ class Parts:
             requests=self.requests,
             supervision=self.supervision,
             control=control,
+            transfer=self.transfer,
             snapshots=self.snapshots,
             digests=self.digests,
             termination=self.termination,
@@ -301,6 +314,7 @@ class Parts:
         assert log_position == self.log.commit_position == self.processing.position
         self.log_sender.streams.clear()
         self.termination.reset()
+        self.transfer.reset()
         self.toggles.on_election()
         self.services.close_log(log_position)
         self.log.leave(self.replica.now_ms)

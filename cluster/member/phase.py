@@ -55,10 +55,14 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Elect(Next):
-    """Begin an election. ``graceful_closed_leader_id``: the leader that ended in order, is not waited for."""
+    """Begin an election. ``graceful_closed_leader_id``: the leader that ended in order, is not waited for.
+
+    ``is_asked_to_stand``: the leader hands over to this member.
+    """
 
     reason: str
     graceful_closed_leader_id: int = NULL_VALUE
+    is_asked_to_stand: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class MemberStatus:
         self.member_id = member_id
         self.role = Role.FOLLOWER
         self.leader_member_id = NULL_VALUE
+        self.is_handing_over = False  # leadership, to another member
         self._replica = replica
         self._counters = counters
         self._reporter = reporter
@@ -32,8 +33,8 @@ class MemberStatus:
 
     @property
     def takes_input(self) -> bool:
-        """Whether this member leads, and is neither suspended nor ending nor taking a snapshot."""
-        return self.is_leading and self._replica.module.is_active
+        """Whether this member leads, and is neither suspended nor ending, taking a snapshot, handing over."""
+        return self.is_leading and self._replica.module.is_active and not self.is_handing_over
 
     @property
     def module(self) -> ConsensusModuleState:

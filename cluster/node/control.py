@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from cluster.counters import Counter, CountersReader
 from cluster.errors import ClusterError, NotLeader, TimedOut
+from cluster.member.control import transfer_target
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import (
     ClusterControlToggle,
@@ -43,6 +44,11 @@ class ControlAction(NamedTuple):
         return _name(self.toggle, self.is_of_node)
 
     @property
+    def is_transfer(self) -> bool:
+        """Of leadership, to another member."""
+        return not self.is_of_node and transfer_target(self.toggle) is not None
+
+    @property
     def state(self) -> ConsensusModuleState:
         """That of the module in which it is taken."""
         is_resume = not self.is_of_node and self.toggle == ClusterControlToggle.RESUME
@@ -54,6 +60,8 @@ class ControlAction(NamedTuple):
 
     def check(self) -> None:
         """Raise ClusterError for what no member can do."""
+        if self.is_transfer:
+            return
         kinds = NodeControlToggle if self.is_of_node else ClusterControlToggle
         if self.toggle not in list(kinds) or self.toggle <= ClusterControlToggle.NEUTRAL:
             raise ClusterError(f"toggle {self.toggle}: no action of a member has this code")
@@ -62,6 +70,8 @@ class ControlAction(NamedTuple):
 
 
 def _name(toggle: int, is_of_node: bool) -> str:
+    if not is_of_node and transfer_target(toggle) is not None:
+        return "TRANSFER_LEADERSHIP"
     kind = NodeControlToggle if is_of_node else ClusterControlToggle
     return kind(toggle).name if toggle in list(kind) else str(toggle)
 
@@ -113,6 +123,9 @@ class MemberControl:
         ):
             raise ClusterError(f"{self._who} took no snapshot: `cluster tool errors` says why")
 
+        if action.is_transfer and self._leads:
+            raise ClusterError(f"{self._who} goes on leading, its node.log says why")
+
     @property
     def _leads(self) -> bool:
         return self._role.get() == Role.LEADER and self._election.get() == ElectionState.CLOSED
@@ -132,6 +145,8 @@ class MemberControl:
 
     def _is_done(self, action: ControlAction, toggle: int) -> bool:
         """Raises NotLeader when an election came in between."""
+        if action.is_transfer:
+            return toggle != action.toggle and self._election.get() == ElectionState.CLOSED
         if not action.is_of_node and toggle == ClusterControlToggle.INACTIVE:
             raise NotLeader(f"{self._who} lost its leadership before {action.name} was done")
         if action.is_end:
@@ -139,6 +154,17 @@ class MemberControl:
         if action == ControlAction(ClusterControlToggle.SUSPEND):
             return self._state.get() == ConsensusModuleState.SUSPENDED
         return toggle != action.toggle
+
+
+def next_leader(member_id: int, status: Callable[[], LogStatus | None]) -> int:
+    """Who leads after the member, as that says when its log shows it. Raises TimedOut."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() <= deadline:
+        found = status()
+        if found is not None and found.leader_member_id not in (NONE, member_id):
+            return found.leader_member_id
+        pause(POLL_S)
+    raise TimedOut(f"member {member_id} has not said within {TIMEOUT_S:g} s who leads after it")
 
 
 class ControlPort:
@@ -156,11 +182,13 @@ class ControlPort:
 
     def __call__(self, request: ControlRequest) -> ControlOutcome:
         """What came of the request, when it is done."""
-        code, text = LinkErrorCode.OK, ""
+        code, text, leader_id = LinkErrorCode.OK, "", NONE
+        action = ControlAction(request.toggle, bool(request.is_of_node))
         try:
             with CountersReader(self._path, write=True) as counters:
-                control = MemberControl(counters, self._cluster_id, self._member_id)
-                control.carry_out(ControlAction(request.toggle, bool(request.is_of_node)))
+                MemberControl(counters, self._cluster_id, self._member_id).carry_out(action)
+            if action.is_transfer:
+                leader_id = next_leader(self._member_id, self._status)
         except NotLeader as error:
             code, text = LinkErrorCode.NOT_LEADER, str(error)
         except ClusterError as error:
@@ -168,7 +196,7 @@ class ControlPort:
         return ControlOutcome(
             correlation_id=request.correlation_id,
             member_id=self._member_id,
-            leader_member_id=self._leader_member_id(),
+            leader_member_id=leader_id if leader_id != NONE else self._leader_member_id(),
             code=code,
             ingress_endpoints=self._endpoints,
             text=text,

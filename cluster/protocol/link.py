@@ -284,6 +284,18 @@ class PromiseStatement(Message, template_id=27, schema=LINK_SCHEMA):
     known: tuple[KnownPromises, ...] = ()
 
 
+class TransferLeadership(Message, template_id=28, schema=LINK_SCHEMA):
+    """The leader of the term wants a follower to lead the next one, whose log ends where its own does.
+
+    To that follower: stand at once. From it to all others, before it asks for their votes: the leader that
+    they hear has asked it to. An election follows in which everything is judged as ever.
+    """
+
+    leadership_term_id: i64
+    log_position: i64
+    candidate_member_id: i32
+
+
 class TermEntry(Composite):
     """A leadership term of the recording log; ``log_position`` -1 while it is open."""
 

@@ -222,6 +222,8 @@ class ClientPort:
 
         Returns how many were greeted.
         """
+        if self._hand_over is None:
+            return 0
         work = self._accept_new(self._clock_ns(), handler)
         ready, self._ready = self._ready, []
         for connection in ready:

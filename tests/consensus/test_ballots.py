@@ -7,6 +7,7 @@ from cluster.consensus.context import MS, SECOND
 from cluster.consensus.election import REFUSED_BALLOTS_MAX
 from cluster.protocol.consensus import NewLeadershipTerm, RequestVote, Vote
 from cluster.protocol.enums import ElectionState, Role
+from cluster.protocol.link import TransferLeadership
 from tests.consensus.language import (
     OTHER_ID,
     TERM,
@@ -356,3 +357,38 @@ def test_in_init_nothing_is_answered():
 
     assert driven.hears(request_vote(1, 9, BETTER_LOG), vote(1, 9)) == []
     assert driven.state is S.INIT
+
+
+def test_who_is_asked_to_stand_by_its_leader_says_so_to_all_and_asks_for_votes_at_once():
+    """Raft, Ongaro's thesis, 3.10: the others still hear their leader, and must know that it is its wish."""
+    driven = an_election(1000, is_asked_to_stand=True)
+    driven.work()
+    driven.prepared()
+    said = [(s.member_id, s.message) for s in driven.work() if isinstance(s, Send)]
+    assert said == [(id_, TransferLeadership(0, 1000, 0)) for id_ in (1, 2)]
+    asked = [s.message for s in driven.work() if isinstance(s, Send)]
+    assert [type(message) for message in asked] == [RequestVote, RequestVote]
+    driven.hears(vote(1, 1), vote(2, 1))
+    driven.work()
+    assert driven.state is S.LEADER_LOG_REPLICATION
+
+
+def test_who_may_not_stand_does_not_whatever_its_leader_asks():
+    driven = an_election(1000, is_asked_to_stand=True, acknowledged_end=(0, 2000))
+    driven.work()
+    driven.prepared()
+    driven.work()
+    assert driven.state is S.CANVASS
+
+
+def test_it_stands_once_and_then_waits_like_all_others():
+    driven = an_election(1000, is_asked_to_stand=True)
+    driven.work()
+    driven.prepared()
+    driven.work()
+    driven.work()
+    driven.hears(vote(1, 1, granted=False))
+    driven.work()
+    assert driven.state is S.CANVASS
+    driven.work()
+    assert driven.state is S.CANVASS

@@ -138,6 +138,15 @@ def _():
     return driven
 
 
+@takes(S.CANVASS, S.CANDIDATE_BALLOT)
+def _():
+    driven = an_election(1000, is_asked_to_stand=True)
+    driven.work()
+    driven.prepared()
+    driven.work()
+    return driven
+
+
 @takes(S.CANVASS, S.FOLLOWER_BALLOT)
 def _():
     driven = in_canvass(1000)

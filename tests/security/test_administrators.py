@@ -157,6 +157,17 @@ def test_from_any_member_the_leader_is_found_and_an_end_is_waited_for(tmp_path, 
         why = f"member {follower.config.member_id} does not lead: this is for the leader, which is member"
         assert (status, err) == (1, f"{why} {member_id}\n"), "whose tcp endpoint nobody named"
 
+        to = follower.config.member_id
+        moved = tool("transfer-leadership", "--endpoints", cluster.endpoints, "--to", to, *shown)
+        assert moved == (0, f"member {to} leads\n", "")
+        assert follower.is_leader
+        leader, member_id = follower, to
+        status, _, err = tool("transfer-leadership", "--endpoints", one, "--to", to, *shown)
+        assert (status, err) == (1, f"member {to} goes on leading, its node.log says why\n")
+        back = tool("transfer-leadership", "--dir", leader.config.path, "--json")[1]
+        leader, member_id = await_that(cluster.leader, "a leader"), json.loads(back)["leaderMemberId"]
+        assert leader.config.member_id == member_id != to
+
         listed = tool("list-members", "--endpoints", one, *shown)[1]
         assert listed.startswith(f"leaderMemberId={member_id}, memberId=")
         described = json.loads(tool("describe", "--endpoints", one, "--json", *shown)[1])

@@ -69,7 +69,7 @@ def draw_checksums(random: Random, member_count: int) -> tuple[str | None, ...]:
 
 def draw_snapshot_policy(random: Random) -> dict[str, int]:
     """When leaders take snapshots by themselves: mostly never."""
-    if random.random() < 0.9:
+    if random.random() < 0.97:
         return {}
     return {
         "snapshot_every_bytes": random.choice([0, 2, 16]) * 1024,

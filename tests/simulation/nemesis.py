@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import TYPE_CHECKING
 
+from cluster.consensus.context import NULL_VALUE
+from cluster.member.control import transfer_toggle
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
 from cluster.testing.ports import host_of
 from cluster.testing.world import FOREVER_NS, MS, SECOND
@@ -78,6 +80,8 @@ class Nemesis:
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
+        self._transfers = history.world.random("transfers")
+        self._draw_apart("transfer leadership", self._transfer, self._transfers, 0.03, 10)
         if history.settings.file_sync_level == 0:
             name = "power cut at level 0"
             self._draw_apart(name, power_cuts.cut_dispensable, power_cuts.at_level_0, 0.5, 3)
@@ -529,7 +533,12 @@ class Nemesis:
         self.later(duration_ns, f"{client.name} goes on", client.resume)
         return f"{client.name} for {duration_ns / SECOND:.3f} s"
 
-    def toggle(self, toggle: ClusterControlToggle) -> Member | None:
+    def _transfer(self) -> str | None:
+        target_id = self._transfers.choice([NULL_VALUE, *self.history.context.member_ids])
+        leader = self.toggle(transfer_toggle(target_id))
+        return None if leader is None else f"by member {leader.member_id} to {target_id}"
+
+    def toggle(self, toggle: int) -> Member | None:
         leader = self.history.leader()
         if leader is None:
             return None

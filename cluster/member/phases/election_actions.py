@@ -30,7 +30,7 @@ from cluster.member.turn import Turn
 from cluster.protocol import streams
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import Role
-from cluster.protocol.link import CatchupProgress, LogGeometry
+from cluster.protocol.link import CatchupProgress, LogGeometry, TransferLeadership
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.transport.message_frames import link_frame
 
@@ -106,7 +106,7 @@ class ElectionActions:
 
     def _send(self, action: actions.Send) -> bool:
         ports, message = self._ports, action.message
-        if isinstance(message, CatchupProgress):
+        if isinstance(message, CatchupProgress | TransferLeadership):
             frames = link_frame(message)
         else:
             frames = consensus_frame(message)

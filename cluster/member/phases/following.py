@@ -30,7 +30,7 @@ from cluster.protocol.consensus import (
     RequestVote,
     TerminationPosition,
 )
-from cluster.protocol.link import EndOfStream, LinkError, LogImage, TakenAnswers
+from cluster.protocol.link import EndOfStream, LinkError, LogImage, TakenAnswers, TransferLeadership
 from cluster.protocol.sbe import Message
 
 
@@ -173,7 +173,19 @@ class Following(Phase):
             case TerminationPosition() if message.leadership_term_id == follower.leadership_term_id:
                 follower.time_of_last_leader_message_ns = now_ns
                 self._ports.termination.on_termination_position(message)
+            case TransferLeadership() if message.leadership_term_id == follower.leadership_term_id:
+                return self._on_transfer(member_id, message)
         return None if reason is None else Elect(reason)
+
+    def _on_transfer(self, member_id: int, message: TransferLeadership) -> Next | None:
+        """Stand at once, if the leader asks this member; make room for the vote, if it asks another."""
+        if member_id == message.candidate_member_id:
+            return Elect(f"member {member_id} is to lead next")
+        is_asked = message.candidate_member_id == self._ports.context.member_id
+        is_level = message.log_position == self._recording.synced_position == self._recording.append_position
+        if not is_asked or not is_level or member_id != self.follower.leader_member_id:
+            return None
+        return Elect(f"leader {member_id} hands over", is_asked_to_stand=True)
 
     def _on_log_image(self, member_id: int, image: LogImage) -> str | None:
         client = self._ports.log_requests

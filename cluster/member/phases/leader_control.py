@@ -1,8 +1,10 @@
 """What an operator asks the leader for: an action in the log, or the end of the cluster."""
 
+from cluster.consensus.context import NULL_VALUE
 from cluster.consensus.replica import ReplicatedState
-from cluster.member.control import Toggles
+from cluster.member.control import Toggles, transfer_target
 from cluster.member.log.member_log import MemberLog
+from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.reporter import Reporter
 from cluster.member.services.snapshot_policy import SnapshotPolicy
 from cluster.member.services.snapshot_taker import SnapshotTaker
@@ -29,6 +31,7 @@ class LeaderControl:
         snapshots: SnapshotTaker,
         termination: Termination,
         policy: SnapshotPolicy,
+        transfer: LeadershipTransfer,
         reporter: Reporter,
     ) -> None:
         self._toggles = toggles
@@ -38,6 +41,7 @@ class LeaderControl:
         self._snapshots = snapshots
         self._termination = termination
         self._policy = policy
+        self._transfer = transfer
         self._reporter = reporter
 
     def do_work(self, now_ns: int) -> int:
@@ -59,7 +63,7 @@ class LeaderControl:
         return 0
 
     def _while_active(self, value: int, now_ns: int) -> None:
-        """SUSPEND is done with RESUME, SNAPSHOT with the snapshot, and an end never."""
+        """SUSPEND is done with RESUME, SNAPSHOT with the snapshot, an end never, a transfer when given up."""
         match value:
             case ClusterControlToggle.SUSPEND:
                 self._append(ClusterAction.SUSPEND, ConsensusModuleState.SUSPENDED)
@@ -72,6 +76,9 @@ class LeaderControl:
             case ClusterControlToggle.STANDBY_SNAPSHOT:
                 self._append(ClusterAction.SNAPSHOT, None, flags=ClusterActionFlags.STANDBY_SNAPSHOT)
                 self._toggles.done()
+            case _ if (target_id := transfer_target(value)) is not None:
+                if self._transfer.target_id == NULL_VALUE:
+                    self._transfer.begin(target_id, now_ns)
             case _:  # RESUME has nothing to resume, and others are none; to leave them would block all
                 self._toggles.done()
 

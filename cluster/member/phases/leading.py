@@ -27,6 +27,7 @@ from cluster.member.log.processing import LogProcessing
 from cluster.member.log.sender import LedLog, LogSender
 from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
 from cluster.member.phases.leader_control import LeaderControl
+from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import stamped
@@ -49,6 +50,7 @@ from cluster.protocol.link import (
     LinkErrorCode,
     ReplicationRequest,
     SnapshotDigest,
+    TransferLeadership,
 )
 from cluster.protocol.log import TimerEvent
 from cluster.protocol.sbe import Message
@@ -71,6 +73,7 @@ class LeaderPorts:
     requests: ClientRequests
     supervision: Supervision
     control: LeaderControl
+    transfer: LeadershipTransfer
     snapshots: SnapshotTaker
     digests: SnapshotDigests
     termination: Termination
@@ -117,7 +120,10 @@ class Leading(Phase):
         publication, recording, turn = self._publication, self._recording, ports.turn
         if self._is_commit_untold:
             self._send_commit()
-        if publication.is_full:
+        if ports.transfer.target_id != NULL_VALUE:
+            self._is_ingress_read = False
+            ports.transfer.do_work(self.leader.commit_position, turn.now_ns)
+        elif publication.is_full:
             self._tell_full()
         elif self._is_too_far_ahead:
             self._is_ingress_read = False  # clients wait in their sockets for the majority
@@ -219,10 +225,10 @@ class Leading(Phase):
         ports, module = self._ports, self._replica.module
         now_ns = ports.turn.now_ns
         ports.turn.work_count += ports.control.do_work(now_ns)
-        if not (module.is_active and self._is_ingress_read):
+        if module.state is ConsensusModuleState.SUSPENDED:
             ports.turn.work_count += ports.greet_clients()  # an administrator may come to resume
         ports.supervision.tell_followers(now_ns)
-        if module.is_active:
+        if module.is_active and ports.transfer.target_id == NULL_VALUE:
             self._check_sessions()
         elif module.state is ConsensusModuleState.TERMINATING and ports.termination.is_leader_done(now_ns):
             return Close()
@@ -292,6 +298,8 @@ class Leading(Phase):
                 reason = leader.on_commit_position(message)
             case SnapshotDigest():
                 ports.digests.on_reported(member_id, message)
+            case TransferLeadership(candidate_member_id=id_) if id_ == member_id:
+                reason = f"member {id_} takes over" if ports.transfer.is_asked(id_) else None
             case ChallengeResponse():
                 ports.requests.on_challenge_response(message)
         return None if reason is None else Elect(reason)

@@ -1,0 +1,101 @@
+"""A leader hands its term over to a follower, for maintenance (Raft: Ongaro's thesis, 3.10).
+
+    begun      nothing is appended any more: clients wait in their sockets
+    level      the follower has all of the log, and all of it is committed
+    asked      TransferLeadership ──▶ the follower, which stands at once and says so to all:
+    over       an election like any other, in which it asks first
+
+What does not come about in an election timeout is given up, and the leader goes on.
+"""
+
+from collections.abc import Mapping
+
+from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.control import Toggles
+from cluster.member.log.member_log import MemberLog
+from cluster.member.ports import Peers
+from cluster.member.reporter import Reporter
+from cluster.member.status import MemberStatus
+from cluster.protocol.link import TransferLeadership
+from cluster.transport.message_frames import link_frame
+
+
+class LeadershipTransfer:
+    """``target_id`` is who is to lead next, NULL_VALUE while nobody is."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        members: Mapping[int, ClusterMember],
+        peers: Peers,
+        log: MemberLog,
+        replica: ReplicatedState,
+        status: MemberStatus,
+        toggles: Toggles,
+        reporter: Reporter,
+    ) -> None:
+        self._context = context
+        self._members = members
+        self._peers = peers
+        self._log = log
+        self._replica = replica
+        self._status = status
+        self._toggles = toggles
+        self._reporter = reporter
+        self.target_id = NULL_VALUE
+        self._deadline_ns = 0
+        self._is_asked = False
+
+    def reset(self) -> None:
+        """An election is entered, this one's or another."""
+        self.target_id = NULL_VALUE
+        self._is_asked = self._status.is_handing_over = False
+
+    def begin(self, target_id: int, now_ns: int) -> None:
+        """Hand over to a member, with NULL_VALUE to the one that has most of the log."""
+        following = [member for member in self._members.values() if self._follows(member, now_ns)]
+        if target_id == NULL_VALUE:
+            best = max(following, key=lambda member: member.report_position, default=None)
+            target_id = NULL_VALUE if best is None else best.id
+        if target_id not in (member.id for member in following):
+            nobody = target_id == NULL_VALUE
+            self._give_up("no member follows" if nobody else f"member {target_id} does not follow")
+            return
+        self.target_id = target_id
+        self._status.is_handing_over = True
+        self._deadline_ns = now_ns + self._context.election_timeout_ns
+        self._reporter.event(f"hands leadership over to member {target_id}")
+
+    def _follows(self, member: ClusterMember, now_ns: int) -> bool:
+        return (
+            member.id != self._context.member_id
+            and member.report_term_id == self._replica.leadership_term_id
+            and member.is_active(now_ns, self._context.leader_heartbeat_timeout_ns)
+        )
+
+    def do_work(self, commit_position: int, now_ns: int) -> None:
+        """Ask the follower when it is level, and give up in time."""
+        publication = self._log.publication
+        assert publication is not None and self.target_id != NULL_VALUE
+        target, position = self._members[self.target_id], publication.position
+        if now_ns >= self._deadline_ns:
+            why = (
+                "has not stood"
+                if self._is_asked
+                else f"has the log to {target.report_position} of {position}"
+            )
+            self._give_up(f"member {target.id} {why} within an election timeout")
+        elif not self._is_asked and commit_position == position == target.report_position:
+            message = TransferLeadership(self._replica.leadership_term_id, position, target.id)
+            self._is_asked = self._peers.links.send(target.id, link_frame(message)) > 0
+
+    def is_asked(self, member_id: int) -> bool:
+        """Whether the member was asked to stand."""
+        return self._is_asked and member_id == self.target_id
+
+    def _give_up(self, why: str) -> None:
+        self._reporter.event(f"goes on leading: {why}")
+        self.reset()
+        self._toggles.done()

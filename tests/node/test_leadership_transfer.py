@@ -1,0 +1,42 @@
+"""Leadership handed over by a tool, between processes: what clients see of it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from cluster import ClusterClient
+from tests.node.processes import Up, run
+
+# Far above what it takes, also on a busy machine, and far below what the death of a leader costs there.
+GAP_S_MAX = 2.0
+
+
+def test_sessions_stay_open_and_all_that_is_sent_is_committed(tmp_path):
+    with Up(tmp_path / "c") as up:
+        answers: list[bytes] = []
+        with ClusterClient.connect(
+            up.endpoints, lambda _, __, payload: answers.append(bytes(payload))
+        ) as client:
+            session_id, sent, longest_s = client.cluster_session_id, 0, 0.0
+            for target in ((up.leader + 1) % 3, (up.leader + 2) % 3, up.leader):
+                moved = run("tool", "transfer-leadership", "--dir", str(up.directory), "--to", str(target))
+                assert (moved.returncode, moved.stdout) == (0, f"member {target} leads\n"), moved.stderr
+                begun = time.monotonic()
+                while client.offer(b"%d" % sent) < 0:
+                    client.poll_egress()
+                    assert time.monotonic() - begun < 30
+                sent += 1
+                client.await_committed()
+                longest_s = max(longest_s, time.monotonic() - begun)
+                assert (client.cluster_session_id, client.leader_member_id) == (session_id, target)
+            assert longest_s < GAP_S_MAX
+            while len(answers) < sent:
+                client.poll_egress()
+        assert answers == [b"%d" % number for number in range(sent)]
+        refused = run("tool", "transfer-leadership", "--dir", str(up.directory), "--to", "7", "--json")
+        why = f"member {up.leader} goes on leading, its node.log says why\n"
+        assert (refused.returncode, refused.stderr) == (1, why)
+        log = (up.member_dir(up.leader) / "node.log").read_text().splitlines()
+        assert any("goes on leading: member 7 does not follow" in line for line in log), log[-3:]
+        assert json.loads(up.first_line)["leaderMemberId"] == up.leader
