@@ -143,7 +143,7 @@ def transfer_leadership(
     action = ControlAction(transfer_toggle() if to is None else transfer_toggle(to))
     endpoints = endpoints_unless(directory is not None, endpoints)
     if directory is not None:
-        leader_id = _transfer_on_host(action, directory)
+        leader_id = transfer_on_host(action, directory)
     else:
         leader_id = _outcome_of(action, _members_at(endpoints)).leader_member_id
     if to not in (None, leader_id):
@@ -202,7 +202,7 @@ def _ask_on_host(action: ControlAction, directory: Path) -> int:
     return mark.member_id
 
 
-def _transfer_on_host(action: ControlAction, directory: Path) -> int:
+def transfer_on_host(action: ControlAction, directory: Path) -> int:
     """Returns who leads then."""
     from cluster.node.control import next_leader
 

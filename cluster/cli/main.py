@@ -26,6 +26,7 @@ VALUE_ERROR = "Value error, "
 # What `cluster --help` lists, so that it need not import the modules.
 COMMANDS = {
     "up": "Run a whole cluster on this machine, one process per member.",
+    "restart": "Restart the members of this host one after the other; sessions stay open.",
     "node": "Run one member from a configuration file.",
     "certs": "Make a certificate authority, and certificates of members and clients.",
     "principal": "Write the file of principals that a member's authenticator goes by.",

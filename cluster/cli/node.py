@@ -21,7 +21,8 @@ Examples:
 conf/node.toml has every key with its default and what it is for; the environment variable CLUSTER_KEY wins
 over the file. One line is printed once the member listens: "member 0: 127.0.0.1:9000", with --json an object
 {"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. What happens is written to
-DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on.
+DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on. So does SIGHUP, with status
+75, which asks whoever runs the member to start it again (`cluster restart`).
 """
 
 
@@ -70,4 +71,4 @@ def node(
         sys.stderr.write(texts.of(loaded.member_id, service_error_fields(error, count), where_logged))
 
     process.warm_up(loaded)
-    process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)
+    raise typer.Exit(process.run(loaded, on_listening=on_listening, on_service_error=on_service_error))

@@ -35,10 +35,14 @@ Examples:
   cluster up --members 1 --dir /tmp/one --base-port 9100
   cluster up --service my_module:MyService --json
   cluster up --tls --dir /tmp/secured --base-port 9200
+  cluster up --set snapshot_every_bytes=1g --set log_retained_snapshots=1
 
 Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the other members; ipc clients use
 DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
-member that died is reported and not restarted; `cluster node --config DIR/member-i/node.toml` does that.
+member that died is reported and not restarted: whoever killed it wants to see what the others do.
+`cluster node --config DIR/member-i/node.toml` starts it again; `cluster restart --dir DIR` restarts all, one
+after the other.
+--set gives all members a key of conf/node.toml, and is kept in DIR/member-i/node.toml; give it again to `up`.
 What a service raises is printed on standard error, and in DIR/member-i/node.log; what it prints is in
 DIR/member-i/output.log.
 
@@ -69,6 +73,10 @@ def up(
     tls: Annotated[
         bool, typer.Option("--tls", help="Speak TLS, with certificates made under DIR/certs where missing.")
     ] = False,
+    settings: Annotated[
+        list[str],
+        typer.Option("--set", help="A key of all members; may be repeated.", metavar="KEY=VALUE"),
+    ] = [],  # noqa: B006 - never changed
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
 ) -> None:
     """Run a whole cluster on this machine, one process per member, until Ctrl-C or SIGTERM."""
@@ -79,6 +87,7 @@ def up(
             f"{base_port}: expected a port with room for all members", param_hint="--base-port"
         )
     keys = plan_members(members, directory.absolute(), service, base_port)
+    given = _given_keys(settings)
     if tls:
         for keys_of_member in keys:
             keys_of_member |= tls_keys(directory.absolute())
@@ -87,6 +96,7 @@ def up(
     from cluster.node.service_errors import ServiceErrorText
     from cluster.node.supervisor import Supervisor
 
+    keys = [given | keys_of_member for keys_of_member in keys]
     configs = [config_text.load(overrides=keys_of_member) for keys_of_member in keys]
     process.warm_up(configs[0])
     _check_ports(configs)
@@ -141,6 +151,23 @@ def plan_members(count: int, directory: Path, services: list[str], base_port: in
         }
         for i in range(count)
     ]
+
+
+def _given_keys(settings: list[str]) -> dict[str, Any]:
+    """What --set gives, each as text that its key reads. Raises BadParameter."""
+    from cluster.node.config_keys import KEYS
+
+    planned = ("member_id", "members", "dir", "services")
+    found: dict[str, Any] = {}
+    for setting in settings:
+        key, is_pair, value = setting.partition("=")
+        if not is_pair or key not in KEYS or key in planned:
+            raise typer.BadParameter(
+                f"{setting!r}: expected KEY=VALUE with a key of conf/node.toml but {', '.join(planned)}",
+                param_hint="--set",
+            )
+        found[key] = value
+    return found
 
 
 def tls_keys(directory: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ from cluster.node.hosted_service import OnServiceError
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
 from cluster.node.service_loader import load_service
-from cluster.node.supervisor import ignore_signals_at_exit, tell
+from cluster.node.supervisor import RESTART_STATUS, ignore_signals_at_exit, tell
 
 GATEWAY_MODULES = (
     "cluster.transport.grpc_gateway",
@@ -63,6 +63,8 @@ def run(
 ) -> int:
     """Run the member until a signal or its supervisor ends it; returns the exit status.
 
+    That is RESTART_STATUS after SIGHUP: whoever runs the member is to start it again.
+
     ``link`` leads to a supervisor (``supervisor.py``). An error that ends the member is told there, or
     raised without one. ``on_listening`` is called when clients and other members can connect, and
     ``on_service_error`` as by ClusterNode, where there is no supervisor to be told.
@@ -73,6 +75,8 @@ def run(
             on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader),
             on_service_error=on_service_error if link is None else partial(_tell_service_error, link),
         )
+        restart = _Restart(node)
+        signal.signal(signal.SIGHUP, restart)
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
                 signal.signal(number, lambda *_: node.stop())
@@ -91,11 +95,23 @@ def run(
             raise
         tell(link, event="failed", error=str(error))
         return error.exit_status
-    return 0
+    return RESTART_STATUS if restart.is_asked else 0
 
 
 def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
     tell(link, event="service-error", **service_error_fields(error, count))
+
+
+class _Restart:
+    """What SIGHUP asks for."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self._node = node
+        self.is_asked = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        self.is_asked = True
+        self._node.stop()
 
 
 class _Commands:

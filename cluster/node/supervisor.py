@@ -4,6 +4,7 @@
                <-lines-- {"event": ...}        listening, leader, service-error, failed: what members tell
                --lines-> {"command": ...}      terminate (the cluster, told to its leader) or stop (a member)
 
+A member that ends with RESTART_STATUS is started again, any other is not.
 A member whose supervisor is gone ends: its kernel sends SIGTERM, and its socket is at its end.
 """
 
@@ -34,6 +35,8 @@ PR_SET_NAME = 15
 # how long every member has to stop by itself afterwards.
 TERMINATE_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 8.5
+
+RESTART_STATUS = 75  # sysexits.h: try again
 
 Entry = Callable[[NodeConfig, socket.socket], int]
 
@@ -84,13 +87,17 @@ class Supervisor:
         self._signals = _SignalPipe()
         self._epoll = select.epoll()
         self._epoll.register(self._signals.fd, select.EPOLLIN)
+        self._entry = entry
         for config in configs:
-            member = _fork(config, entry, self._inherited_fds())
-            self.members.append(member)
-            self._epoll.register(member.link, select.EPOLLIN)
+            self.members.append(self._start(config))
+
+    def _start(self, config: NodeConfig) -> Member:
+        member = _fork(config, self._entry, self._inherited_fds())
+        self._epoll.register(member.link, select.EPOLLIN)
+        return member
 
     def _inherited_fds(self) -> list[int]:
-        return [self._epoll.fileno(), *self._signals.fds, *(member.link.fileno() for member in self.members)]
+        return [self._epoll.fileno(), *self._signals.fds, *(member.link.fileno() for member in self.running)]
 
     @property
     def running(self) -> list[Member]:
@@ -107,7 +114,7 @@ class Supervisor:
         return self._signals.is_asked_to_stop
 
     def poll(self, timeout_s: float) -> list[Member]:
-        """Wait for news at most so long; returns the members that have ended since."""
+        """Wait for news at most so long; returns the members that have ended since, and stay so."""
         try:
             self._epoll.poll(timeout_s)
         except InterruptedError:
@@ -125,7 +132,10 @@ class Supervisor:
                 member.status = os.waitstatus_to_exitcode(status)
                 self._epoll.unregister(member.link)
                 member.link.close()
-                ended.append(member)
+                if member.status == RESTART_STATUS and not self.is_asked_to_stop:
+                    self.members[self.members.index(member)] = self._start(member.config)
+                else:
+                    ended.append(member)
         return ended
 
     def _on_message(self, member: Member, message: dict[str, Any]) -> None:

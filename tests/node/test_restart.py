@@ -1,0 +1,102 @@
+"""``cluster restart``: every process is another one then, and no session, message or timer is lost."""
+
+from __future__ import annotations
+
+import threading
+
+from cluster import ClusterClient
+from tests.node.processes import Up, await_that, run
+
+SERVICE = """
+from cluster import ClusteredService
+
+
+class Alarms(ClusteredService):
+    # A timer for each message; "count" answers how many messages and timers there were.
+    def on_start(self, cluster, snapshot_image):
+        self.cluster, self.messages, self.fired = cluster, 0, 0
+
+    def on_session_message(self, session, timestamp, buffer):
+        if bytes(buffer) == b"count":
+            session.offer(b"%d %d" % (self.messages, self.fired))
+            return
+        self.messages += 1
+        while not self.cluster.schedule_timer(self.messages, timestamp + 300):
+            self.cluster.idle()
+
+    def on_timer_event(self, correlation_id, timestamp):
+        self.fired += 1
+"""
+
+
+def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
+    (tmp_path / "alarms.py").write_text(SERVICE)
+    options = ("--service", "alarms:Alarms", "--set", "service_mode=inline")
+    with Up(tmp_path / "c", *options, cwd=tmp_path) as up:
+        answers: list[bytes] = []
+        is_over = threading.Event()
+        with (
+            ClusterClient.connect(up.endpoints) as silent,
+            ClusterClient.connect(
+                up.endpoints, lambda _, __, payload: answers.append(bytes(payload))
+            ) as client,
+        ):
+            sessions = [silent.cluster_session_id, client.cluster_session_id]
+            sent = [0]
+
+            def load():
+                while not is_over.wait(0.005):
+                    sent[0] += client.offer(b"x") > 0
+                    client.poll_egress()
+                    silent.poll_egress()
+
+            loading = threading.Thread(target=load)
+            loading.start()
+            try:
+                restarted = run("restart", "--dir", str(up.directory))
+            finally:
+                is_over.set()
+                loading.join()
+            assert restarted.returncode == 0, restarted.stderr
+            lines = restarted.stdout.splitlines()
+            assert sorted(lines) == [f"member {i} restarted" for i in range(3)]
+            assert lines[-1] == f"member {up.leader} restarted", "the leader comes last"
+            client.await_committed()
+            assert [silent.cluster_session_id, client.cluster_session_id] == sessions
+            assert not silent.is_closed and not client.is_closed and sent[0] > 50
+
+            def all_fired():
+                while client.offer(b"count") < 0:
+                    client.poll_egress()
+                await_that(lambda: client.poll_egress() or answers, "an answer")
+                return answers.pop() == b"%d %d" % (sent[0], sent[0])
+
+            await_that(all_fired, f"{sent[0]} messages and timers")
+        pids = [int(run("tool", "pid", "--dir", str(up.member_dir(i))).stdout) for i in range(3)]
+        assert all(pid != up.pid(i) for i, pid in enumerate(pids))
+        assert up.stop() == (0, "", ""), "up has started them, and ends them"
+
+
+def test_what_is_down_is_named_before_anything_is_restarted(tmp_path):
+    with Up(tmp_path / "c", members=1) as up:
+        assert run("restart", "--dir", str(up.member_dir(0))).returncode == 1
+        alone = run("restart", "--dir", str(up.directory), "--json")
+        assert (alone.returncode, alone.stdout) == (0, '{"memberId": 0, "outcome": "restarted"}\n'), (
+            alone.stderr
+        )
+        assert up.stop()[0] == 0
+    refused = run("restart", "--dir", str(up.directory))
+    assert refused.returncode == 1
+    assert refused.stderr == f"{up.member_dir(0)}: does not run; first start what is down\n"
+
+
+def test_up_gives_all_members_the_keys_that_are_set(tmp_path):
+    options = ("--set", "max_sessions=7", "--set", "snapshot_every=60s")
+    with Up(tmp_path / "c", *options, members=1) as up:
+        text = (up.member_dir(0) / "node.toml").read_text()
+        assert 'max_sessions = "7"' in text and 'snapshot_every = "60s"' in text
+    for wrong in ("max_sessions", "no_such_key=1", "dir=elsewhere"):
+        refused = run("up", "--dir", str(tmp_path / "d"), "--set", wrong)
+        assert refused.returncode == 2 and wrong in refused.stderr and "expected KEY=VALUE" in refused.stderr
+    refused = run("up", "--dir", str(tmp_path / "d"), "--set", "max_sessions=many")
+    assert refused.returncode == 2 and 'max_sessions = "many"' in refused.stderr
