@@ -16,12 +16,18 @@ from tests.cli.command_lines import command_lines
 from tests.docs.texts import exists
 from tests.reader.real import a_copy, remove_unpacked
 
+pytestmark = pytest.mark.timeout(300)  # a hundred seeds of a service are among them
+
 README = "tests/docs/test_texts.py::test_the_readme_works_as_it_stands"
 UP = "tests/node/test_up.py::"
 COMMANDS = "tests/client/test_commands.py::"
 ARCHIVE = "tests/cli/test_archive.py::"
 SNAPSHOTS = "tests/node/test_snapshots.py::"
 SILENT = ("cluster archive delete-orphaned-segments",)  # where there is nothing to delete
+ADMINISTRATORS = (
+    "tests/security/test_administrators.py::"
+    "test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does"
+)
 BACKUPS = "tests/backup/test_drill.py::"
 # What needs running members or another log: how it begins, and the test that runs it.
 ELSEWHERE = {
@@ -61,6 +67,12 @@ ELSEWHERE = {
     "cluster tool snapshot": README,
     "cluster tool suspend": README,
     "cluster tool resume": README,
+    "cluster tool standby-snapshot": ADMINISTRATORS,
+    "cluster tool replicate-standby-snapshot": ADMINISTRATORS,
+    "cluster tool validate-recording-log": ADMINISTRATORS,
+    "cluster tool transfer-leadership": "tests/node/test_leadership_transfer.py::"
+    "test_sessions_stay_open_and_all_that_is_sent_is_committed",
+    "cluster restart": "tests/node/test_restart.py::test_a_rolling_restart_ends_no_session_and_loses_nothing",
     "cluster tool shutdown": SNAPSHOTS + "test_a_shutdown_ends_the_member_in_order_behind_a_snapshot",
     "cluster tool abort": "tests/member/test_ending.py::"
     "test_an_abort_ends_all_members_at_the_leaders_end_and_appends_nothing",

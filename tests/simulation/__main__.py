@@ -3,7 +3,7 @@
 python -m tests.simulation --seeds 1000 --from 1     many, over both cores; stops telling after a few failures
 python -m tests.simulation --seed 91                 one again, to the same trace hash
 python -m tests.simulation --seed 91 --story         who did what, and why
-python -m tests.simulation --effects                 write down what seeds 1 to 1000 do (effects.txt)
+python -m tests.simulation --effects                 write down what seeds 1 to 200 do (effects.txt)
 """
 
 from __future__ import annotations

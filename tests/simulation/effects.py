@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FILE = Path(__file__).with_name("effects.txt")
-FIRST, COUNT = 1, 1000
+FIRST, COUNT = 1, 200
 
 
 def known() -> dict[int, str]:
