@@ -42,9 +42,15 @@ REMOTE = "\nOver the network (--endpoints) it takes a principal with the right a
 
 
 def _epilog(verb: str, more: str = "") -> str:
-    """Of a verb that takes --dir or --endpoints."""
+    """Of a verb that is for the leader: --dir may be a whole cluster's, --endpoints all members."""
     over_network = f"{verb} --endpoints db0:9000,db1:9000 --token-file operator.token"
     return example("tool", f"{verb} --dir cluster-data", over_network, more=(more + REMOTE).strip())
+
+
+def _epilog_of_one(verb: str, more: str = "") -> str:
+    """Of a verb that is about one member."""
+    over_network = f"{verb} --endpoints db0:9000 --token-file operator.token"
+    return example("tool", f"{verb} --dir cluster-data/member-0", over_network, more=(more + REMOTE).strip())
 
 
 def _toggle(name: str) -> ControlAction:
@@ -153,9 +159,7 @@ def transfer_leadership(
 
 @app.command(
     "validate-recording-log",
-    epilog=_epilog("validate-recording-log", "--endpoints names one member.").replace(
-        "--dir cluster-data\n", "--dir cluster-data/member-0\n"
-    ),
+    epilog=_epilog_of_one("validate-recording-log"),
 )
 @connects
 def validate_recording_log(
@@ -167,7 +171,7 @@ def validate_recording_log(
 
 @app.command(
     "replicate-standby-snapshot",
-    epilog=_epilog("replicate-standby-snapshot", "Refused as long as a cluster has no standbys."),
+    epilog=_epilog_of_one("replicate-standby-snapshot", "Refused as long as a cluster has no standbys."),
 )
 @connects
 def replicate_standby_snapshot(

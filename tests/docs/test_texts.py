@@ -54,6 +54,10 @@ ELSEWHERE = {
     "cluster log dump --endpoints 127.0.0.1:9000 --payload utf8 --token-file": SECURITY,
     "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
+    "cluster restart --dir": "tests/node/test_restart.py::"
+    "test_a_rolling_restart_ends_no_session_and_loses_nothing",
+    "cluster tool snapshot --endpoints db0": "tests/security/test_administrators.py::"
+    "test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does",
     "make demo": "tests/jobs/test_demo.py::"
     "test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else",
     "make test": "tests/test_tidy.py::test_imports_point_down_the_layers",
@@ -65,7 +69,7 @@ ELSEWHERE = {
     "test_a_member_that_died_is_started_again_by_its_own_file",
 }
 # Texts whose blocks have a test of their own.
-OWN_TESTS = ("docs/clients.md", "docs/services.md", "docs/spark.md", "docs/tutorial.md")
+OWN_TESTS = ("docs/backup.md", "docs/clients.md", "docs/services.md", "docs/spark.md", "docs/tutorial.md")
 
 
 def elsewhere(step: Step) -> str | None:

@@ -56,6 +56,9 @@ def test_an_application_leaves_no_secret(tmp_path):
 
 
 def family_of(pid: int) -> list[int]:
-    """A process, its children, theirs, and so on."""
-    children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """A process, its children, theirs, and so on; none of one that has ended."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (ProcessLookupError, FileNotFoundError):
+        return []
     return [pid, *(found for child in children for found in family_of(child))]

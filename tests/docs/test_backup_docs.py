@@ -1,0 +1,44 @@
+"""docs/backup.md as a person follows it: a backup of a running cluster, and a new cluster of the backup."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shell import UP, Terminal
+from tests.docs.texts import ROOT
+from tests.node.processes import await_that
+
+PAGE = (ROOT / "docs" / "backup.md").read_text()
+
+
+def line_of(begin: str) -> str:
+    """The one line of the page that begins so, without its remark."""
+    [line] = {line.strip() for line in PAGE.splitlines() if line.strip().startswith(begin)}
+    return line.partition("   ")[0].removesuffix(" &")
+
+
+@pytest.mark.timeout(300)
+def test_a_backup_is_made_and_restored_by_the_page(tmp_path: Path) -> None:
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    terminal = Terminal(tmp_path)
+    is_up = terminal.here(UP.format(".*", ".*"))
+    try:
+        terminal.run(". .venv/bin/activate")
+        terminal.start(line_of("cluster up --dir cluster-data"), is_up)
+        assert terminal.run("echo hello | cluster send --endpoints 127.0.0.1:9000") == "hello\n"
+        backup = line_of("CLUSTER_ENDPOINTS=")
+        terminal.start(f"env {backup}", ".*\n")
+        await_that(
+            lambda: "BACKING_UP" in terminal.run(line_of("cluster tool backup-query --dir")), "it copies"
+        )
+        terminal.run(line_of("cluster tool backup-query 0s"))
+        await_that(lambda: "hello" in terminal.run(line_of("cluster log dump") + " --payload utf8"), "a copy")
+        terminal.interrupt(f"env {backup}")
+        terminal.interrupt("cluster up")
+
+        terminal.run(line_of("cluster tool restore --from"))
+        terminal.start(line_of("cluster up --dir restored"), is_up)
+        assert "hello" in terminal.run("cluster log dump --endpoints 127.0.0.1:9000 --payload utf8")
+        assert terminal.run("echo again | cluster send --endpoints 127.0.0.1:9000") == "again\n"
+    finally:
+        terminal.close()
