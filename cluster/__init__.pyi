@@ -13,6 +13,7 @@ from cluster.consensus.authentication import Authenticator as Authenticator
 from cluster.consensus.authentication import AuthorisationService as AuthorisationService
 from cluster.errors import AgentTermination as AgentTermination
 from cluster.errors import AuthenticationRejected as AuthenticationRejected
+from cluster.errors import BatchRegistered as BatchRegistered
 from cluster.errors import ClientClosed as ClientClosed
 from cluster.errors import ClusterError as ClusterError
 from cluster.errors import ConfigurationError as ConfigurationError
@@ -20,6 +21,7 @@ from cluster.errors import DataLoss as DataLoss
 from cluster.errors import DirectoryInUse as DirectoryInUse
 from cluster.errors import LocalProtocolError as LocalProtocolError
 from cluster.errors import LogDamaged as LogDamaged
+from cluster.errors import LogPurged as LogPurged
 from cluster.errors import MembersApart as MembersApart
 from cluster.errors import NotAClusterDirectory as NotAClusterDirectory
 from cluster.errors import NotLeader as NotLeader
@@ -39,7 +41,11 @@ from cluster.protocol.enums import ClusterTimeUnit as ClusterTimeUnit
 from cluster.protocol.enums import EventCode as EventCode
 from cluster.protocol.enums import Offer as Offer
 from cluster.protocol.enums import Role as Role
+from cluster.protocol.lane import Lane as Lane
+from cluster.protocol.lane import LaneStanding as LaneStanding
 from cluster.reader.log_reader import LogReader as LogReader
+from cluster.reader.token import PositionToken as PositionToken
+from cluster.reader.token import parse_token as parse_token
 from cluster.service.buffer_claim import BufferClaim as BufferClaim
 from cluster.service.client_session import ClientSession as ClientSession
 from cluster.service.cluster import Cluster as Cluster

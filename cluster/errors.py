@@ -7,10 +7,12 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── PortInUse                      the operator: another process owns the port
 ├── LogDamaged                     the operator: restore this member, the readable part is still read
 ├── DataLoss                       the operator: a reader asked for what is gone, or is of another log
+│   └── LogPurged                  whoever reads: go on at ``start_position``, or take another copy of the log
 ├── StorageError                   the disk said no: this member stops acknowledging
 ├── NotLeader                      the caller: try again with ``leader_member_id``
 ├── ClientClosed                   the caller: connect again
 ├── AuthenticationRejected         the caller: the cluster did not accept the credentials
+├── BatchRegistered                the caller: the batch is in the log as a whole, there is nothing to send
 ├── TimedOut                       the caller: the named deadline passed
 ├── MembersApart                   the operator: members that applied one log have different states
 ├── ServiceError                   the service's author: a callback raised, its log entry is skipped
@@ -82,6 +84,14 @@ class DataLoss(ClusterError):
     """A position that was promised cannot be read any more, or belongs to another cluster's log."""
 
 
+class LogPurged(DataLoss):
+    """A reader asked for what lies before ``start_position``, where the log begins now."""
+
+    def __init__(self, what: str, start_position: int) -> None:
+        self.start_position = start_position
+        super().__init__(what)
+
+
 class StorageError(ClusterError):
     """The file system refused: no space, a failed write, a failed sync."""
 
@@ -106,6 +116,10 @@ class ClientClosed(ClusterError):
 
 class AuthenticationRejected(ClusterError):
     """The cluster's authenticator refused the client's credentials."""
+
+
+class BatchRegistered(ClusterError):
+    """The lane's batch, or a later one, is registered: all of its rows are in the log."""
 
 
 class TimedOut(ClusterError):

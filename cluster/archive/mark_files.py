@@ -256,7 +256,8 @@ def _check_owner(files: Files, directory: str, path: str, header: ClusterMarkFil
     if has_log and owner.component_type == ClusterComponentType.BACKUP:
         raise ConfigurationError(
             f"{directory}: holds a backup of cluster {owner.cluster_id}, expected the log of member "
-            f"{header.member_id}: cluster tool restore makes members of a backup"
+            f"{header.member_id}: cluster tool restore makes members of a backup, cluster tool promote lets "
+            "it be one"
         )
     if has_log and (owner.cluster_id, owner.member_id) != (header.cluster_id, header.member_id):
         raise ConfigurationError(

@@ -297,6 +297,8 @@ class ClusterBackupAgent:
         """
         status = supplier.status()
         self._check(status)
+        known = self._counters.members_commit_position
+        known.set(max(known.get(), status.commit_position))
         if status.commit_position <= self._log.position:
             return False
         self._frames = frames_of(supplier.name, supplier.read(self._log.position, status.commit_position))
@@ -309,6 +311,7 @@ class ClusterBackupAgent:
             entries = self._retrieval.entries
             self._retrieval = None
             self._directory.name(entries)
+            self._show_position()
             self._counters.snapshots_retrieved.get_and_add(1)
         interval_ms = self._context.interval_ns // MS
         self._counters.next_query_deadline_ms.set(now_ms + interval_ms)
@@ -321,6 +324,9 @@ class ClusterBackupAgent:
         return self._copy()
 
     def _show_position(self) -> None:
+        """A log that starts over is nobody's to read, and is not restored, before recording.log names it."""
+        if self._log.is_replacement:
+            return
         self._counters.live_log_position.set(self.position)
         self._counters.commit_position.set(self.position)
 

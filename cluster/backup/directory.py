@@ -183,11 +183,11 @@ def named_entry(offered: BackupSnapshotRecording, recording_id: int) -> Recordin
     )
 
 
-def _check_owner(files: Files, cluster: str, cluster_id: int) -> None:
-    """Raise ConfigurationError for a directory with the files of a member, or of another cluster's backup."""
+def find_owner(files: Files, cluster: str) -> ClusterMarkFileHeader | None:
+    """The mark of a backup, None where there is none yet. Raises ConfigurationError for a member's."""
     path = f"{cluster}/{CLUSTER_MARK_FILE_NAME}"
     if not files.exists(path):
-        return
+        return None
     owner = read_mark_header(files, path)
     assert isinstance(owner, ClusterMarkFileHeader)
     if owner.component_type is not ClusterComponentType.BACKUP:
@@ -196,7 +196,13 @@ def _check_owner(files: Files, cluster: str, cluster_id: int) -> None:
             f"{cluster}: holds the files of a {kind} of member {owner.member_id}, expected those of a "
             "backup, or an empty directory"
         )
-    if owner.cluster_id != cluster_id:
+    return owner
+
+
+def _check_owner(files: Files, cluster: str, cluster_id: int) -> None:
+    """Raise ConfigurationError for a directory with the files of a member, or of another cluster's backup."""
+    owner = find_owner(files, cluster)
+    if owner is not None and owner.cluster_id != cluster_id:
         raise ConfigurationError(
             f"{cluster}: holds a backup of cluster {owner.cluster_id}, expected one of cluster {cluster_id}, "
             "or an empty directory"

@@ -71,7 +71,14 @@ def restore_member(
         _copy_all(backup, member)
     finally:
         lock.release()
-    restored = _prepare(member, to_position, epoch_ms, tell)
+    restored = prepare(
+        member,
+        f"{member.path}/archive",
+        to_position=to_position,
+        has_votes=True,
+        epoch_ms=epoch_ms,
+        tell=tell,
+    )
     cluster = f"{member.path}/cluster"
     member.files.rename(_unfinished(member), f"{cluster}/{RECORDING_LOG_FILE_NAME}")
     for folder in (cluster, f"{member.path}/archive"):
@@ -84,14 +91,24 @@ def _unfinished(member: Place) -> str:
     return f"{member.path}/archive/{RECORDING_LOG_FILE_NAME}"
 
 
-def _prepare(
-    member: Place, to_position: int | None, epoch_ms: Callable[[], int], tell: Callable[[str], None]
+def prepare(
+    member: Place,
+    log_folder: str,
+    *,
+    to_position: int | None,
+    has_votes: bool,
+    epoch_ms: Callable[[], int],
+    tell: Callable[[str], None],
 ) -> Restored:
-    """Check and cut what was copied, and let it be a member's."""
-    files, folder = member.files, f"{member.path}/archive"
-    archive = Archive.open(folder, files=files, epoch_ms=epoch_ms)
+    """Check and cut what is there, recording.log in ``log_folder``, and let it be a member's.
+
+    With ``has_votes`` it knows to have voted in no term beyond those of the log. Raises NotAClusterDirectory,
+    ConfigurationError, LogDamaged, StorageError.
+    """
+    files = member.files
+    archive = Archive.open(f"{member.path}/archive", files=files, epoch_ms=epoch_ms)
     try:
-        recording_log = RecordingLog.open(folder, files=files, find_recording=archive.find_recording)
+        recording_log = RecordingLog.open(log_folder, files=files, find_recording=archive.find_recording)
         try:
             drop_orphans(archive, recording_log, tell)
             last = recording_log.find_last_term()
@@ -101,13 +118,9 @@ def _prepare(
             if to_position is not None:
                 _cut(archive, recording_log, recording, to_position)
             snapshot = _check(archive, recording_log, recording)
-            _promise(
-                files,
-                f"{member.path}/cluster",
-                last.leadership_term_id,
-                recording.append_position,
-                epoch_ms(),
-            )
+            if has_votes:
+                term_id, end = last.leadership_term_id, recording.append_position
+                _promise(files, f"{member.path}/cluster", term_id, end, epoch_ms())
         finally:
             recording_log.close()
     finally:

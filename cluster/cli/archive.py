@@ -188,6 +188,7 @@ def checksum(
     directory: Directory,
     recording_id: RecordingId = None,
     all_segments: AllSegments = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a checksum into every data frame (over its session id), and one of each descriptor."""
     from cluster.archive.archive_tool import add_checksums
@@ -202,11 +203,13 @@ def checksum(
         for entry in _chosen(catalog, recording_id):
             if entry.is_valid:
                 covered = add_checksums(OsFiles(), archive, catalog, entry, used, all_segments=all_segments)
-                print(f"(recordingId={entry.descriptor.recording_id}) {covered} bytes")
+                number = entry.descriptor.recording_id
+                done = {"recordingId": number, "bytes": covered}
+                print(json.dumps(done) if as_json else f"(recordingId={number}) {covered} bytes")
 
 
 @app.command(epilog=_example("compact --dir cluster-data/member-0 --yes"))
-def compact(directory: Directory, yes: Yes = False) -> None:
+def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> None:
     """Drop recordings that are not VALID from the catalog, and delete their segments."""
     from cluster.archive.archive_tool import compact as compact_archive
     from cluster.archive.files import OsFiles
@@ -216,16 +219,18 @@ def compact(directory: Directory, yes: Yes = False) -> None:
         dropped = [entry.descriptor.recording_id for entry in catalog.entries if not entry.is_valid]
         _confirm(f"delete recordings {dropped} for good?" if dropped else None, yes)
         done = compact_archive(OsFiles(), archive, catalog)
-    print(
-        f"deleted {len(done.recording_ids)} records ({done.catalog_bytes} bytes), {len(done.files)} segments"
-    )
+    records, size, files = done.recording_ids, done.catalog_bytes, done.files
+    if as_json:
+        print(json.dumps({"recordingIds": records, "catalogBytes": size, "files": files}))
+    else:
+        print(f"deleted {len(records)} records ({size} bytes), {len(files)} segments")
 
 
 @app.command(
     "delete-orphaned-segments", epilog=_example("delete-orphaned-segments --dir cluster-data/member-0")
 )
 def delete_orphaned_segments(
-    directory: Directory, recording_id: RecordingId = None, yes: Yes = False
+    directory: Directory, recording_id: RecordingId = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Delete segment files that no recording needs."""
     from cluster.archive.archive_tool import delete_files, orphaned_segments
@@ -234,10 +239,12 @@ def delete_orphaned_segments(
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
         names = orphaned_segments(OsFiles(), archive, catalog, recording_id)
-        for name in names:
+        for name in names if not as_json else ():
             print(name)
         _confirm(f"delete {len(names)} files for good?" if names else None, yes)
         delete_files(OsFiles(), archive, names)
+    if as_json:
+        print(json.dumps({"files": names}))
 
 
 @app.command(
@@ -253,6 +260,7 @@ def purge(
         int, typer.Argument(help="Where the log is to begin: a segment's start.", metavar="POSITION")
     ],
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
     from cluster.archive.archive import Archive
@@ -270,25 +278,30 @@ def purge(
         start, begin = purge_log(archive, RecordingLog.open(cluster, files=files), position)
     finally:
         archive.close()
-    print(f"the log began at {start}, it begins at {begin}")
+    if as_json:
+        print(json.dumps({"oldStartPosition": start, "startPosition": begin}))
+    else:
+        print(f"the log began at {start}, it begins at {begin}")
 
 
 @app.command("mark-valid", cls=Verb, epilog=_example("mark-valid 0 --dir cluster-data/member-0"))
 def mark_valid(
     recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
     directory: Directory,
+    as_json: AsJson = False,
 ) -> None:
     """Make an INVALID recording VALID again."""
-    _mark(directory, recording_id, "VALID")
+    _mark(directory, recording_id, "VALID", as_json)
 
 
 @app.command("mark-invalid", cls=Verb, epilog=_example("mark-invalid 0 --dir cluster-data/member-0"))
 def mark_invalid(
     recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
     directory: Directory,
+    as_json: AsJson = False,
 ) -> None:
     """Make a VALID recording INVALID: it is kept, and not listed."""
-    _mark(directory, recording_id, "INVALID")
+    _mark(directory, recording_id, "INVALID", as_json)
 
 
 @app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
@@ -535,13 +548,14 @@ def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def _mark(directory: Path, recording_id: int, state: str) -> None:
+def _mark(directory: Path, recording_id: int, state: str, as_json: bool) -> None:
     from cluster.archive.archive_tool import mark
     from cluster.protocol.enums import RecordingState
 
     with _opened(_archive_directory(directory)) as catalog:
         mark(catalog, recording_id, RecordingState[state])
-    print(f"(recordingId={recording_id}) {state}")
+    done = {"recordingId": recording_id, "state": state}
+    print(json.dumps(done) if as_json else f"(recordingId={recording_id}) {state}")
 
 
 def _confirm(question: str | None, yes: bool) -> None:

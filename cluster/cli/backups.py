@@ -1,4 +1,4 @@
-"""The verbs of ``cluster tool`` about a backup: when it asks next, and members made of it."""
+"""The verbs of ``cluster tool`` about a backup: when it asks next, members made of it, and itself as one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.cli.running_member import live_counters, mark_of
 from cluster.cli.verbs import example
 from cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    from cluster.backup.restore import Restored
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -120,15 +123,67 @@ def restore(
             epoch_ms=epoch_ms,
             tell=lambda text: None,
         )
-        described = {
-            "dir": directory,
-            "startPosition": restored.start_position,
-            "endPosition": restored.end_position,
-            "snapshotPosition": restored.snapshot_position,
-            "leadershipTermId": restored.leadership_term_id,
-        }
-        snapshot = restored.snapshot_position
-        line = f"{directory}: the log from {restored.start_position} to {restored.end_position}, " + (
-            "no snapshot" if snapshot is None else f"the snapshot at {snapshot}"
-        )
-        print(json.dumps(described) if as_json else line, flush=True)
+        described = _restored(directory, restored)
+        print(json.dumps(described) if as_json else _restored_line(described), flush=True)
+
+
+@app.command(
+    epilog=example(
+        "tool",
+        "promote --dir backup",
+        "promote --dir backup --joins",
+        more="It prints the lag: how far the copy ends below the last known commit position of the members.\n"
+        "Without --joins stop every member of the old cluster first, and never start it again.",
+    )
+)
+def promote(
+    directory: Annotated[Path, typer.Option("--dir", help="A backup's directory; the backup must not run.")],
+    joins: Annotated[
+        bool,
+        typer.Option("--joins", help="Let it take the place of a member of the old cluster, which goes on."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a backup be a member where it is: a new cluster of one, or a member of the old cluster."""
+    from cluster.archive.files import OsFiles
+    from cluster.backup.promote import promote_backup
+    from cluster.backup.restore import Place
+    from cluster.transport.clock import epoch_ms
+
+    known = _members_commit_position(directory)
+    place = Place(OsFiles(), str(directory))
+    promoted = promote_backup(place, joins=joins, epoch_ms=epoch_ms, tell=lambda text: None)
+    lag = None if known is None else max(known - promoted.end_position, 0)
+    described = {**_restored(str(directory), promoted), "membersCommitPosition": known, "lag": lag}
+    role = "a member of the old cluster" if joins else "a new cluster of one member"
+    line = f"{_restored_line(described)}, lag {'unknown' if lag is None else lag}: {role}"
+    print(json.dumps(described) if as_json else line, flush=True)
+
+
+def _members_commit_position(directory: Path) -> int | None:
+    """The last one that the backup knew of, None if its counters do not say."""
+    from cluster.counters import CountersReader
+    from cluster.protocol.counter_types import CounterTypeId
+
+    try:
+        with CountersReader(f"{directory}/driver/cnc.dat") as counters:
+            found = counters.find(CounterTypeId.BACKUP_MEMBERS_COMMIT_POSITION)
+            return found.get() or None if found is not None else None
+    except ClusterError:
+        return None
+
+
+def _restored(directory: str, restored: Restored) -> dict[str, Any]:
+    return {
+        "dir": directory,
+        "startPosition": restored.start_position,
+        "endPosition": restored.end_position,
+        "snapshotPosition": restored.snapshot_position,
+        "leadershipTermId": restored.leadership_term_id,
+    }
+
+
+def _restored_line(described: dict[str, Any]) -> str:
+    snapshot = described["snapshotPosition"]
+    log = f"{described['dir']}: the log from {described['startPosition']} to {described['endPosition']}"
+    return f"{log}, " + ("no snapshot" if snapshot is None else f"the snapshot at {snapshot}")

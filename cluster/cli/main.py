@@ -35,6 +35,7 @@ COMMANDS = {
     "bench": "Measure throughput and round-trip latency of a running cluster.",
     "top": "Watch roles, positions, lag, sessions and counters of the members.",
     "sim": "Try services on clusters in memory: the same state on every member, through kills and snapshots.",
+    "job": "Run a Spark job on the log: Delta tables of it, or answers into it.",
     "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",
     "log": "Dump, follow or export the committed log.",
     "tool": "Describe a member's cluster directory, as Aeron's ClusterTool does.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.errors import ClusterError, ConfigurationError
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, adopt_endpoints
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint
 
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
@@ -79,7 +79,7 @@ def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | Cluster
     Members whose ids were not given are put into ``endpoints`` under those that they report, and members that
     were not given beside them.
     """
-    from cluster.reader.remote import member_status
+    from cluster.reader.remote import adopt_reported, member_status
 
     are_all_given = all(member_id >= 0 for member_id in endpoints)
     answers: dict[int, LogStatus | ClusterError] = {}
@@ -95,5 +95,5 @@ def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | Cluster
             endpoints[status.member_id] = endpoints.pop(key)
         answers[status.member_id if key < 0 else key] = status
         if not are_all_given:
-            adopt_endpoints(endpoints, status.ingress_endpoints)
+            adopt_reported(endpoints, status)
     return {key: answers[key] for key in sorted(endpoints)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli import backups, control
+from cluster.cli import backups, control, lanes
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 app.add_typer(control.app)
 app.add_typer(backups.app)
+app.add_typer(lanes.app)
 
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
 OptionalDirectory = Annotated[
@@ -122,16 +123,17 @@ def recording_log(directory: AnyMemberDirectory, as_json: AsJson = False) -> Non
 
 
 @app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
-def sort_recording_log(directory: Directory) -> None:
+def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is not; the member must not run."""
     from cluster.archive.recording_log_tool import sort_file
 
     lock = _lock(str(directory))
     try:
         is_sorted = sort_file(_recording_log(str(directory), write=True))
-        print("sorted" if is_sorted else "already in order")
     finally:
         lock.release()
+    said = "sorted" if is_sorted else "already in order"
+    print(json.dumps({"sorted": is_sorted}) if as_json else said)
 
 
 @app.command(
@@ -142,7 +144,7 @@ def sort_recording_log(directory: Directory) -> None:
         "Without a valid snapshot the recording log is removed.",
     ),
 )
-def seed_recording_log_from_snapshot(directory: Directory) -> None:
+def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = False) -> None:
     """Begin a new log from the latest snapshot; the member must not run."""
     from cluster.archive.files import OsFiles
     from cluster.archive.recording_log_tool import seed_from_latest_snapshot
@@ -151,19 +153,21 @@ def seed_recording_log_from_snapshot(directory: Directory) -> None:
     try:
         log = _recording_log(str(directory), write=True)
         is_seeded = seed_from_latest_snapshot(OsFiles(), log)
-        print("seeded from the latest snapshot" if is_seeded else "no valid snapshot, recording log removed")
     finally:
         lock.release()
+    said = "seeded from the latest snapshot" if is_seeded else "no valid snapshot, recording log removed"
+    print(json.dumps({"seeded": is_seeded}) if as_json else said)
 
 
 @app.command(
     "invalidate-latest-snapshot", epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0")
 )
-def invalidate_latest_snapshot(directory: Directory) -> None:
+def invalidate_latest_snapshot(directory: Directory, as_json: AsJson = False) -> None:
     """Mark the newest snapshot invalid, so that the next start takes the one before."""
     log = _recording_log(str(directory), write=True)
     is_done = log.invalidate_latest_snapshot()
-    print(f"invalidate-latest-snapshot: {str(is_done).lower()}")
+    said = f"invalidate-latest-snapshot: {str(is_done).lower()}"
+    print(json.dumps({"invalidated": is_done}) if as_json else said)
     if not is_done:
         raise typer.Exit(1)
 

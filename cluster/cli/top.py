@@ -28,18 +28,21 @@ EPILOG = """\b
 Examples:
   cluster top --dir cluster-data
   cluster top --dir cluster-data/member-1 --counters
+  cluster top --dir backup
   cluster top --endpoints 127.0.0.1:9000 --once --json
 
 --dir shows everything that the members' counters files have, --endpoints what a member reports of itself.
 With --json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role",
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
-"bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below
-the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the
-member replays its log. serviceLag is how far the slowest service is below the commit position (--dir). A
-member whose process is gone is "not running" at once. "waitsFor" are the members that one without its
-promises has to hear before it takes part: docs/operations.md says when, and what to do when they never
-come. "certificateEnds" is when the certificate ends that a member shows over TLS; it takes a new one from
-its files without a restart.
+"bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below the
+greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the member
+replays its log. Of a backup's directory the role is BACKUP; "backupState" is its state, lag how far it is
+below what the members had committed when it heard of them last, and "nextQuery" when it asks the members for
+a new snapshot. serviceLag is how far the slowest service is below the commit position (--dir). A member
+whose process is gone is "not running" at once. "waitsFor" are the members that one without its promises has
+to hear before it takes part: docs/operations.md says when, and what to do when they never come.
+"certificateEnds" is when the certificate ends that a member shows over TLS; it takes a new one from its
+files without a restart.
 """
 
 
@@ -47,10 +50,11 @@ COLUMNS = {
     "member": "memberId", "role": "role", "election": "electionState", "module": "moduleState",
     "term": "leadershipTermId", "commit": "commitPosition", "append": "appendPosition", "lag": "lag",
     "bytes/s": "bytesPerSecond", "service lag": "serviceLag", "sessions": "sessions",
-    "elections": "elections", "errors": "errors", "certificate ends": "certificateEnds",
+    "elections": "elections", "backup": "backupState", "next query": "nextQuery", "errors": "errors",
+    "certificate ends": "certificateEnds",
 }  # fmt: skip
 UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be
-WORDS = ("member", "role", "election", "module")  # the others are numbers
+WORDS = ("member", "role", "election", "module", "backup")  # the others are numbers
 
 
 @app.command(epilog=EPILOG)
@@ -132,22 +136,23 @@ class _Directories:
         value_of = {record.type_id: record.value for record in records}
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
         is_alive = reader.is_live(time.time_ns() // 1_000_000) and not self._is_gone(folder)
+        errors = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
         states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
         return {
             "memberId": member_id,
             "isAlive": is_alive,
             "dir": str(folder),
             **_states(*(value_of.get(state) if is_alive else None for state in states)),
+            **(_of_backup(value_of) if is_alive and Id.BACKUP_STATE in value_of else {}),
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
             "commitPosition": value_of.get(Id.COMMIT_POSITION),
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
             "serviceLag": _service_lag(records, value_of.get(Id.COMMIT_POSITION)) if is_alive else None,
             "sessions": sessions,
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
-            "certificateEnds": _certificate_end(value_of.get(Id.CERTIFICATE_END)),
+            "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
             "elections": value_of.get(Id.ELECTION_COUNT),
-            "errors": (value_of.get(Id.CONSENSUS_MODULE_ERRORS) or 0)
-            + sum(record.value for record in records if record.type_id == Id.CONTAINER_ERRORS),
+            "errors": sum(record.value for record in records if record.type_id in errors),
             "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
             "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
             "counters": [
@@ -224,7 +229,7 @@ class _Endpoints:
             "sessions": answer.session_count,
             "leaderMemberId": answer.leader_member_id,
             "waitsFor": members_of(answer.awaited_members),
-            "certificateEnds": _certificate_end(answer.certificate_end_ms),
+            "certificateEnds": _minute(answer.certificate_end_ms),
         }
 
     def close(self) -> None:
@@ -250,13 +255,27 @@ def _states(role: int | None, election: int | None, module: int | None) -> dict[
     }
 
 
-def _certificate_end(end_ms: int | None) -> str | None:
-    """The day in ISO 8601, None where the member speaks no TLS."""
-    if not end_ms:
+def _of_backup(value_of: dict[int, int]) -> dict[str, Any]:
+    """Who is no member, and counters 208, 210 and 1114."""
+    from cluster.protocol.counter_types import CounterTypeId as Id
+    from cluster.protocol.enums import ClusterBackupState
+
+    return {
+        "memberId": None,
+        "role": "BACKUP",
+        "backupState": ClusterBackupState(value_of[Id.BACKUP_STATE]).name,
+        "membersCommitPosition": value_of.get(Id.BACKUP_MEMBERS_COMMIT_POSITION),
+        "nextQuery": _minute(value_of.get(Id.BACKUP_NEXT_QUERY_DEADLINE)),
+    }
+
+
+def _minute(epoch_ms: int | None) -> str | None:
+    """In ISO 8601, None for 0: no certificate ends where a member speaks no TLS."""
+    if not epoch_ms:
         return None
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(timespec="minutes")
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="minutes")
 
 
 def _service_lag(records: list[CounterRecord], commit_position: int | None) -> int | None:
@@ -270,7 +289,8 @@ def _service_lag(records: list[CounterRecord], commit_position: int | None) -> i
 
 
 def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    positions = [member["commitPosition"] for member in members if member.get("commitPosition") is not None]
+    kinds = ("commitPosition", "membersCommitPosition")
+    positions = [member[kind] for member in members for kind in kinds if member.get(kind) is not None]
     for member in members:
         position = member.get("commitPosition")
         member["lag"] = None if position is None else max(positions) - position
@@ -290,7 +310,7 @@ class _Rates:
         for member in members:
             member_id, position = member["memberId"], member.get("commitPosition")
             member["bytesPerSecond"] = None
-            if position is None or not member["isAlive"] or member["electionState"] != "CLOSED":
+            if position is None or not member["isAlive"] or member["electionState"] not in ("CLOSED", None):
                 continue
             self._before[member_id] = now, position
             since, earlier = before.get(member_id, (now, position))
@@ -388,7 +408,8 @@ def _counters_table(member: dict[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 
-    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"counters of member {member['memberId']}")
+    whose = "the backup" if member["memberId"] is None else f"member {member['memberId']}"
+    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"counters of {whose}")
     for heading in ("id", "type", "value"):
         listing.add_column(heading, justify="right")
     listing.add_column("label")

@@ -41,7 +41,7 @@ Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the 
 DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
 member that died is reported and not restarted: whoever killed it wants to see what the others do.
 `cluster node --config DIR/member-i/node.toml` starts it again; `cluster restart --dir DIR` restarts all, one
-after the other.
+after the other, each with the code and the DIR/member-i/node.toml that are there then.
 --set gives all members a key of conf/node.toml, and is kept in DIR/member-i/node.toml; give it again to `up`.
 What a service raises is printed on standard error, and in DIR/member-i/node.log; what it prints is in
 DIR/member-i/output.log.
@@ -104,7 +104,7 @@ def up(
         _make_directory(loaded.path)
     if tls:
         _make_certificates(directory.absolute(), members)
-    supervisor = Supervisor(configs, process.run)
+    supervisor = Supervisor(configs, process.run, process.run_anew)
     errors = ServiceErrorText()
     if not _await_leader(supervisor, errors):
         is_orderly = supervisor.stop()

@@ -16,6 +16,7 @@ from cluster.client.payloads import Payloads
 from cluster.client.session_conductor import WAIT_S, ClientState
 from cluster.errors import ClientClosed
 from cluster.protocol.enums import Offer
+from cluster.protocol.lane import LaneStanding
 from cluster.service.buffer_claim import BufferClaim
 from cluster.service.payload import Payload
 from cluster.transport.endpoint import Endpoint
@@ -129,6 +130,14 @@ class AsyncClusterClient:
     @property
     def committed_position(self) -> int:
         return self._client.committed_position
+
+    @property
+    def lane_rows(self) -> int:
+        return self._client.lane_rows
+
+    @property
+    def lane_standing(self) -> LaneStanding | None:
+        return self._client.lane_standing
 
     @property
     def max_payload_length(self) -> int:

@@ -31,6 +31,7 @@ from cluster.client.payloads import Payloads, as_columns, joined
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
+from cluster.protocol.lane import LaneStanding
 from cluster.protocol.session import AdminRequest
 from cluster.reader.remote import identity_of, member_status
 from cluster.reader.token import PositionToken, identity_text
@@ -57,6 +58,7 @@ class ClusterClient:
             is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
         )
         self._session = SessionConductor(context, world, opening, self._held)
+        self._lane_standing = opening.lane_standing
         self._turn = threading.RLock()  # of who changes the session
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
@@ -82,7 +84,8 @@ class ClusterClient:
         application does; none with ``keep_alive_interval_s`` None.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
-        ``message_timeout_s``, TlsFailed, AuthenticationRejected, or ClusterError with the cluster's reason.
+        ``message_timeout_s``, TlsFailed, AuthenticationRejected, BatchRegistered where the lane's batch is
+        in the log as a whole, or ClusterError with the cluster's reason.
         """
         attempt = AsyncConnect(endpoints, egress_listener, **settings)
         try:
@@ -138,6 +141,16 @@ class ClusterClient:
         return self._session.committed_position
 
     @property
+    def lane_rows(self) -> int:
+        """Rows of the lane's batch that were in the log when this session opened the lane; 0 without one."""
+        return 0 if self._lane_standing is None else self._lane_standing.rows
+
+    @property
+    def lane_standing(self) -> LaneStanding | None:
+        """The same with where they lie in the log; None without a lane."""
+        return self._lane_standing
+
+    @property
     def max_payload_length(self) -> int:
         """Longest message that the cluster's log takes, in bytes."""
         return self._session.payload_length_max
@@ -148,7 +161,9 @@ class ClusterClient:
             raise self._closed()
 
     def _closed(self) -> ClientClosed:
-        return ClientClosed(f"session {self.cluster_session_id} is closed: {self.why_closed}")
+        lane = self._context.lane
+        of_lane = "" if lane is None else f" of lane {lane}"
+        return ClientClosed(f"session {self.cluster_session_id}{of_lane} is closed: {self.why_closed}")
 
     @property
     def _is_in_listener(self) -> bool:

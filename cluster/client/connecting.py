@@ -20,9 +20,10 @@ from itertools import count
 
 from cluster.client.context import ClientContext
 from cluster.client.ingress_publication import IngressPublication, IngressPublications, World
-from cluster.errors import AuthenticationRejected, ClusterError, TimedOut, TlsFailed
+from cluster.errors import AuthenticationRejected, BatchRegistered, ClusterError, TimedOut, TlsFailed
 from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
+from cluster.protocol.lane import LaneStanding, is_registered, standing_of, with_lane
 from cluster.protocol.response_channel import as_supervised
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
@@ -66,6 +67,7 @@ class SessionOpening:
         self.publications = IngressPublications(world, context.endpoints, context.cluster_id)
         self.publication: IngressPublication | None = None
         self.event: SessionEvent | None = None
+        self.lane_standing: LaneStanding | None = None  # once it is done, of a session with a lane
         self.state = ConnectState.CREATE_INGRESS_PUBLICATIONS
 
     @property
@@ -76,9 +78,9 @@ class SessionOpening:
     def poll(self) -> bool:
         """Take one step; True once the session is open.
 
-        ``TimedOut`` names the state reached and what failed at each member; ``AuthenticationRejected`` and
-        ``ClusterError`` hold the cluster's own words; ``TlsFailed`` says why no member will do. After any of
-        them the attempt is closed.
+        ``TimedOut`` names the state reached and what failed at each member; ``AuthenticationRejected``,
+        ``BatchRegistered`` and ``ClusterError`` hold the cluster's own words; ``TlsFailed`` says why no
+        member will do. After any of them the attempt is closed.
         """
         now_ns = self._world.now_ns()
         try:
@@ -122,7 +124,7 @@ class SessionOpening:
         self.state = ConnectState.SEND_MESSAGE
 
     def _connect_request(self, publication: IngressPublication) -> SessionConnectRequest:
-        context = self._context
+        context, credentials = self._context, self._context.credentials_supplier.encoded_credentials()
         channel = self._world.response_channel(publication.connection, publication.endpoint)
         channel = with_resume_hash(channel, self.resume_token)
         return SessionConnectRequest(
@@ -130,7 +132,7 @@ class SessionOpening:
             response_stream_id=streams.EGRESS,
             version=CLIENT_PROTOCOL_VERSION,
             response_channel=as_supervised(channel) if context.supervised else channel,
-            encoded_credentials=context.credentials_supplier.encoded_credentials(),
+            encoded_credentials=credentials if context.lane is None else with_lane(credentials, context.lane),
             client_info=f"name={context.client_name} version={PACKAGE_VERSION} commit=",
         )
 
@@ -185,8 +187,11 @@ class SessionOpening:
     def _on_event(self, event: SessionEvent, now_ns: int) -> None:
         match event.code:
             case EventCode.OK:
+                self._check_lane(event)
                 self.event = event
                 self.state = ConnectState.CONCLUDE_CONNECT
+            case EventCode.ERROR if self._context.lane is not None and is_registered(event.detail):
+                raise BatchRegistered(event.detail)
             case EventCode.ERROR:
                 raise ClusterError(f"the cluster refused the session: {event.detail}")
             case EventCode.AUTHENTICATION_REJECTED:
@@ -206,6 +211,15 @@ class SessionOpening:
                 self._may_be_open = not isinstance(self._request, link.SessionResume)
                 self._ask_again(now_ns + ASK_AGAIN_NS if self._may_be_open else now_ns)
 
+    def _check_lane(self, event: SessionEvent) -> None:
+        if self._context.lane is not None:
+            self.lane_standing = standing_of(event.detail)
+            if self.lane_standing is None:
+                raise ClusterError(
+                    f"member {event.leader_member_id} has opened the session without lane "
+                    f"{self._context.lane}: lanes need release 0.2.0 on every member"
+                )
+
     def _ask_again(self, not_before_ns: int) -> None:
         self._not_before_ns = not_before_ns
         self.publication = None
@@ -224,7 +238,7 @@ class SessionOpening:
         return "; ".join(parts)
 
     def _describe_leader(self) -> str:
-        """Who leads by the last redirect. Members name gRPC endpoints only; others have to be given."""
+        """Who leads by the last redirect. Not every member knows where the others take this medium."""
         leader = self._redirected_to
         if leader < 0:
             return "nobody: there was no leader"

@@ -9,6 +9,7 @@ from typing import TypedDict
 from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
+from cluster.protocol.lane import Lane
 from cluster.transport.credentials import CredentialsSupplier, as_supplier
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.tls import TlsFiles
@@ -28,6 +29,7 @@ class ClientSettings(TypedDict, total=False):
     window_bytes: int
     reopen: bool
     supervised: bool
+    lane: Lane | None
     cluster_id: int
     tls: TlsFiles | None
 
@@ -48,6 +50,8 @@ class ClientContext:
     listener's ``on_session_lost`` hears of it.
     ``supervised``: every answer comes once, whatever leader dies: the members keep answers until this client
     has them. Who polls too rarely is held up in its sending (``supervised_bytes_max`` of the members).
+    ``lane``: hold this lane (``cluster/protocol/lane.py``): the cluster counts its rows, and lets one session
+    hold it.
     ``cluster_id``: refuse members of another cluster; -1 takes any.
     ``tls``: paths of the files for members that speak TLS, whose chain and host name are checked.
     """
@@ -62,6 +66,7 @@ class ClientContext:
     window_bytes: int = WINDOW_BYTES_DEFAULT
     reopen: bool = False
     supervised: bool = False
+    lane: Lane | None = None
     cluster_id: int = -1
     tls: TlsFiles | None = None
     endpoints: dict[int, Endpoint] = field(init=False)
@@ -94,6 +99,10 @@ class ClientContext:
             raise ConfigurationError(
                 f"reopen: expected a listener with on_session_lost, got {self.egress_listener!r}"
             )
+        if self.lane is not None and not isinstance(self.lane, Lane):
+            raise ConfigurationError(f"lane is {self.lane!r}, expected a Lane or None")
+        if self.reopen and self.lane is not None:
+            raise ConfigurationError("reopen with a lane: a session that lost its lane must not come back")
         if self.window_bytes < 4096:
             raise ConfigurationError(f"window_bytes is {self.window_bytes}, expected at least 4096")
 

@@ -61,6 +61,7 @@ class BackupSessions:
         self._port = port
         self._ids = count(_FIRST_SESSION_ID)
         self._pending: list[_Pending] = []
+        self._rejected: list[_Pending] = []
 
     def on_request(self, connection_id: int, request: BackupRequest, now_ns: int, now_ms: int) -> None:
         """Refuse it, or begin to authenticate whoever makes it."""
@@ -75,9 +76,10 @@ class BackupSessions:
         )
         if (refusal := self._refusal(connection_id, request)) is not None:
             session.reject(EventCode.ERROR, refusal)
+            self._rejected.append(_Pending(session, request))
         else:
             self._sessions.admission.on_connect_request(session, bytes(request.encoded_credentials), now_ms)
-        self._pending.append(_Pending(session, request))
+            self._pending.append(_Pending(session, request))
 
     def _refusal(self, connection_id: int, request: BackupRequest) -> str | None:
         """Why it is refused, whoever makes it; None when it is not."""
@@ -96,7 +98,11 @@ class BackupSessions:
         return None
 
     def _of(self, connection_id: int) -> Iterator[_Pending]:
-        return (pending for pending in self._pending if pending.session.connection_id == connection_id)
+        return (
+            pending
+            for pending in (*self._pending, *self._rejected)
+            if pending.session.connection_id == connection_id
+        )
 
     def on_challenge_response(
         self,
@@ -117,41 +123,53 @@ class BackupSessions:
 
     def on_disconnect(self, connection_id: int) -> None:
         """Nobody waits for an answer any more."""
-        for pending in list(self._of(connection_id)):
-            self._pending.remove(pending)
+        for waiting in (self._pending, self._rejected):
+            waiting[:] = [pending for pending in waiting if pending.session.connection_id != connection_id]
 
-    def do_work(self, leadership_term_id: int, leader_member_id: int, now_ns: int, now_ms: int) -> int:
-        """Bring each as far as it goes now, newest first; for the slow tick of an established member."""
+    def send_rejections(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
+        """Tell those that were refused; in the slow tick of any phase (C-13)."""
         work_count = 0
-        for pending in list(reversed(self._pending)):
+        for pending in list(self._rejected):
             session = pending.session
-            if session.state < SessionState.AUTHENTICATED:
-                self._sessions.admission.decide(session, now_ms)
-            is_done = self._sessions.is_timed_out(session, now_ns) or (
-                self._sessions.port.is_connected(session.connection_id)
-                and self._answer(pending, leadership_term_id, leader_member_id)
-            )
-            if is_done:
-                self._pending.remove(pending)
-                if not any(self._of(session.connection_id)):
-                    self._sessions.end_egress(session.connection_id)
-                work_count += 1
-        return work_count
-
-    def _answer(self, pending: _Pending, leadership_term_id: int, leader_member_id: int) -> bool:
-        """Whether the answer, or the refusal, went out."""
-        session, request = pending
-        if session.state is SessionState.AUTHENTICATED and isinstance(request, StandbySnapshot):
-            session.reject(EventCode.ERROR, "standby snapshots are not accepted")
-        if session.state is SessionState.REJECTED:
             assert session.event_code is not None
-            return self._sessions.send_event(
+            is_told = self._sessions.port.is_connected(session.connection_id) and self._sessions.send_event(
                 session, session.event_code, session.detail, leadership_term_id, leader_member_id
             )
-        if session.state is not SessionState.AUTHENTICATED:
+            if is_told or self._sessions.is_timed_out(session, now_ns):
+                work_count += self._end(self._rejected, pending)
+        return work_count
+
+    def process_pending(self, now_ns: int, now_ms: int) -> int:
+        """Bring each as far as it goes, newest first; in the slow tick of an established member (C-15)."""
+        work_count = 0
+        for pending in list(reversed(self._pending)):
+            session, request = pending
+            self._sessions.admission.decide(session, now_ms)
+            if session.state is SessionState.AUTHENTICATED and isinstance(request, StandbySnapshot):
+                session.reject(EventCode.ERROR, "standby snapshots are not accepted")
+            if session.state is SessionState.REJECTED:
+                self._pending.remove(pending)
+                self._rejected.append(pending)
+                work_count += 1
+            elif self._is_answered(session, request) or self._sessions.is_timed_out(session, now_ns):
+                work_count += self._end(self._pending, pending)
+        return work_count
+
+    def _end(self, waiting: list[_Pending], pending: _Pending) -> int:
+        """Forget it, and close its connection unless that waits for another answer; returns 1."""
+        waiting.remove(pending)
+        connection_id = pending.session.connection_id
+        if not any(self._of(connection_id)):
+            self._sessions.end_egress(connection_id)
+        return 1
+
+    def _is_answered(self, session: ClusterSession, request: BackupRequest) -> bool:
+        """Whether the answer went out."""
+        port = self._sessions.port
+        if session.state is not SessionState.AUTHENTICATED or not port.is_connected(session.connection_id):
             return False
         response = self._response(session, request)
-        return response is not None and self._sessions.port.send_egress(session.connection_id, response)
+        return response is not None and port.send_egress(session.connection_id, response)
 
     def _response(self, session: ClusterSession, request: BackupRequest) -> Message | None:
         if isinstance(request, BackupQuery):

@@ -5,6 +5,7 @@ from enum import IntEnum
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import LocalProtocolError
 from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.lane import Lane
 from cluster.protocol.resume import resume_hash
 from cluster.protocol.session import ENCODED_PRINCIPAL_LENGTH_MAX
 
@@ -49,6 +50,7 @@ class ClusterSession:
         "has_open_event_pending",
         "id",
         "is_closed_by_service",
+        "lane",
         "opened_log_position",
         "response_channel",
         "response_stream_id",
@@ -80,11 +82,12 @@ class ClusterSession:
         self.resume_correlation_id = NULL_VALUE  # of the newest SessionResume: older ones come late
         self.encoded_credentials = b""  # until it is decided about
         self.encoded_principal = b""
+        self.lane: Lane | None = None  # that it asks for, until it is open
         self.opened_log_position = NULL_POSITION
         self.close_reason: CloseReason | None = None
         self.is_closed_by_service = False  # asked by the services of all members at one place in the log
         self.event_code: EventCode | None = None  # of the event that refuses the session
-        self.detail = ""
+        self.detail = ""  # of that event, or of the one that tells of its close
         self.has_open_event_pending = True  # until a SessionEvent OK went out from this member
         self.has_new_leader_event_pending = False
         self.time_of_last_activity_ns = now_ns  # only until it is open

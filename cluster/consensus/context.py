@@ -14,6 +14,7 @@ NULL_POSITION = -1
 
 MS = 1_000_000
 SECOND = 1_000_000_000
+DAY = 86_400 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ConsensusModuleContext:
     member_id: int = 0
     member_ids: tuple[int, ...] = (0,)
     ingress_endpoints: str = ""  # ``id=endpoint`` of all members, as clients are told
+    tcp_ingress_endpoints: str = ""  # for clients that came by ``tcp:``; empty where not all are known
     member_endpoints: str = ""  # the members string, as backups are told
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
@@ -35,6 +37,8 @@ class ConsensusModuleContext:
     request_length_max: int = 16 * 1024
     connection_sessions_max: int = 8
     supervised_bytes_max: int = 4 * 1024 * 1024
+    lanes_max: int = 16 * 1024
+    lane_retention_ns: int = 7 * DAY
     max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
     app_version: int = DEFAULT_APP_VERSION
     time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS

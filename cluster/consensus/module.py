@@ -1,6 +1,7 @@
 """What a leader has written and not yet seen committed, and what losing leadership undoes."""
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from cluster.protocol.enums import ConsensusModuleState
@@ -18,6 +19,9 @@ class UncommittedEntries(Generic[Value]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[Value]:
+        return (value for _, value in self._entries)
 
     def add(self, log_position: int, value: Value) -> None:
         assert not self._entries or log_position >= self._entries[-1][0]

@@ -2,8 +2,8 @@
 
     SnapshotMarker BEGIN │ ConsensusModule │ ClusterSession … │ Timer …
     │ per service: PendingMessageTracker, its SessionMessageHeader messages … │ SnapshotMarker END
-    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotAnswer … │ SnapshotRecording …
-    │ SnapshotChecksum
+    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotLane … │ SnapshotAnswer …
+    │ SnapshotRecording … │ SnapshotChecksum
 
 It is captured when every service has reached the position of the snapshot, so what services have asked for is
 in it, and all of it follows from the log: at one position the records are the same on every member, but for
@@ -32,6 +32,7 @@ from cluster.protocol.snapshot import (
     PendingMessageTracker,
     SnapshotAnswer,
     SnapshotChecksum,
+    SnapshotLane,
     SnapshotMarker,
     SnapshotRecording,
     SnapshotSession,
@@ -109,7 +110,7 @@ class CapturedModule:
         yield from self._after_timers
 
     def end(self) -> Iterator[bytes]:
-        """The last record that is the reference's, and once what we add for each session."""
+        """The last record that is the reference's, and once what we add."""
         yield self._place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.END)
         yield from self._additions
         yield from self._answers
@@ -122,6 +123,7 @@ def _additions(sessions: SessionManager) -> Iterator[bytes]:
         yield SnapshotSession(
             session.id, int(row["committed"]), int(row["committed_position"]), session.encoded_principal
         ).encode()
+    yield from (record.encode() for record in sessions.lanes.records())
 
 
 def _session_records(
@@ -187,6 +189,7 @@ class ModuleSnapshot:
         self.next_session_id = 1
         self.recordings: dict[int, SnapshotRecording] = {}
         self.answers: list[SnapshotAnswer] = []
+        self.lanes: list[SnapshotLane] = []
         self.checksum: int | None = None
         self._sessions: list[ClusterSession] = []
         self._details: dict[int, SnapshotSession] = {}
@@ -244,6 +247,8 @@ class ModuleSnapshot:
                 self.recordings[message.service_id] = message
             case SnapshotAnswer():
                 self.answers.append(message)
+            case SnapshotLane():
+                self.lanes.append(message)
             case SnapshotChecksum():
                 self.checksum = message.checksum
 
@@ -269,6 +274,7 @@ class ModuleSnapshot:
             if details is not None and details.committed_position > log_position:
                 details = details.replace(committed_position=log_position)
             sessions.load_session(record, details, cluster_time)
+        sessions.lanes.load(self.lanes, log_position)
         for timer in self._timers:
             timers.schedule(timer.correlation_id, timer.deadline)
         for service_id in self._messages.keys() | self._trackers.keys():

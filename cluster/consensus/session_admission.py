@@ -16,10 +16,12 @@ from cluster.consensus.authentication import (
     right_to,
 )
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
+from cluster.consensus.lanes import LaneTable
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import EventCode
+from cluster.protocol.lane import Lane, principal_of, split_lane, with_lane
 from cluster.protocol.sbe import Message
-from cluster.protocol.session import Challenge
+from cluster.protocol.session import ENCODED_PRINCIPAL_LENGTH_MAX, Challenge
 
 # What a session is made for: the request's template, and what is asked for, in the words of the audit log.
 _REQUESTS = {
@@ -95,8 +97,8 @@ class SessionAdmission:
         self._authorisation = security.authorisation
 
     def on_connect_request(self, session: ClusterSession, encoded_credentials: bytes, now_ms: int) -> None:
-        session.encoded_credentials = encoded_credentials
-        self._authenticator.on_connect_request(session.id, encoded_credentials, now_ms)
+        session.encoded_credentials, session.lane = split_lane(encoded_credentials)
+        self._authenticator.on_connect_request(session.id, session.encoded_credentials, now_ms)
 
     def on_challenge_response(self, session: ClusterSession, encoded_credentials: bytes, now_ms: int) -> None:
         session.encoded_credentials = encoded_credentials
@@ -114,7 +116,14 @@ class SessionAdmission:
 
     def accept(self, session: ClusterSession, encoded_principal: bytes) -> None:
         """The client is who it says; what is left is its right to what it asks for."""
-        session.authenticate(encoded_principal)
+        named = self._named(session, encoded_principal)
+        if len(named) > ENCODED_PRINCIPAL_LENGTH_MAX >= len(encoded_principal):
+            told = (
+                f"a principal of {len(named)} bytes with its lane, at most {ENCODED_PRINCIPAL_LENGTH_MAX} go"
+            )
+            self.refuse(session, encoded_principal, told, told)
+            return
+        session.authenticate(named)
         template_id, what = _REQUESTS[session.action]
         if not self._authorisation.is_authorised(CLUSTER.id, template_id, None, encoded_principal):
             right = right_to(CLUSTER.id, template_id)
@@ -122,6 +131,21 @@ class SessionAdmission:
             if session.action is not SessionAction.CLIENT:
                 told += f", which it takes {what}"
             self.refuse(session, encoded_principal, told, f"no right to {right}")
+
+    @staticmethod
+    def _named(session: ClusterSession, encoded_principal: bytes) -> bytes:
+        """The principal as it is in the log. Nobody is given the name of a lane that he has not asked for."""
+        principal = principal_of(encoded_principal)
+        return principal if session.lane is None else with_lane(principal, session.lane)
+
+    def judge_lane(self, session: ClusterSession, lane: Lane, lanes: LaneTable, cluster_time: int) -> None:
+        """Refuse a lane that is another principal's, or cannot be opened now."""
+        principal = principal_of(session.encoded_principal)
+        if lanes.is_anothers(lane, principal):
+            told = f"application {lane.application} is another principal's"
+            self.refuse(session, principal, told, told)
+        elif refusal := lanes.refusal(lane, cluster_time):
+            session.reject(EventCode.ERROR, refusal)
 
     def refuse(self, session: ClusterSession, encoded_principal: bytes, told: str, why: str) -> None:
         """``told`` goes to the client, ``why`` to the audit log."""
@@ -133,7 +157,7 @@ class SessionAdmission:
         self, session: ClusterSession, connection_id: int, encoded_credentials: bytes, now_ms: int
     ) -> bool | None:
         """Whether the client of this connection may have the open session; None: not decided, ask again."""
-        principal = session.encoded_principal
+        principal = principal_of(session.encoded_principal)
         name = self.port.certificate_name(connection_id)
         may = self._authenticator.may_resume(principal, encoded_credentials, now_ms, name)
         if may is False:

@@ -28,12 +28,14 @@ from typing import Protocol
 from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.cluster_session import ClusterSession, SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.lanes import LaneTable
 from cluster.consensus.module import UncommittedEntries
 from cluster.consensus.session_admission import AdmissionPort, SessionAdmission
 from cluster.log import session_table
 from cluster.log.session_table import SessionTable
 from cluster.protocol import snapshot
 from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.lane import Lane
 from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.resume import is_token_of
@@ -50,6 +52,10 @@ class SessionPort(AdmissionPort, Protocol):
 
     def append_session_close(self, session: ClusterSession, reason: CloseReason) -> int: ...
 
+    def ingress_endpoints(self, connection_id: int) -> str:
+        """``id=endpoint`` of all members, of the medium that the client came by."""
+        ...
+
     def close_egress(self, connection_id: int) -> None:
         """Close the connection once what was sent is out."""
         ...
@@ -64,6 +70,7 @@ class SessionManager:
         self.port = port
         self.admission = SessionAdmission(security or open_security(), port)
         self.table = SessionTable(context.max_sessions)
+        self.lanes = LaneTable(context, self.table)
         self.sessions: dict[int, ClusterSession] = {}
         self.next_session_id = 1
         self.next_committed_session_id = 1  # what a snapshot says: opens that are committed only
@@ -114,7 +121,7 @@ class SessionManager:
             now_ns=now_ns,
         )
         if not is_leader:
-            session.reject(EventCode.REDIRECT, self._context.ingress_endpoints)
+            session.reject(EventCode.REDIRECT, self.port.ingress_endpoints(connection_id))
             self._redirects.append(session)
         elif (refusal := self._refusal(connection_id, request)) is not None:
             session.response_channel = ""  # it may be of any length
@@ -159,17 +166,12 @@ class SessionManager:
         """The open session that was opened with the request's token; None when there is none."""
         token = bytes(request.resume_token)
         if request.cluster_session_id == NULL_VALUE:
-            opened = (s for s in reversed(list(self)) if is_token_of(s.resume_hash, token))
-            session = next(opened, None)
+            session = next((s for s in reversed(list(self)) if is_token_of(s.resume_hash, token)), None)
         else:
             session = self.sessions.get(request.cluster_session_id)
-        if (
-            session is None
-            or session.state is not SessionState.OPEN
-            or not is_token_of(session.resume_hash, token)
-        ):
+        if session is None or session.state is not SessionState.OPEN:
             return None
-        return session
+        return session if is_token_of(session.resume_hash, token) else None
 
     def link(
         self, session: ClusterSession, connection_id: int, cluster_time: int, *, has_heard_ok: bool
@@ -250,16 +252,24 @@ class SessionManager:
                 continue
             self.admission.decide(session, now_ms)
             if session.state is SessionState.AUTHENTICATED:
-                work_count += self._open(session, cluster_time)
-            elif session.state is SessionState.REJECTED:
+                work_count += self._open(session, leadership_term_id, leader_member_id, cluster_time)
+            if session.state is SessionState.REJECTED:
                 self._pending.remove(session)
                 self._rejected.append(session)
                 work_count += 1
         return work_count
 
-    def _open(self, session: ClusterSession, cluster_time: int) -> int:
+    def _open(
+        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, cluster_time: int
+    ) -> int:
         if not self.port.is_connected(session.connection_id):
             return 0
+        if session.lane is not None:
+            self.admission.judge_lane(session, session.lane, self.lanes, cluster_time)
+            if session.state is SessionState.REJECTED or self.lanes.is_undecided(session.lane):
+                return 0
+            if not self._displace_holders(session, session.lane, leadership_term_id, leader_member_id):
+                return 0
         position = self.port.append_session_open(session)
         if position <= 0:
             return 0
@@ -268,13 +278,34 @@ class SessionManager:
         self._pending.remove(session)
         self.sessions[session.id] = session
         self.table.open(session.id, session.connection_id, cluster_time)
+        self.lanes.append_open(session.id, session.encoded_principal, position, cluster_time)
         self._uncommitted_next_ids.add(position, session.id + 1)
         return 1
+
+    def _displace_holders(
+        self, session: ClusterSession, lane: Lane, leadership_term_id: int, leader_member_id: int
+    ) -> bool:
+        """Append the closes of those that hold the lane: what they send later meets no open session.
+
+        False when the log does not take all of them now.
+        """
+        are_closed = True
+        for holder_id in self.lanes.holder_ids(lane):
+            holder = self.sessions.get(holder_id)
+            if holder is None:
+                continue  # its close is in the log
+            if holder.state is SessionState.OPEN:
+                holder.detail = f"displaced by session {session.id}, batch {lane.batch} of lane {lane}"
+                self._begin_close(holder, CloseReason.CLIENT_ACTION)
+            are_closed &= self._log_close(holder, leadership_term_id, leader_member_id, is_told=True) > 0
+        return are_closed
 
     def _send_open_event(
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
     ) -> bool:
-        if self.send_event(session, EventCode.OK, "", leadership_term_id, leader_member_id):
+        standing = self.lanes.standing(session.id)
+        detail = "" if standing is None else standing.to_text()
+        if self.send_event(session, EventCode.OK, detail, leadership_term_id, leader_member_id):
             session.has_open_event_pending = False
             return True
         self._has_pending_events = True
@@ -283,9 +314,8 @@ class SessionManager:
     def _send_new_leader_event(
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
     ) -> bool:
-        event = NewLeaderEvent(
-            leadership_term_id, session.id, leader_member_id, self._context.ingress_endpoints
-        )
+        endpoints = self.port.ingress_endpoints(session.connection_id)
+        event = NewLeaderEvent(leadership_term_id, session.id, leader_member_id, endpoints)
         return self.port.send_egress(session.connection_id, event)
 
     def check_sessions(self, leadership_term_id: int, leader_member_id: int, cluster_time: int) -> int:
@@ -327,18 +357,19 @@ class SessionManager:
     ) -> int:
         """Append the close of a CLOSING session, which stays when the log does not take it (C-209)."""
         reason = session.close_reason
-        assert session.state is SessionState.CLOSING  # its messages are refused already (I-7)
-        assert reason is not None
+        assert session.state is SessionState.CLOSING and reason is not None  # its messages are refused (I-7)
         position = self.port.append_session_close(session, reason)
         if position <= 0:
             self._has_pending_events = True
             return 0
         if is_told:
-            self.send_event(session, EventCode.CLOSED, reason.name, leadership_term_id, leader_member_id)
+            detail = session.detail or reason.name
+            self.send_event(session, EventCode.CLOSED, detail, leadership_term_id, leader_member_id)
         if reason is CloseReason.TIMEOUT:
             self.timed_out_count += 1
         del self.sessions[session.id]
         self._uncommitted_closed.append((position, session))
+        self.lanes.append_close(session.id, position)
         return 1
 
     def send_event(
@@ -375,10 +406,10 @@ class SessionManager:
     ) -> int:
         """On an active leader: close for a client (told nothing, C-207) or a service (told CLOSED)."""
         session = self.sessions.get(session_id)
-        if session is None or session.state is not SessionState.OPEN:
-            self.mark_closing(session_id, reason)
-            return 0
+        was_open = session is not None and session.state is SessionState.OPEN
         self.mark_closing(session_id, reason)
+        if session is None or not was_open:
+            return 0
         is_told = reason is not CloseReason.CLIENT_ACTION
         return self._log_close(session, leadership_term_id, leader_member_id, is_told=is_told)
 
@@ -403,6 +434,7 @@ class SessionManager:
         assert not self._uncommitted_next_ids  # who reads the log has appended nothing to it
         session = self._add_committed(event, log_position, event.timestamp)
         session.encoded_principal = bytes(event.encoded_principal)
+        self.lanes.on_open(session.id, session.encoded_principal, log_position, event.timestamp)
         self.next_session_id = max(self.next_session_id, session.id + 1)
         self.next_committed_session_id = max(self.next_committed_session_id, session.id + 1)
 
@@ -410,6 +442,7 @@ class SessionManager:
         assert not self._uncommitted_closed  # who reads the log has appended nothing to it
         session = self.sessions.pop(event.cluster_session_id, None)
         if session is not None:
+            self.lanes.on_close(session.id)
             self.table.close(session.id)
             self.end_egress(session.connection_id)
 
@@ -453,6 +486,7 @@ class SessionManager:
 
     def sweep(self, commit_position: int) -> None:
         """Forget what was uncommitted and is not any more."""
+        self.lanes.sweep(commit_position)
         while self._uncommitted_closed and self._uncommitted_closed[0][0] <= commit_position:
             _, session = self._uncommitted_closed.popleft()
             assert session.id not in self.sessions  # else the log would take its messages (I-7)
@@ -501,6 +535,7 @@ class SessionManager:
             self.send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
         dropped += self._restore_closed(commit_position)
         self._uncommitted_next_ids.take_uncommitted(commit_position)
+        self.lanes.restore_uncommitted(commit_position)
         self.table.restart_appended()
         for session in dropped:
             self.end_egress(session.connection_id)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from cluster.errors import LogDamaged
 from cluster.log import column_kernels as k
 from cluster.log.frames import FRAME_ALIGNMENT, MALFORMED
+from cluster.protocol.frame import DATA_FRAME_HEADER
 
 ROW_SCHEMA = pa.schema(
     [
@@ -41,6 +42,18 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 assert len(ROW_SCHEMA) == k.COLUMN_COUNT
+# Of the entry's first frame, as it is recorded; only for who asks for them by name.
+FRAME_SCHEMA = pa.schema(
+    [
+        ("frameFlags", pa.int32()),
+        ("termId", pa.int32()),
+        ("termOffset", pa.int32()),
+        ("frameSessionId", pa.int32()),  # in a recording with checksums, the frame's checksum
+        ("streamId", pa.int32()),
+        ("reservedValue", pa.int64()),
+    ]
+)
+_HEADER_FIELDS = ("flags", "term_id", "term_offset", "session_id", "stream_id", "reserved_value")
 ENTRY_TYPES = k.ENTRY_TYPE_NAMES
 TIME_UNITS = k.TIME_UNIT_NAMES
 
@@ -93,18 +106,30 @@ class DecodedLog:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """``decoded`` is what the kernels write: columns that are wanted, and the position to find headers by."""
+
     columns: tuple[int, ...]
+    decoded: tuple[int, ...]
     schema: pa.Schema
     entry_mask: int
 
 
 @lru_cache(maxsize=64)
 def _plan(columns: tuple[str, ...] | None, entry_types: tuple[str, ...] | None) -> _Plan:
-    names = ROW_SCHEMA.names
-    wanted = tuple(range(len(names))) if columns is None else tuple(names.index(name) for name in columns)
+    known = [*ROW_SCHEMA, *FRAME_SCHEMA]
+    names = [field.name for field in known]
+    wanted = tuple(range(k.COLUMN_COUNT)) if columns is None else tuple(names.index(name) for name in columns)
+    decoded = tuple(column for column in wanted if column < k.COLUMN_COUNT)
+    if decoded != wanted and k.POSITION not in decoded:
+        decoded = (k.POSITION, *decoded)
     kinds = ENTRY_TYPES if entry_types is None else entry_types
     mask = sum(1 << ENTRY_TYPES.index(kind) for kind in set(kinds))
-    return _Plan(wanted, pa.schema([ROW_SCHEMA.field(column) for column in wanted]), mask)
+    return _Plan(wanted, decoded, pa.schema([known[column] for column in wanted]), mask)
+
+
+def schema_of(columns: Iterable[str] | None) -> pa.Schema:
+    """The schema of record batches with these columns; of ROW_SCHEMA when there are none."""
+    return _plan(None if columns is None else tuple(columns), None).schema
 
 
 def log_to_record_batch(
@@ -122,8 +147,9 @@ def log_to_record_batch(
     """Decode the entries whose first frame lies in [``position``, ``to_position``) into a record batch.
 
     ``position`` is that of ``buffer[start]``, which begins a frame; the bytes up to ``limit`` may be more
-    than the range, so that its last entry is whole. ``columns`` (names of ROW_SCHEMA, in any order) and
-    ``entry_types`` prune; ``time_unit`` is that of the log at ``position``, later terms say their own.
+    than the range, so that its last entry is whole. ``columns`` (names of ROW_SCHEMA and FRAME_SCHEMA, in any
+    order; default: ROW_SCHEMA) and ``entry_types`` prune; ``time_unit`` is that of the log at ``position``,
+    later terms say their own.
     Raises LogDamaged, with the offset in ``buffer``, when the first entry to take is none; a damaged entry
     after others ends the batch before it.
     """
@@ -146,8 +172,11 @@ def log_to_record_batch(
     )
     if filled == 0 and (rows > 0 or (status == MALFORMED and end == start)):
         raise LogDamaged(None, end, f"no whole entry at log position {position + end - start}")
-    arrays = [_array(column, slab, layout, filled) for column in plan.columns]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+    arrays = {column: _array(column, slab, layout, filled) for column in plan.decoded}
+    if plan.decoded != plan.columns:
+        offsets = arrays[k.POSITION].to_numpy() - position + start
+        arrays |= _header_arrays(plan, buffer[: limit & -FRAME_ALIGNMENT], offsets)
+    batch = pa.RecordBatch.from_arrays([arrays[c] for c in plan.columns], schema=plan.schema)
     return DecodedLog(batch, position + end - start, time_unit, int(counts[k.OTHER]))
 
 
@@ -159,7 +188,7 @@ def _lay_out(plan: _Plan, rows: int, counts: np.ndarray) -> tuple[pa.Buffer, np.
     for entry_type, columns in _COLUMNS_OF.items():
         if counts[entry_type] > 0:
             present.update(columns)
-    laid_out = [column for column in plan.columns if column in present]
+    laid_out = [column for column in plan.decoded if column in present]
     size = 0
     for column in laid_out:
         if column not in _NEVER_NULL:
@@ -181,6 +210,18 @@ def _lay_out(plan: _Plan, rows: int, counts: np.ndarray) -> tuple[pa.Buffer, np.
         if begin >= 0:
             memory[begin : begin + (rows + 7) // 8] = 0xFF
     return slab, layout
+
+
+def _header_arrays(plan: _Plan, buffer: np.ndarray, offsets: np.ndarray) -> dict[int, pa.Array]:
+    """The wanted columns of the frame headers that lie at ``offsets``."""
+    headers = buffer.view(DATA_FRAME_HEADER)[offsets // FRAME_ALIGNMENT]
+    return {
+        column: pa.array(
+            headers[_HEADER_FIELDS[column - k.COLUMN_COUNT]], FRAME_SCHEMA[column - k.COLUMN_COUNT].type
+        )
+        for column in plan.columns
+        if column >= k.COLUMN_COUNT
+    }
 
 
 def _align64(length: int) -> int:

@@ -9,6 +9,7 @@ KERNEL_MODULES = (
     "checksum",
     "column_kernels",
     "deliver",
+    "entry_filter",
     "follow",
     "ingress",
     "resend",

@@ -232,17 +232,11 @@ class ConsensusModuleAgent:
         if not self.lease.is_looking_around:
             self.enter(self.phase.slow_tick())
             if self.phase.election is None and self.replica.module.is_active:
-                turn.work_count += self.parts.node_control.do_work() + self._answer_backups()
+                turn.work_count += self.parts.node_control.do_work()
                 asked_ns = self.parts.snapshot_server.last_request_ns
                 turn.work_count += self.parts.retention.do_work(turn.now_ns, asked_ns)
         is_more = turn.work_count > before
         turn.slow_tick_ns = turn.now_ns + (1 if is_more else self.context.slow_tick_interval_ns)
-
-    def _answer_backups(self) -> int:
-        replica = self.replica
-        return self.parts.backups.do_work(
-            replica.leadership_term_id, self.status.leader_member_id, self.turn.now_ns, replica.now_ms
-        )
 
     @property
     def _is_recording_stopped(self) -> bool:

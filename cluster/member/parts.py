@@ -116,6 +116,7 @@ class Parts:
             self.log,
             lambda: (self.replica.leadership_term_id, self.replica.cluster_time),
             security.on_refused,
+            context,
         )
         self.replica = ReplicatedState(context, self._outlet, security)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
@@ -266,6 +267,7 @@ class Parts:
             replica=self.replica,
             admission=self.admission,
             requests=self.requests,
+            backups=self.backups,
             supervision=self.supervision,
             control=control,
             transfer=self.transfer,
@@ -288,6 +290,7 @@ class Parts:
             log_requests=self.log_requests,
             processing=self.processing,
             replica=self.replica,
+            backups=self.backups,
             admission=self.admission,
             snapshots=self.snapshots,
             supervision=self.supervision,

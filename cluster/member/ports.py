@@ -39,6 +39,10 @@ class Clients(Protocol):
 
     def certificate_name(self, connection_id: int) -> str | None: ...
 
+    def is_over_tcp(self, connection_id: int) -> bool:
+        """Whether the client came to the TCP port of the member, and not by gRPC or over a Unix socket."""
+        ...
+
     def peer(self, connection_id: int) -> str:
         """Where the client is, for people."""
         ...

@@ -37,10 +37,11 @@ class Upkeep:
         parts.requests.retry_resumes()
         parts.supervision.prune()
         sessions = parts.replica.sessions
+        ids = (parts.replica.leadership_term_id, parts.status.leader_member_id)
         if sessions.has_pending_work:
-            ids = (parts.replica.leadership_term_id, parts.status.leader_member_id)
             turn.work_count += sessions.send_redirects(*ids, turn.now_ns)
             turn.work_count += sessions.send_rejections(*ids, turn.now_ns)
+        turn.work_count += parts.backups.send_rejections(*ids, turn.now_ns)
         if sessions.clients_kept_until_ns is not None:
             turn.work_count += self._let_go_of_clients(sessions.clients_kept_until_ns)
 

@@ -114,6 +114,17 @@ class NodeConfig(NodeKeys):
         return ingress_endpoints(self.cluster_members)
 
     @property
+    def tcp_endpoints(self) -> str:
+        """Where the members take plain TCP clients as far as this configuration knows, as ``--endpoints``."""
+        pairs = [(member.member_id, self.tcp_ingress_of(member)) for member in self.cluster_members]
+        return ",".join(f"{member_id}=tcp:{address}" for member_id, address in pairs if address)
+
+    @property
+    def tcp_ingress_endpoints(self) -> str:
+        """Of all members, as clients that came by ``tcp:`` get them; empty unless all are known."""
+        return self.tcp_endpoints if self.tcp_ingress == "auto" else ""
+
+    @property
     def member_endpoints(self) -> str:
         """All members, as backups get them."""
         return "|".join(str(member) for member in self.cluster_members)

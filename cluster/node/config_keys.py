@@ -261,6 +261,21 @@ class NodeKeys(BaseModel):
         ge=64 * KIB,
         le=1024 * MIB,
     )
+    lanes_max: int = _key(
+        MODULE.lanes_max,
+        """Most lanes that are kept, one for each application and partition (docs/clients.md). Further
+        ones are refused.""",
+        unit="lanes",
+        ge=1,
+        le=1_000_000,
+    )
+    lane_retention_ns: Duration = _key(
+        duration_text(MODULE.lane_retention_ns),
+        """An application that opens none of its lanes for this long is forgotten: a batch that it sends again
+        is in the log twice then. The same on every member.""",
+        unit=DURATION,
+        gt=0,
+    )
     response_channel_length_max: int = _key(
         MODULE.response_channel_length_max,
         """Longest responseChannel of a connect request. It stands in the log, in every member's memory and in

@@ -65,7 +65,7 @@ def load_keys(
     to the working directory. Raises ConfigurationError that names the place, the key, its value and what was
     expected.
     """
-    values: dict[str, Any] = {} if path is None else _read(path)
+    values: dict[str, Any] = {} if path is None else values_in(path)
     places = dict.fromkeys(values, str(path))
     keys = [key_of(name) for name in model.model_fields]
     for key in keys:
@@ -84,7 +84,8 @@ def load_keys(
         ) from None
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def values_in(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file has, as it stands there. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)

@@ -9,7 +9,7 @@ when an administrator asks it over the network (``ControlPort``). Neither decide
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from cluster.counters import Counter, CountersReader
@@ -25,6 +25,7 @@ from cluster.protocol.enums import (
 )
 from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode, LogStatus
 from cluster.transport.clock import epoch_ms, pause
+from cluster.transport.endpoint import Medium
 
 POLL_S = 0.01
 TIMEOUT_S = 30.0
@@ -171,16 +172,21 @@ class ControlPort:
     """Does what administrators ask a member for over the network; called in threads beside the member's."""
 
     def __init__(
-        self, path: str, cluster_id: int, member_id: int, status: Callable[[], LogStatus], endpoints: str
+        self,
+        path: str,
+        cluster_id: int,
+        member_id: int,
+        status: Callable[[], LogStatus],
+        endpoints: Mapping[Medium, str],
     ) -> None:
-        """``path`` is that of the member's counters file; ``endpoints`` are the members', for clients."""
+        """``path`` is that of the member's counters file; ``endpoints`` are the members', as known."""
         self._path = path
         self._cluster_id = cluster_id
         self._member_id = member_id
         self._status = status
         self._endpoints = endpoints
 
-    def __call__(self, request: ControlRequest) -> ControlOutcome:
+    def __call__(self, request: ControlRequest, medium: Medium) -> ControlOutcome:
         """What came of the request, when it is done."""
         code, text, leader_id = LinkErrorCode.OK, "", NONE
         action = ControlAction(request.toggle, bool(request.is_of_node))
@@ -198,7 +204,7 @@ class ControlPort:
             member_id=self._member_id,
             leader_member_id=leader_id if leader_id != NONE else self._leader_member_id(),
             code=code,
-            ingress_endpoints=self._endpoints,
+            ingress_endpoints=self._endpoints.get(medium, ""),
             text=text,
         )
 

@@ -194,7 +194,7 @@ class Machine:
             config.cluster_id,
             config.member_id,
             lambda: self._open_log().status(0),
-            config.ingress_endpoints,
+            {Medium.GRPC: config.ingress_endpoints, Medium.TCP: config.tcp_endpoints},
         )
 
     def _open_log(self) -> ServedMember:
@@ -208,7 +208,7 @@ class Machine:
             cluster_id=config.cluster_id,
             member_id=config.member_id,
             ingress_endpoints=config.ingress_endpoints,
-            tcp_endpoints=tcp_endpoints(config),
+            tcp_endpoints=config.tcp_endpoints,
             ipc_endpoints=f"{config.member_id}=ipc:{config.ipc_path}" if config.ipc_ingress else "",
         )
 
@@ -220,9 +220,3 @@ class Machine:
         """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
         assert self._gateway is not None
         self._gateway.adopt(reader)
-
-
-def tcp_endpoints(config: NodeConfig) -> str:
-    """Where the members take plain TCP clients, as ``--endpoints`` takes it."""
-    pairs = [(member.member_id, config.tcp_ingress_of(member)) for member in config.cluster_members]
-    return ",".join(f"{member_id}=tcp:{address}" for member_id, address in pairs if address)

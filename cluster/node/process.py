@@ -5,22 +5,25 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import os
 import select
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import NoReturn
 
 from cluster.errors import ClusterError, ServiceError
 from cluster.log.append import message_end_position
 from cluster.log.frames import LogParams
+from cluster.node import config_text
 from cluster.node.config import NodeConfig
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
 from cluster.node.service_loader import load_service
-from cluster.node.supervisor import RESTART_STATUS, ignore_signals_at_exit, tell
+from cluster.node.supervisor import RESTART_STATUS, ignore_signals_at_exit, name_process, tell
 
 GATEWAY_MODULES = (
     "cluster.transport.grpc_gateway",
@@ -98,6 +101,32 @@ def run(
     return RESTART_STATUS if restart.is_asked else 0
 
 
+def run_anew(config: NodeConfig, link: socket.socket) -> NoReturn:
+    """Run the member in a new interpreter in place of this one: it loads the code that is on the disk now.
+
+    Its configuration is what its directory has in node.toml.
+    """
+    os.set_inheritable(link.fileno(), True)
+    arguments = [str(config.path / "node.toml"), str(link.fileno())]
+    os.execv(sys.executable, [sys.executable, "-m", "cluster.node.process", *arguments])
+
+
+def run_by_file(path: str, descriptor: int) -> int:
+    """The new interpreter of ``run_anew``; returns the exit status."""
+    link = socket.socket(fileno=descriptor)
+    link.set_inheritable(False)
+    link.setblocking(False)
+    ignore_signals_at_exit()
+    try:
+        config = config_text.load(overrides=config_text.values_in(path))
+        name_process(config.member_id)
+        warm_up(config)
+    except ClusterError as error:
+        tell(link, event="failed", error=str(error))
+        return error.exit_status
+    return run(config, link)
+
+
 def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
     tell(link, event="service-error", **service_error_fields(error, count))
 
@@ -141,3 +170,7 @@ class _Commands:
                         self._node.stop()
                 case {"command": "stop"}:
                     self._node.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(run_by_file(sys.argv[1], int(sys.argv[2])))

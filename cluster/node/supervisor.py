@@ -4,7 +4,7 @@
                <-lines-- {"event": ...}        listening, leader, service-error, failed: what members tell
                --lines-> {"command": ...}      terminate (the cluster, told to its leader) or stop (a member)
 
-A member that ends with RESTART_STATUS is started again, any other is not.
+A member that ends with RESTART_STATUS is started again, by a new interpreter; any other is not.
 A member whose supervisor is gone ends: its kernel sends SIGTERM, and its socket is at its end.
 """
 
@@ -80,19 +80,22 @@ class Member:
 
 
 class Supervisor:
-    """Runs ``entry(config, link)`` in a process for each member; its result is the process's status."""
+    """Runs ``entry(config, link)`` in a process for each member; its result is the process's status.
 
-    def __init__(self, configs: list[NodeConfig], entry: Entry) -> None:
+    ``entry_again`` is that of a member that is started again.
+    """
+
+    def __init__(self, configs: list[NodeConfig], entry: Entry, entry_again: Entry) -> None:
         self.members: list[Member] = []
         self._signals = _SignalPipe()
         self._epoll = select.epoll()
         self._epoll.register(self._signals.fd, select.EPOLLIN)
-        self._entry = entry
+        self._entry_again = entry_again
         for config in configs:
-            self.members.append(self._start(config))
+            self.members.append(self._start(config, entry))
 
-    def _start(self, config: NodeConfig) -> Member:
-        member = _fork(config, self._entry, self._inherited_fds())
+    def _start(self, config: NodeConfig, entry: Entry) -> Member:
+        member = _fork(config, entry, self._inherited_fds())
         self._epoll.register(member.link, select.EPOLLIN)
         return member
 
@@ -133,7 +136,7 @@ class Supervisor:
                 self._epoll.unregister(member.link)
                 member.link.close()
                 if member.status == RESTART_STATUS and not self.is_asked_to_stop:
-                    self.members[self.members.index(member)] = self._start(member.config)
+                    self.members[self.members.index(member)] = self._start(member.config, self._entry_again)
                 else:
                     ended.append(member)
         return ended
@@ -202,7 +205,7 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        ctypes.CDLL(None).prctl(PR_SET_NAME, f"cluster-{config.member_id}".encode())
+        name_process(config.member_id)
         die_with(parent_pid, signal.SIGTERM)
         _redirect(config.path / "output.log")
         status = entry(config, link)
@@ -217,6 +220,11 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def name_process(member_id: int) -> None:
+    """As ``ps`` and ``top`` show it."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, f"cluster-{member_id}".encode())
 
 
 def die_with(parent_pid: int, number: signal.Signals) -> None:

@@ -75,6 +75,7 @@ class CounterTypeId(IntEnum):
     AWAITED_MEMBERS = 1111  # ours, beyond the ids that Aeron keeps for itself
     CERTIFICATE_END = 1112
     SERVICE_POSITION = 1113
+    BACKUP_MEMBERS_COMMIT_POSITION = 1114
 
 
 class Scope(Enum):
@@ -132,6 +133,7 @@ TEXTS: Final = {
     _T.AWAITED_MEMBERS: CounterText("Cluster members waited for, a bit each"),
     _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
     _T.SERVICE_POSITION: CounterText("Cluster service-pos:", Scope.SERVICE),
+    _T.BACKUP_MEMBERS_COMMIT_POSITION: CounterText("ClusterBackup members' commit-pos:"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),
     _T.ARCHIVE_CONTROL_SESSIONS: CounterText("Archive Control Sessions", Scope.ARCHIVE),

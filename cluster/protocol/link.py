@@ -7,10 +7,10 @@ connection is Hello, answered by HelloReply.
 
 import hashlib
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
+from cluster.protocol.sbe import Ascii, Blob, Bool32, Buffer, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
 LINK_PROTOCOL_VERSION: Final = 1 << 16  # 1.0.0; the majors of both ends must be equal
@@ -131,13 +131,54 @@ class SessionResumed(Message, template_id=5, schema=LINK_SCHEMA):
     ingress_endpoints: Ascii = ""
 
 
+class WantedKind(IntEnum):
+    """By what entries are chosen."""
+
+    ENTRY_TYPE = 0  # the value is the template id of the entry: 1, 20 to 24
+    SESSION = 1  # cluster session id
+    TEMPLATE = 2  # template id in the SBE header that the payload begins with
+
+
+class Wanted(Composite):
+    """One value that entries may have; those of one kind are alternatives, and of each kind one must hold."""
+
+    kind: WantedKind
+    value: i64
+
+
 class LogRequest(Message, template_id=10, schema=LINK_SCHEMA):
-    """Send the log's frames from ``from_position``, up to ``to_position`` (-1: follow the commits)."""
+    """Send the log's frames from ``from_position``, up to ``to_position`` (-1: follow the commits).
+
+    With ``wanted`` they may come as ThinnedBlocks. A member of 0.1 reads no more than the block, and sends
+    all; a reader of 0.1 sends no more.
+    """
 
     correlation_id: i64
     from_position: i64
     to_position: i64
     max_bytes: i64
+    wanted: tuple[Wanted, ...] = ()
+
+    @classmethod
+    def decode_body(
+        cls, buffer: Buffer, offset: int, limit: int, block_length: int, version: int
+    ) -> tuple[Self, int]:
+        if offset + block_length == limit:
+            buffer = bytes(buffer[offset:limit]) + bytes(4)  # no group of wanted entries
+            offset, limit = 0, len(buffer)
+        return super().decode_body(buffer, offset, limit, block_length, version)
+
+
+class ThinnedBlock(Message, template_id=9, schema=LINK_SCHEMA):
+    """Frames of the log from ``position`` to ``position`` + ``length``, without those that are not wanted.
+
+    For each run of them stands the header of a padding frame as long as the run.
+    """
+
+    correlation_id: i64
+    position: i64
+    length: i64
+    frames: Blob = b""
 
 
 class EndOfStream(Message, template_id=11, schema=LINK_SCHEMA):
@@ -209,8 +250,8 @@ class ControlRequest(Message, template_id=18, schema=LINK_SCHEMA):
 class ControlOutcome(Message, template_id=19, schema=LINK_SCHEMA):
     """What came of a ControlRequest: OK when it is done, or, of the end of the cluster, begun.
 
-    NOT_LEADER comes with who leads (-1: not known), and where the members are; a toggle that is busy, or an
-    action that failed, is FAILED.
+    NOT_LEADER comes with who leads (-1: not known), and where the members are reached by the medium
+    of the request; a toggle that is busy, or an action that failed, is FAILED.
     """
 
     correlation_id: i64

@@ -120,3 +120,24 @@ class SnapshotAnswer(Message, template_id=53, schema=LINK_SCHEMA):
     answer_id: i64
     timestamp: Time
     piece: Blob = b""
+
+
+class SnapshotLane(Message, template_id=54, schema=LINK_SCHEMA):
+    """A lane of an application: ``rows`` messages of its ``batch`` were in when its holder opened it.
+
+    ``partition`` -1: the batch was registered with so many ``partitions``. Where nobody holds the lane,
+    ``rows`` are all, and ``holder_session_id`` is -1. ``opened_at``: when one of the application's lanes was
+    opened last, in cluster time. ``encoded_principal``: whose the application is.
+    """
+
+    partition: i32
+    partitions: i32
+    batch: i64
+    rows: i64
+    begin_position: i64
+    end_position: i64
+    first_session_id: i64
+    holder_session_id: i64
+    opened_at: Time
+    application: Blob = b""
+    encoded_principal: Blob = b""

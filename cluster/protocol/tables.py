@@ -65,15 +65,16 @@ def message_table(schema: Schema) -> Iterator[str]:
 
 
 def enum_table() -> Iterator[str]:
-    """Lines of a Markdown table of the enumerations."""
+    """Lines of a Markdown table of the enumerations: the cluster's, then those of our own messages."""
     yield "| enumeration | numbers |"
     yield "|---|---|"
-    for name, declared in sorted(vars(enums).items()):
-        if not isinstance(declared, type) or not issubclass(declared, IntEnum):
-            continue
-        if declared.__module__ == enums.__name__ and declared.__name__ == name:
-            members = declared.__members__.items()
-            yield f"| {name} | {', '.join(f'{int(number)} {member}' for member, number in members)} |"
+    for module in (enums, link):
+        for name, declared in sorted(vars(module).items()):
+            if not isinstance(declared, type) or not issubclass(declared, IntEnum):
+                continue
+            if declared.__module__ == module.__name__ and declared.__name__ == name:
+                members = declared.__members__.items()
+                yield f"| {name} | {', '.join(f'{int(number)} {member}' for member, number in members)} |"
 
 
 def counter_table() -> Iterator[str]:

@@ -89,8 +89,8 @@ class CommittedLog(Protocol):
         ``from_position`` is the start of a frame (default: the start), ``to_position`` any position (default:
         ``end_position()``, which bounds it anyway unless the caller knows that the range ``is_committed``). A
         block is longer than ``max_bytes`` only for one message that is. Damage raises LogDamaged where it is
-        reached, or is handed to ``on_damage`` and skipped. Raises DataLoss when ``from_position`` was purged,
-        and when a range that ``is_committed`` is not here as far as ``to_position``.
+        reached, or is handed to ``on_damage`` and skipped. Raises LogPurged when ``from_position`` was
+        purged, and DataLoss when a range that ``is_committed`` is not here as far as ``to_position``.
         """
         ...
 

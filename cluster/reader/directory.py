@@ -14,7 +14,7 @@ from cluster.archive.first_frame import read_first_frame
 from cluster.archive.frame_checksum import checksum_kinds, checksum_kinds_in
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.counters import CountersReader
-from cluster.errors import DataLoss, LogDamaged, RemoteProtocolError, StorageError
+from cluster.errors import DataLoss, LogDamaged, LogPurged, RemoteProtocolError, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import last_message_end, split
 from cluster.protocol import decode
@@ -167,9 +167,10 @@ class DirectoryLog:
         return extent
 
     def _check_start(self, position: int) -> None:
-        """Raise DataLoss when ``position`` is not in the log any more."""
-        if position < self.start_position:
-            raise DataLoss(f"position {position} was purged, the log begins at {self.start_position} now")
+        """Raise LogPurged when ``position`` is not in the log any more."""
+        start = self.start_position
+        if position < start:
+            raise LogPurged(f"position {position} was purged, the log begins at {start} now", start)
 
     def _read_run(
         self, position: int, limit: int, wanted: int

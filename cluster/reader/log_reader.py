@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
+from cluster.errors import ConfigurationError, LogDamaged, LogPurged, TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, LogIdentity, OnDamage
 from cluster.reader.token import identity_text, is_one_log, parse_token
@@ -23,6 +23,8 @@ from cluster.transport.clock import monotonic_ns, pause
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from cluster.log.entry_filter import EntryFilter
 
 FOLLOW_INTERVAL_S = 0.02
 AT_LEAST_TIMEOUT_S = 20.0
@@ -33,8 +35,10 @@ Wait = Callable[[float], object]
 class LogReader:
     """Reads one log. Raises the errors of ``cluster.errors``; not to be shared between threads."""
 
-    def __init__(self, log: CommittedLog) -> None:
+    def __init__(self, log: CommittedLog, entry_filter: "EntryFilter | None" = None) -> None:
+        """With ``entry_filter`` only what it wants is read; in blocks padding may stand for the rest."""
         self.log = log
+        self._filter = None if entry_filter is None or entry_filter.is_open else entry_filter
 
     @classmethod
     def open(
@@ -54,7 +58,7 @@ class LogReader:
         ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
         first member that runs is read then; ``cluster_dir`` and ``archive_dir`` name the two when they lie
         apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says. ``options`` are
-        those of ``DirectoryLog`` or ``RemoteLog``.
+        those of ``DirectoryLog`` or ``RemoteLog``, and ``entry_filter``: members then send no more than that.
 
         ``at_least``, a client's ``token()``, opens it when the log is committed that far (``await_token``).
         """
@@ -77,13 +81,14 @@ class LogReader:
         endpoints: str | None,
         options: dict[str, Any],
     ) -> Self:
+        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
         directories = (dir, archive_dir, cluster_dir)
         if endpoints is not None:
             if any(directory is not None for directory in directories):
                 raise ConfigurationError("give endpoints or a directory, not both")
             from cluster.reader.remote import RemoteLog  # neither medium needs what the other imports
 
-            return cls(RemoteLog(endpoints, **options))
+            return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter)
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
         from cluster.archive.files import OsFiles
@@ -95,7 +100,8 @@ class LogReader:
         return cls(
             DirectoryLog(
                 dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options
-            )
+            ),
+            entry_filter,
         )
 
     # ---- what the log is, and how far it goes
@@ -188,13 +194,17 @@ class LogReader:
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
-        return self.log.blocks(
+        blocks = self.log.blocks(
             from_position,
             to_position,
             max_bytes=max_bytes,
             is_committed=is_committed,
             on_damage=on_damage,
         )
+        if self._filter is None or self._filter.is_by_type:
+            return blocks
+        applied = self._filter.applied
+        return ((position, applied(block)) for position, block in blocks)
 
     def boundary_at_or_after(
         self,
@@ -209,12 +219,12 @@ class LogReader:
 
         Frames are found only from where one begins: from ``known`` (default: the log's start) or from
         the start of the term, which no entry crosses, whichever is nearer. What lies between is read. Raises
-        DataLoss when it was purged.
+        LogPurged.
         """
         if known is None:
             known = self.start_position
             if position < known:
-                raise DataLoss(f"position {position} was purged, the log begins at {known}")
+                raise LogPurged(f"position {position} was purged, the log begins at {known}", known)
         assert known <= position
         begin = max(position - position % self.term_length, known)
         for at, block in self.blocks(begin, position, is_committed=is_committed, on_damage=on_damage):
@@ -247,6 +257,27 @@ class LogReader:
             yield from self._decode(
                 position, block, to_position, columns, entry_types, rows_per_batch, on_damage
             )
+
+    def to_arrow_reader(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        entry_types: Iterable[str] | None = None,
+    ) -> "pa.RecordBatchReader":
+        """``batches`` as one Arrow stream, which DuckDB, polars and pandas read by Arrow's C interface.
+
+        Without ``to_position`` it ends where ``end_position`` is now.
+        """
+        import pyarrow as pa
+
+        from cluster.log.columns import schema_of
+
+        wanted = None if columns is None else tuple(columns)
+        end = self.end_position() if to_position is None else to_position
+        batches = self.batches(from_position, end, columns=wanted, entry_types=entry_types)
+        return pa.RecordBatchReader.from_batches(schema_of(wanted), batches)
 
     def entries(
         self,
@@ -317,6 +348,8 @@ class LogReader:
         """Decode a block of whole messages; one that is no entry is damage."""
         from cluster.log.columns import log_to_record_batch
 
+        if self._filter is not None and entry_types is None:
+            entry_types = self._filter.rows
         offset = 0
         while offset < len(block) and (to_position is None or position + offset < to_position):
             try:

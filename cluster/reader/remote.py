@@ -1,8 +1,8 @@
 """Reads the committed log from running members, over any medium; moves on to another when one fails.
 
-Followers are asked first, so that analytics do not load the leader. Every member holds the same committed
-log, so a range may come from several: what breaks off at one goes on at the next. A member that has not
-committed as far as another says so, and another is asked.
+Followers are asked first unless another preference is given, so that analytics do not load the leader. Every
+member holds the same committed log, so a range may come from several: what breaks off at one goes on at the
+next. A member that has not committed as far as another says so, and another is asked.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from cluster.errors import (
     AuthenticationRejected,
     ClusterError,
     ConfigurationError,
-    DataLoss,
     LogDamaged,
+    LogPurged,
     RemoteProtocolError,
     TimedOut,
     TlsFailed,
 )
+from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import link
-from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
+from cluster.reader.preference import FOLLOWER, ReadPreference, in_order
 from cluster.transport.clock import epoch_ms, pause
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.transport.endpoint import (
@@ -37,6 +39,7 @@ from cluster.transport.endpoint import (
 )
 from cluster.transport.log_client import LogClient, Unreachable, open_log_client, statuses
 from cluster.transport.tls import TlsFiles, client_context, tls_in
+from cluster.transport.wanted import wanted_of
 
 TIMEOUT_S = 5.0  # of one request to one member
 GIVE_UP_S = 20.0  # without any member that goes on
@@ -93,6 +96,8 @@ class RemoteLog:
         timeout_s: float = TIMEOUT_S,
         give_up_s: float = GIVE_UP_S,
         spread: int | None = None,
+        read_preference: ReadPreference = FOLLOWER,
+        entry_filter: EntryFilter | None = None,
         credentials: bytes | CredentialsSupplier | None = None,
         open_client: OpenClient | None = None,
         now_ms: Callable[[], int] = epoch_ms,
@@ -105,7 +110,8 @@ class RemoteLog:
         files that will not do.
         Without ``tls`` the environment is asked (CLUSTER_TLS_CA, CLUSTER_TLS_CERTIFICATE, CLUSTER_TLS_KEY).
         Without ``credentials`` the token is shown that the environment names (CLUSTER_TOKEN_FILE).
-        ``spread`` chooses among the followers, so that many readers do not all take the same.
+        Where all is not wanted by ``entry_filter``, padding may stand for the rest.
+        Members are asked as ``in_order`` says. ``timeout_s`` is how long one of them may take to answer.
         """
         tls = tls_in(os.environ) if tls is None else tls
         if tls is not None:
@@ -120,6 +126,8 @@ class RemoteLog:
         }
         self._give_up_ms = int(give_up_s * 1000)
         self._spread = os.getpid() if spread is None else spread
+        self._preference = read_preference
+        self._wanted = wanted_of(entry_filter)
         self._now_ms = now_ms
         self._wait = wait
         self._commit_position = 0
@@ -137,7 +145,7 @@ class RemoteLog:
     # -- members --
 
     def _find(self) -> link.LogStatus:
-        """Ask all until one answers, and order them: followers first."""
+        """Ask all until one answers, and order them, preferred first."""
         deadline_ms = self._now_ms() + self._give_up_ms
         while True:
             found, failures = self._ask_all()
@@ -165,14 +173,9 @@ class RemoteLog:
             else:
                 self._observe(answer)
                 found[member_id if self._are_all_given else self._meet(member_id, answer)] = answer
-        followers = sorted(m for m, status in found.items() if status.role != Role.LEADER)
-        if followers:
-            turn = self._spread % len(followers)
-            followers = followers[turn:] + followers[:turn]
-        leaders = [m for m in found if m not in followers]
         failures = {m: error for m, error in failures.items() if m in self._clients}
         met = [m for m in self._clients if m not in found and m not in failures]
-        self._order = [*followers, *leaders, *met, *failures]
+        self._order = [*in_order(found, self._preference, self._spread), *met, *failures]
         return found, failures
 
     def _meet(self, key: int, status: link.LogStatus) -> int:
@@ -183,7 +186,7 @@ class RemoteLog:
                 other.close()
             self._clients[member_id] = self._clients.pop(key)
             self._endpoints[member_id] = self._endpoints.pop(key)
-        for member_id in adopt_endpoints(self._endpoints, status.ingress_endpoints):
+        for member_id in adopt_reported(self._endpoints, status):
             if member_id not in self._clients:
                 self._clients[member_id] = self._open_client(self._endpoints[member_id])
         for unnamed in self._clients.keys() - self._endpoints.keys():
@@ -307,13 +310,13 @@ class RemoteLog:
                     position += len(block)
                     failures.clear()
                     deadline_ms = self._now_ms() + self._give_up_ms
-            except (Unreachable, RemoteProtocolError, ConfigurationError, DataLoss, LogDamaged) as error:
+            except (Unreachable, RemoteProtocolError, ConfigurationError, LogPurged, LogDamaged) as error:
                 failures[member_id] = error
 
     def _read(self, member_id: int, position: int, end: int, max_bytes: int) -> Iterator[np.ndarray]:
         """The blocks from ``position`` on that one member has; raises why it has no more."""
         status: link.LogStatus | None = None
-        for answer in self._clients[member_id].read(position, end, max_bytes):
+        for answer in self._clients[member_id].read(position, end, max_bytes, self._wanted):
             if isinstance(answer, link.LogStatus):
                 status = answer
                 self._observe(status)
@@ -336,9 +339,8 @@ class RemoteLog:
             case link.LinkErrorCode.OK:
                 return
             case link.LinkErrorCode.NOT_AVAILABLE if status and end.position < status.start_position:
-                raise DataLoss(
-                    f"position {end.position} was purged, the log begins at {status.start_position} there"
-                )
+                start = status.start_position
+                raise LogPurged(f"position {end.position} was purged, the log begins at {start} there", start)
             case link.LinkErrorCode.INVALID_ARGUMENT:
                 raise ConfigurationError(f"member {member_id}: {end.text}")
             case link.LinkErrorCode.FAILED:
@@ -351,6 +353,15 @@ class RemoteLog:
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
+
+
+def adopt_reported(known: dict[int, Endpoint], status: link.LogStatus) -> list[int]:
+    """Take over where a member's status says that the others are; returns the ids that are new or changed.
+
+    A member knows of no other's Unix socket.
+    """
+    reported = (status.ingress_endpoints, status.tcp_endpoints)
+    return [member_id for endpoints in reported for member_id in adopt_endpoints(known, endpoints)]
 
 
 def identity_of(status: link.LogStatus) -> LogIdentity | None:
@@ -385,6 +396,10 @@ def _worst(failures: dict[int, ClusterError]) -> ClusterError:
     damage = next((error for error in failures.values() if isinstance(error, LogDamaged)), None)
     if damage is not None:
         return damage
-    kinds: tuple[type[ClusterError], ...] = (AuthenticationRejected, ConfigurationError, DataLoss)
-    kind = next((kind for kind in kinds if any(type(e) is kind for e in failures.values())), TimedOut)
-    return kind(f"no member goes on: {_describe(failures)}")
+    what = f"no member goes on: {_describe(failures)}"
+    kinds: tuple[type[ClusterError], ...] = (AuthenticationRejected, ConfigurationError)
+    kind = next((kind for kind in kinds if any(type(e) is kind for e in failures.values())), None)
+    if kind is not None:
+        return kind(what)
+    starts = [error.start_position for error in failures.values() if isinstance(error, LogPurged)]
+    return LogPurged(what, min(starts)) if starts else TimedOut(what)

@@ -27,6 +27,10 @@ class PositionToken(NamedTuple):
     def to_text(self) -> str:
         return json.dumps({"v": TOKEN_VERSION, **self._asdict()})
 
+    def is_of(self, cluster: str | None) -> bool:
+        """Whether this may be a place in the log ``cluster``: what one does not say fits all."""
+        return self.cluster is None or cluster is None or is_one_log(self.cluster, cluster)
+
 
 def parse_token(text: str) -> PositionToken:
     """Read a token. Raises ConfigurationError with the text for what is none."""

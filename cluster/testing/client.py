@@ -11,6 +11,7 @@ from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
 from cluster.errors import ClusterError
+from cluster.protocol.lane import Lane
 from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
@@ -92,6 +93,7 @@ class SimulatedClient(Process):
         credentials: bytes = b"",
         *,
         is_supervised: bool = False,
+        lane: Lane | None = None,
     ) -> None:
         super().__init__(world, f"10.0.{1 + number // 250}.{1 + number % 250}", name)
         self.poller = SimulatedPoller(network, self)
@@ -107,6 +109,7 @@ class SimulatedClient(Process):
             credentials=credentials,
             client_name=name,
             supervised=is_supervised,
+            lane=lane,
         )
         self._client_world = ClientWorld(self)
         self._attempt: SessionOpening | None = SessionOpening(self._context, self._client_world)
@@ -134,6 +137,11 @@ class SimulatedClient(Process):
     def session_id(self) -> int:
         """-1 while there is none yet."""
         return -1 if self._client is None else self._client.cluster_session_id
+
+    @property
+    def lane_rows(self) -> int:
+        """How many rows of the lane's batch were in when this session opened it."""
+        return 0 if self._client is None else self._client.lane_rows
 
     @property
     def is_open(self) -> bool:

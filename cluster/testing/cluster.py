@@ -10,6 +10,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import MembersApart, ServiceError, TimedOut
 from cluster.log.frames import message_length_max
 from cluster.protocol.enums import ClusterControlToggle
+from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.client import SimulatedClient
 from cluster.testing.disk import Disk
@@ -120,9 +121,14 @@ class SimulatedCluster:
     # -- clients --
 
     def connect(
-        self, name: str = "", credentials: bytes = b"", *, supervised: bool = False
+        self,
+        name: str = "",
+        credentials: bytes = b"",
+        *,
+        supervised: bool = False,
+        lane: Lane | None = None,
     ) -> SimulatedClient:
-        """A client whose session is open."""
+        """A client whose session is open; with a ``lane`` that another client holds, in its place."""
         number = len(self.clients)
         name = name or f"client {number}"
         client = SimulatedClient(
@@ -133,6 +139,7 @@ class SimulatedCluster:
             self._endpoints,
             credentials=credentials,
             is_supervised=supervised,
+            lane=lane,
         )
         self.clients.append(client)
         client.wake(self.world.now_ns)

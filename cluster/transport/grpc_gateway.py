@@ -292,7 +292,7 @@ class GrpcGateway:
         try:
             with self._log.admitted():
                 await self._log.check(_identity(context), message)
-                return await self._log.control(message)
+                return await self._log.control(message, Medium.GRPC)
         except RequestRefused as error:
             await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
             raise AssertionError from None  # abort raises

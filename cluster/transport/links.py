@@ -198,15 +198,25 @@ class MemberLinks:
             if peer.claim is not None:
                 work += self._examine(peer, peer.claim, now_ns, handler)
             if peer.is_up:
-                incoming, outgoing = peer.incoming, peer.outgoing
-                assert incoming is not None and outgoing is not None
-                if outgoing.is_closed or (outgoing.is_readable and not self._is_quiet(outgoing)):
-                    self._lose(peer, now_ns, handler)
-                    work += 1
-                elif incoming.is_readable or incoming.has_frames or incoming.is_closed:
-                    work += self._receive(peer, incoming, now_ns, handler)
+                work += self._serve(peer, now_ns, handler)
             else:
                 work += self._connect(peer, now_ns, handler)
+        return work
+
+    def _serve(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> int:
+        """Read what came over a link that is up, and last of all that it has ended.
+
+        A process that ends closes both connections behind what it had to say.
+        """
+        incoming, outgoing = peer.incoming, peer.outgoing
+        assert incoming is not None and outgoing is not None
+        is_ended = outgoing.is_closed or (outgoing.is_readable and not self._is_quiet(outgoing))
+        work = 0
+        if incoming.is_readable or incoming.has_frames or incoming.is_closed:
+            work = self._receive(peer, incoming, now_ns, handler)
+        if is_ended and peer.is_up:
+            self._lose(peer, now_ns, handler)
+            work = 1
         return work
 
     def _receive(self, peer: LinkPeer, incoming: Connection, now_ns: int, handler: LinksHandler) -> int:

@@ -31,6 +31,7 @@ from cluster.errors import (
     RemoteProtocolError,
     TlsFailed,
 )
+from cluster.log.entry_filter import restored
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
@@ -42,6 +43,7 @@ from cluster.transport.grpc_service import (
     STATUS_METHOD,
 )
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.sockets import FRAME_LENGTH_MAX
 from cluster.transport.tls import TlsFiles, describe_failure
 from cluster.transport.tls_socket import wrap
 
@@ -73,7 +75,11 @@ class LogClient(Protocol):
         """What came of it; the member may be silent as long as it is at work."""
         ...
 
-    def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]: ...
+    def read(
+        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
+    ) -> Iterator[Answer]:
+        """What is not ``wanted`` may come as padding, from members that know of it."""
+        ...
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]: ...
 
@@ -127,10 +133,18 @@ def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Any]:
         message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
         if isinstance(message, link.LogStatus | link.RecordingStatus | link.EndOfStream):
             yield message
+        elif isinstance(message, link.ThinnedBlock):
+            yield _restored(endpoint, message)
         elif isinstance(message, link.LinkError):
             raise _refusal(endpoint, message)
     if begin < len(buffer):
         yield buffer[begin:]
+
+
+def _restored(endpoint: Endpoint, block: link.ThinnedBlock) -> np.ndarray:
+    if not 0 <= block.length <= FRAME_LENGTH_MAX:
+        raise RemoteProtocolError(f"{endpoint}: a thinned block of {block.length} bytes")
+    return restored(np.frombuffer(block.frames, np.uint8), block.length)
 
 
 def _refusal(endpoint: Endpoint, error: link.LinkError) -> ClusterError:
@@ -185,8 +199,10 @@ class _GrpcLogClient:
             raise self._failure(error) from None
         return data
 
-    def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
-        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes))
+    def read(
+        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
+    ) -> Iterator[Answer]:
+        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
         return self._stream(link.RecordingRequest(0, recording_id))
@@ -302,8 +318,10 @@ class _SocketLogClient:
         finally:
             exchange.close()
 
-    def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
-        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes))
+    def read(
+        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
+    ) -> Iterator[Answer]:
+        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
         return self._stream(link.RecordingRequest(0, recording_id))

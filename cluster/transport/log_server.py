@@ -4,6 +4,7 @@ A stream of answers is frames: first LogStatus (the log's identity and geometry)
 last EndOfStream with the position reached and why it ended.
 
     LogRequest(from, to)  ->  LogStatus | log frames ... | EndOfStream(OK)
+    LogRequest(…, wanted) ->  LogStatus | ThinnedBlock or log frames ... | EndOfStream(OK)
     LogRequest(from, -1)  ->  LogStatus | log frames as they are committed ...
     RecordingRequest(id)  ->  RecordingStatus | frames, of a snapshot ... | EndOfStream(OK)
     ControlRequest        ->  ControlOutcome, from an administrator
@@ -24,18 +25,22 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from cluster.errors import ClusterError, DataLoss, LogDamaged, RemoteProtocolError
+from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
+from cluster.transport.endpoint import Medium
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.reader_stream import ReaderStream
 from cluster.transport.sockets import HandedOver
+from cluster.transport.wanted import wanted_entries
 
 BLOCK_BYTES_DEFAULT = 1024 * 1024
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
@@ -82,8 +87,8 @@ class ReaderIdentity(NamedTuple):
 
 # Why a reader may not make a request of this template, later; empty if it may.
 Ask = Callable[[ReaderIdentity, int], "Future[str]"]
-# Does what an administrator asks for, and says what came of it; may take half a minute.
-Control = Callable[[link.ControlRequest], link.ControlOutcome]
+# Does what an administrator asks for over this medium, and says what came of it; may take half a minute.
+Control = Callable[[link.ControlRequest, Medium], link.ControlOutcome]
 
 
 class RequestRefused(ClusterError):
@@ -232,14 +237,14 @@ class LogServer:
             self._status_start = status.start_position
             return status
 
-    async def control(self, request: link.ControlRequest) -> bytes:
+    async def control(self, request: link.ControlRequest, medium: Medium) -> bytes:
         """One ControlOutcome frame, when the action is done. RequestRefused by a member that serves none."""
         if self._control is None:
             raise RequestRefused(
                 link.LinkErrorCode.FAILED, "this member is not administered over the network"
             )
         loop = asyncio.get_running_loop()
-        return link_frame(await loop.run_in_executor(self._control_executor, self._control, request))
+        return link_frame(await loop.run_in_executor(self._control_executor, self._control, request, medium))
 
     def _close_status_log(self) -> None:
         log, self._status_log = self._status_log, None
@@ -339,6 +344,7 @@ class LogServer:
     async def _serve(self, stream: ReaderStream, reader: HandedOver) -> None:
         splitter = FrameSplitter(REQUEST_LENGTH_MAX)
         is_local = reader.sock.family == socket.AF_UNIX  # whoever comes there may read the files, too
+        medium = Medium.IPC if is_local else Medium.TCP
         identity = ReaderIdentity("", None)
         if not is_local:
             identity = ReaderIdentity(str(reader.sock.getpeername()[0]), reader.certificate_name)
@@ -352,7 +358,7 @@ class LogServer:
                     continue
                 if message is not None and not is_local:
                     await self.check(identity, message)
-                async with contextlib.aclosing(self._answer(message)) as answers:
+                async with contextlib.aclosing(self._answer(message, medium)) as answers:
                     async for answer in answers:
                         try:
                             await self.in_time(stream.send(answer))
@@ -367,7 +373,7 @@ class LogServer:
             if not data:
                 return
 
-    async def _answer(self, message: Message | None) -> AsyncGenerator[bytes, None]:
+    async def _answer(self, message: Message | None, medium: Medium) -> AsyncGenerator[bytes, None]:
         match message:
             case link.LogRequest() | link.RecordingRequest():
                 try:
@@ -385,7 +391,7 @@ class LogServer:
                     code = link.LinkErrorCode.FAILED
                     yield link_frame(link.LinkError(message.correlation_id, code, str(error)))
             case link.ControlRequest():
-                yield await self.control(message)
+                yield await self.control(message, medium)
             case _:
                 raise RemoteProtocolError(f"{message} is no request of a reader")
 
@@ -393,6 +399,7 @@ class LogServer:
         """(position after it, bytes) of each block, until the end or until it lies too far ahead."""
         position, to_position = request.from_position, request.to_position
         block_bytes = self._block_bytes(request.max_bytes)
+        thin = partial(_thinned, request.correlation_id, wanted_entries(request)) if request.wanted else None
         waited_s = 0.0
         while to_position < 0 or position < to_position:
             bound = await self._run(log.commit_position)
@@ -401,7 +408,7 @@ class LogServer:
             before = position
             if bound > position:
                 blocks = log.blocks(position, bound, max_bytes=block_bytes)
-                while (block := await self._run(_next_block, blocks)) is not None:
+                while (block := await self._run(_next_block, blocks, thin)) is not None:
                     position = block[0]
                     yield block
             if position > before:
@@ -456,6 +463,20 @@ def _close_opened(opening: asyncio.Future[ServedLog]) -> None:
         opening.result().close()
 
 
-def _next_block(blocks: Iterator[tuple[int, np.ndarray]]) -> tuple[int, bytes] | None:
+def _next_block(
+    blocks: Iterator[tuple[int, np.ndarray]], thin: Callable[[int, np.ndarray], bytes] | None = None
+) -> tuple[int, bytes] | None:
+    """The position after the next block, and what is sent of it."""
     block = next(blocks, None)
-    return None if block is None else (block[0] + len(block[1]), block[1].tobytes())
+    if block is None:
+        return None
+    position, frames = block
+    return position + len(frames), frames.tobytes() if thin is None else thin(position, frames)
+
+
+def _thinned(correlation_id: int, wanted: EntryFilter, position: int, frames: np.ndarray) -> bytes:
+    """A block without what is not wanted, or as it is where that is nothing."""
+    thinned = wanted.thinned(frames).tobytes()
+    if len(thinned) == len(frames):
+        return thinned
+    return link_frame(link.ThinnedBlock(correlation_id, position, len(frames), thinned))

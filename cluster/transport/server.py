@@ -479,6 +479,11 @@ class ClientPort:
         client = self._clients.get(connection_id)
         return None if client is None else client.connection.certificate_name
 
+    def is_over_tcp(self, connection_id: int) -> bool:
+        """Whether the client came to a TCP socket of this port; not when it is gone."""
+        client = self._clients.get(connection_id)
+        return client is not None and client.host != ""
+
     def peer(self, connection_id: int) -> str:
         """The host of a client, ``this host`` over a Unix socket; empty when it is gone."""
         client = self._clients.get(connection_id)

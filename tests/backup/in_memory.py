@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 
 import numpy as np
@@ -12,18 +11,18 @@ from cluster.backup.agent import BackupContext, ClusterBackupAgent
 from cluster.backup.counters import BackupCounters
 from cluster.backup.directory import BackupDirectory
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, DataLoss
-from cluster.protocol import decode, link, streams
-from cluster.protocol.enums import ClusterBackupState, ClusterTimeUnit, Role
-from cluster.protocol.frame import HEADER_LENGTH, align, frame
-from cluster.reader.directory import DirectoryLog
-from cluster.reader.served_recordings import ServedRecordings
-from cluster.testing.counters_files import SimulatedCounters
+from cluster.errors import ClusterError
+from cluster.protocol import streams
+from cluster.protocol.enums import ClusterBackupState
+from cluster.protocol.frame import align, frame
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.world import MS, Process
 from cluster.transport.log_client import Unreachable
+from tests.backup.served_log import ServedLog
+from tests.member.answers import messages_in
 
 TURN_NS = 10 * MS
+BLOCK_BYTES = 4096
 DIRECTORY = "backup"
 CONTEXT = BackupContext(
     interval_ns=2_000 * MS, response_timeout_ns=500 * MS, cool_down_interval_ns=1_000 * MS
@@ -54,11 +53,7 @@ class MemberInMemory:
         self._connection.send(frame(query.encode(), session_id=0, stream_id=streams.INGRESS))
 
     def _on_frames(self, data):
-        offset = 0
-        while offset < len(data):
-            length = int.from_bytes(data[offset : offset + 4], "little")
-            self.answers.append(decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH))
-            offset += align(length)
+        self.answers.extend(messages_in(data))
 
     def poll(self):
         return self.answers.pop() if self.answers and not self.is_silent else None
@@ -67,47 +62,29 @@ class MemberInMemory:
         if not self.member.is_running:
             raise Unreachable(f"{self.name} does not run")
         if self._log is None:
-            member = self.member
-            self._log = DirectoryLog(
-                None,
-                archive_dir="member/archive",
-                cluster_dir="member/cluster",
-                files=member.files,
-                now_ms=lambda: member.clock.epoch_ms(member.world.now_ns),
-                open_counters=partial(SimulatedCounters, member.disk),
-            )
+            self._log = ServedLog(self.member, "member", self.member.files, cluster_id=0)
         return self._log
 
     def status(self):
-        log = self._open()
-        return link.LogStatus(
-            0, log.start_position, log.commit_position(), -1, self.member.leadership_term_id, None, None, 0,
-            self.member.member_id, -1, Role.LEADER if self.member.is_leading else Role.FOLLOWER, 0, 0, 0,
-            log.term_length, 0, 0, ClusterTimeUnit.MILLIS,
-        )  # fmt: skip
+        return self._open().status()
 
     def read(self, from_position, to_position):
         self.requests.append(("log", from_position))
-        code, text = link.LinkErrorCode.OK, ""
-        try:
-            for _, block in self._open().blocks(from_position, to_position, max_bytes=4096):
-                yield self._sent(block)
-        except DataLoss as error:
-            code, text = link.LinkErrorCode.NOT_AVAILABLE, str(error)
-        yield link.EndOfStream(0, to_position, code, text)
+        for answer in self._open().read(from_position, to_position, BLOCK_BYTES):
+            yield self._sent(answer)
 
     def read_recording(self, recording_id):
-        served = ServedRecordings(self._open())
-        yield served.status(link.RecordingRequest(0, recording_id))
-        for _, frames in served.blocks(recording_id, max_bytes=4096):
-            self.requests.append(("snapshot", recording_id))
-            yield self._sent(frames)
-        yield link.EndOfStream(0, -1, link.LinkErrorCode.OK)
+        for answer in self._open().read_recording(recording_id, BLOCK_BYTES):
+            if isinstance(answer, np.ndarray):
+                self.requests.append(("snapshot", recording_id))
+            yield self._sent(answer)
 
-    def _sent(self, frames):
+    def _sent(self, answer):
         if not self.member.is_running:
             raise Unreachable(f"{self.name} is gone")
-        frames = np.array(frames)
+        if not isinstance(answer, np.ndarray):
+            return answer
+        frames = np.array(answer)
         if self.spoil is not None:
             self.spoil(frames)
         return frames
@@ -119,9 +96,10 @@ class MemberInMemory:
 class Backup:
     """One backup of a ``SimulatedCluster``, in one life after the other on its own disk."""
 
-    def __init__(self, cluster, context=CONTEXT, members=None):
+    def __init__(self, cluster, context=CONTEXT, members=None, directory=DIRECTORY):
         self.cluster = cluster
         self.context = context
+        self.path = directory
         self.suppliers = [MemberInMemory(cluster.members[i]) for i in members or range(cluster.member_count)]
         self.disk = Disk(cluster.world, cluster.world.random("backup's disk"), "backup's disk")
         self.files = SimulatedFiles(self.disk, Process(cluster.world, "10.0.9.1", "backup"), 1)
@@ -136,7 +114,7 @@ class Backup:
 
     def start(self):
         self.directory = BackupDirectory(
-            DIRECTORY,
+            self.path,
             self.files,
             cluster_id=self.context.cluster_id,
             file_sync_level=1,
@@ -213,7 +191,7 @@ class Backup:
 
     def entries(self):
         """(type, term, base, position, service) of what recording.log names, as a tool reads it."""
-        log = RecordingLog.open(f"{DIRECTORY}/cluster", files=self.files, write=False)
+        log = RecordingLog.open(f"{self.path}/cluster", files=self.files, write=False)
         log.close()
         return [
             (e.entry_type.name, e.leadership_term_id, e.term_base_log_position, e.log_position, e.service_id)

@@ -271,6 +271,10 @@ def test_a_log_that_is_purged_beyond_the_copy_is_begun_anew_with_its_snapshot_in
     backup.start()
     backup.run_until(lambda: backup.agent.state is State.LIVE_LOG_REPLAY)
     assert backup.entries() == old, "the old copy stays until the new one is of use"
+    end = backup.counters.live_log_position.get()
+    backup.turn()
+    assert backup.agent.state is not State.BACKING_UP and backup.position > end
+    assert backup.counters.live_log_position.get() == backup.counters.commit_position.get() == end
     check_copy(backup)
     assert backup.snapshots() == [(0, position), (-1, position)]
     recording = backup.directory.log.recording

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,6 +18,7 @@ from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState
 from cluster.security.principals import put, token_digest
 from tests.node.processes import Process, Up, await_that, endpoints_of, keys_of, run, tool
+from tests.transport.authorities import Certificates
 from tests.tree import ROOT
 
 QUICK = 'interval = "2s"\nresponse_timeout = "2s"\ncool_down_interval = "500ms"\n'
@@ -89,43 +91,80 @@ def test_the_drill(tmp_path):
     assert numbers(tmp_path / "restored" / "member-0") == list(range(400))
 
 
-@pytest.fixture
-def node(tmp_path):
-    """A member with one snapshot that asks everybody for a token."""
+def launched(tmp_path, **keys):
+    """A member that asks everybody for a token."""
     for name in ("reader", "writer"):
         put(str(tmp_path / "tokens"), name, token_digest(f"token of {name}".encode()))
         (tmp_path / f"{name}.token").write_text(f"token of {name}\n")
     (tmp_path / "rights").write_text("reader: read\nwriter: write\n")
-    keys = {"authenticator": "token", "authenticator_file": f"{tmp_path}/tokens"}
-    with ClusterNode.launch(**keys_of(tmp_path, authorisation=f"{tmp_path}/rights", **keys)) as node:
-        await_that(lambda: node.is_leader, "a leader")
-        with ClusterClient.connect(endpoints_of(node, "ipc"), credentials=b"token of writer") as client:
-            assert client.offer(b"1") > 0
-            client.await_committed()
-        assert tool(node, "snapshot").returncode == 0
+    keys |= {"authenticator": "token", "authenticator_file": f"{tmp_path}/tokens"}
+    return ClusterNode.launch(**keys_of(tmp_path, authorisation=f"{tmp_path}/rights", **keys))
+
+
+@pytest.fixture
+def node(tmp_path):
+    """One of these with one snapshot."""
+    with launched(tmp_path) as node:
+        send_one(node)
         yield node
 
 
-def a_backup(tmp_path, node, medium, token):
+@pytest.fixture
+def certificates(tmp_path):
+    (tmp_path / "certs").mkdir()
+    return Certificates(tmp_path / "certs")
+
+
+@pytest.fixture
+def node_with_tls(tmp_path, certificates):
+    files = certificates.member(0)
+    keys = {"tls_ca": files.ca, "tls_certificate": files.certificate, "tls_key": files.key}
+    with launched(tmp_path, **keys) as node:
+        send_one(node)
+        yield node
+
+
+def send_one(node):
+    """A message, and a snapshot behind it."""
+    await_that(lambda: node.is_leader, "a leader")
+    with ClusterClient.connect(endpoints_of(node, "ipc"), credentials=b"token of writer") as client:
+        assert client.offer(b"1") > 0
+        client.await_committed()
+    assert tool(node, "snapshot").returncode == 0
+
+
+def a_backup(tmp_path, node, medium, token, **keys):
     return BackupConfig(
         endpoints=endpoints_of(node, medium),
         dir=str(tmp_path / "backup"),
         token_file=str(tmp_path / f"{token}.token"),
         cool_down_interval="300ms",
+        **keys,
     )
+
+
+@contextmanager
+def running(config):
+    """A backup that turns in a thread."""
+    with BackupProcess(config) as process:
+        thread = threading.Thread(target=process.run)
+        thread.start()
+        try:
+            yield process
+        finally:
+            process.stop()
+            thread.join()
+
+
+def await_backing_up(process):
+    await_that(lambda: process.agent.state is ClusterBackupState.BACKING_UP, "it is level")
 
 
 @pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
 def test_a_backup_is_made_over_every_medium_by_who_may_read(tmp_path, node, medium):
     config = a_backup(tmp_path, node, medium, "reader")
-    with BackupProcess(config) as process:
-        thread = threading.Thread(target=process.run)
-        thread.start()
-        try:
-            await_that(lambda: process.agent.state is ClusterBackupState.BACKING_UP, "it is level")
-        finally:
-            process.stop()
-            thread.join()
+    with running(config) as process:
+        await_backing_up(process)
     assert numbers(config.path) == [1]
     plan = run("tool", "recovery-plan", "--dir", str(config.path), "--services", "1", "--json")
     assert len(json.loads(plan.stdout)["snapshots"]) == 2
@@ -133,19 +172,30 @@ def test_a_backup_is_made_over_every_medium_by_who_may_read(tmp_path, node, medi
     assert verified.returncode == 0, verified.stdout
 
 
+def test_a_backup_of_real_files_is_promoted_once_and_its_lag_printed(tmp_path, node):
+    config = a_backup(tmp_path, node, "ipc", "reader")
+    promote = ("tool", "promote", "--dir", str(config.path), "--json")
+    with running(config) as process:
+        await_backing_up(process)
+        refused = run(*promote)
+        assert refused.returncode == 1 and "in use by process" in refused.stderr
+    promoted = json.loads(run(*promote).stdout)
+    end = process.agent.position
+    assert (promoted["endPosition"], promoted["membersCommitPosition"], promoted["lag"]) == (end, end, 0)
+    refused = run(*promote)
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"{config.path}: holds no backup: no cluster/cluster-mark.dat\n",
+    )
+
+
 @pytest.mark.conformance("S-164")
 @pytest.mark.parametrize("medium", ["grpc", "tcp"])
 def test_who_may_not_read_gets_no_backup(tmp_path, node, medium):
     config = a_backup(tmp_path, node, medium, "writer")
-    with BackupProcess(config) as process:
-        thread = threading.Thread(target=process.run)
-        thread.start()
-        log = config.path / "backup.log"
-        try:
-            await_that(lambda: "AUTHENTICATION_REJECTED" in log.read_text(), "it is refused")
-        finally:
-            process.stop()
-            thread.join()
+    log = config.path / "backup.log"
+    with running(config) as process:
+        await_that(lambda: "AUTHENTICATION_REJECTED" in log.read_text(), "it is refused")
         assert process.agent.position == 0
     assert "no right to read, which it takes to make a backup" in log.read_text()
     assert not list((config.path / "archive").glob("*.rec"))
@@ -153,6 +203,43 @@ def test_who_may_not_read_gets_no_backup(tmp_path, node, medium):
     assert ("writer", "to make a backup", "no right to read") in [
         (line["principal"], line["what"], line["why"]) for line in audited
     ]
+
+
+@pytest.mark.parametrize("medium", ["grpc", "tcp"])
+def test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for(
+    tmp_path, node_with_tls, certificates, medium
+):
+    config = a_backup(tmp_path, node_with_tls, medium, "reader", tls_ca=certificates.trust.ca)
+    with running(config) as process:
+        await_backing_up(process)
+        shown = run("top", "--dir", str(config.path), "--once", "--json")
+        table = run("top", "--dir", str(config.path), "--once")
+    assert shown.returncode == 0, shown.stderr
+    [member] = json.loads(shown.stdout)["members"]
+    assert (member["role"], member["backupState"]) == ("BACKUP", "BACKING_UP")
+    assert (member["commitPosition"], member["errors"]) == (process.agent.position, 0)
+    assert member["nextQuery"] > member["nextQuery"][:10] and member["memberId"] is None
+    assert "BACKUP" in table.stdout and "BACKING_UP" in table.stdout
+    assert numbers(config.path) == [1]
+
+
+@pytest.mark.parametrize(
+    ("authority", "said"),
+    [("", "speaks TLS"), ("strangers", "none of the authorities that are believed here")],
+    ids=["none", "another"],
+)
+@pytest.mark.parametrize("medium", ["grpc", "tcp"])
+def test_nothing_is_copied_from_a_member_whose_certificate_cannot_be_checked(
+    tmp_path, node_with_tls, medium, authority, said
+):
+    (tmp_path / "strangers").mkdir()
+    strangers = Certificates(tmp_path / "strangers").trust.ca
+    config = a_backup(tmp_path, node_with_tls, medium, "reader", tls_ca=strangers if authority else "")
+    log = config.path / "backup.log"
+    with running(config) as process:
+        await_that(lambda: said in log.read_text(), "it is told")
+        assert process.agent.position == 0
+    assert "token of reader" not in log.read_text()
 
 
 # ---- its configuration

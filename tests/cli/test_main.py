@@ -14,6 +14,7 @@ from tests.reader.real import members
 GROUPS = ("log", "tool", "archive")
 
 
+@pytest.mark.conformance("S-127")
 @pytest.mark.parametrize("words", [[], *([group] for group in GROUPS)], ids=" ".join)
 def test_a_group_without_a_verb_shows_its_help(capsys, words):
     assert main(words) == 0

@@ -41,6 +41,9 @@ class Outside:
         self.position += 96
         return self.position
 
+    def ingress_endpoints(self, connection_id):
+        return ENDPOINTS
+
     def is_connected(self, connection_id):
         return connection_id in self.connected
 
@@ -74,7 +77,7 @@ class Sessions:
     def __init__(self, authenticator=None, authorisation=None, **settings):
         self.outside = Outside()
         settings.setdefault("max_sessions", 10)
-        self.context = ConsensusModuleContext(ingress_endpoints=ENDPOINTS, **settings)
+        self.context = ConsensusModuleContext(**settings)
         security = Security(authenticator or DefaultAuthenticator(), authorisation or AllowAllButAdmin())
         self.manager = SessionManager(self.context, self.outside, security)
         self.now_ns = 0
@@ -84,9 +87,11 @@ class Sessions:
     def cluster_time(self):
         return self.now_ns // 1_000_000
 
-    def connects(self, connection_id, *, version=VERSION, is_leader=True, correlation_id=77):
+    def connects(
+        self, connection_id, *, version=VERSION, is_leader=True, correlation_id=77, credentials=b"secret"
+    ):
         channel = with_resume_hash(f"channel-{connection_id}", TOKEN)
-        request = SessionConnectRequest(correlation_id, 102, version, channel, b"secret")
+        request = SessionConnectRequest(correlation_id, 102, version, channel, credentials)
         self.manager.on_connect_request(
             connection_id, request, is_leader=is_leader, now_ns=self.now_ns, now_ms=self.cluster_time
         )

@@ -53,6 +53,9 @@ class ALog:
     def append_session_close(self, session, reason):
         return self.append(SessionCloseEvent(TERM, session.id, self.replica.cluster_time, reason))
 
+    def ingress_endpoints(self, connection_id):
+        return ""
+
     def is_connected(self, connection_id):
         return True
 

@@ -25,6 +25,9 @@ class Log:
     def append_session_close(self, session: ClusterSession, reason: object) -> int:
         raise AssertionError("nothing closes here")
 
+    def ingress_endpoints(self, connection_id: int) -> str:
+        return ""
+
     def is_connected(self, connection_id: int) -> bool:
         return True
 

@@ -42,3 +42,29 @@ def test_a_backup_is_made_and_restored_by_the_page(tmp_path: Path) -> None:
         assert terminal.run("echo again | cluster send --endpoints 127.0.0.1:9000") == "again\n"
     finally:
         terminal.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_backup_is_promoted_by_the_page(tmp_path: Path) -> None:
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    terminal = Terminal(tmp_path)
+    is_up = terminal.here(UP.format(".*", ".*"))
+    try:
+        terminal.run(". .venv/bin/activate")
+        terminal.start(line_of("cluster up --dir cluster-data"), is_up)
+        assert terminal.run("echo hello | cluster send --endpoints 127.0.0.1:9000") == "hello\n"
+        backup = line_of("CLUSTER_ENDPOINTS=")
+        terminal.start(f"env {backup}", ".*\n")
+        has_all = "cluster log dump --dir backup --payload utf8 || true"
+        await_that(lambda: "hello" in terminal.run(has_all), "a copy")
+        terminal.interrupt("cluster up")
+        terminal.interrupt(f"env {backup}")
+
+        terminal.run(line_of("mkdir promoted"))
+        told = terminal.run(line_of("cluster tool promote --dir promoted"))
+        assert told.endswith(", lag 0: a new cluster of one member\n")
+        terminal.start(line_of("cluster up --dir promoted"), "(?s)leader: member 0\n.*next: ")
+        assert "hello" in terminal.run("cluster log dump --endpoints 127.0.0.1:9000 --payload utf8")
+        assert terminal.run("echo again | cluster send --endpoints 127.0.0.1:9000") == "again\n"
+    finally:
+        terminal.close()

@@ -4,11 +4,13 @@
 
 It prints "ready". Then a line on its standard input begins the work, and the next one ends it: it closes all
 connections, and prints how often it acted and the processor time that this took it, in seconds. Of the
-connections ``KEPT`` stay open; the oldest makes room for a new one.
+connections ``KEPT`` stay open; the oldest makes room for a new one. Calls through TLS believe the authority
+that CLUSTER_TLS_CA names: it is no secret.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -26,9 +28,11 @@ from cluster.protocol.frame import frame
 from cluster.transport.envelopes import seal
 from cluster.transport.grpc_service import READ_LOG_METHOD, SESSION_METHOD, STATUS_METHOD
 from cluster.transport.message_frames import link_frame, message_frame
+from cluster.transport.tls import TLS_VARIABLES
 
 KEPT = 300
 CONNECT_TIMEOUT_S = 5.0
+OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)  # of a channel
 VERSION = link.LINK_PROTOCOL_VERSION
 HELLO = link_frame(link.Hello(-1, -1, 0, VERSION, link.ConnectionKind.CLIENT))
 READER_HELLO = link_frame(link.Hello(-1, -1, 0, VERSION, link.ConnectionKind.READER))
@@ -110,8 +114,8 @@ def says_through_tls(data: bytes, behind: bytes = b"") -> Act:
 class _Stream:
     """A gRPC channel with one call on it that nobody reads."""
 
-    def __init__(self, address: str, method: str, *data: bytes) -> None:
-        self._channel = grpc.insecure_channel(address, options=(("grpc.use_local_subchannel_pool", 1),))
+    def __init__(self, channel: grpc.Channel, method: str, *data: bytes) -> None:
+        self._channel = channel
         self._call: Any = None
         if method == SESSION_METHOD:
             self._call = self._channel.stream_stream(method)(iter(data))
@@ -126,11 +130,28 @@ class _Stream:
 
 
 def calls(method: str, *data: bytes) -> Act:
-    return lambda address: _Stream(address, method, *data)
+    return lambda address: _Stream(grpc.insecure_channel(address, OWN_CONNECTION), method, *data)
+
+
+def calls_through_tls(method: str, *data: bytes) -> Act:
+    def act(address: str) -> _Stream:
+        with open(os.environ[TLS_VARIABLES["ca"]], "rb") as file:
+            trust = grpc.ssl_channel_credentials(file.read())
+        return _Stream(grpc.secure_channel(address, trust, OWN_CONNECTION), method, *data)
+
+    return act
 
 
 HANDSHAKE = _client_hello()
 HALF_A_FRAME = frame(bytes(60_000), session_id=0, stream_id=101)[:30_000]
+
+CALLS: dict[str, tuple[str, *tuple[bytes, ...]]] = {
+    "with garbage": (SESSION_METHOD, b"\xff" * 1000),
+    "with half a frame": (SESSION_METHOD, HELLO, HALF_A_FRAME),
+    "that open sessions": (SESSION_METHOD, HELLO, CONNECTS),
+    "that read nothing": (READ_LOG_METHOD, WHOLE_LOG.encode()),
+    "that ask how it stands": (STATUS_METHOD, link.StatusRequest(1).encode()),
+}
 
 KINDS: dict[str, Act] = {
     "connections that are left": says(b""),
@@ -153,11 +174,8 @@ KINDS: dict[str, Act] = {
     "wrong tokens": says(HELLO + connects_with(b"not the token")),
     "wrong passwords": says(HELLO + connects_with(b"alice:not the password")),
     "passwords of nobody": says(HELLO + connects_with(b"mallory:any")),
-    "calls with garbage": calls(SESSION_METHOD, b"\xff" * 1000),
-    "calls with half a frame": calls(SESSION_METHOD, HELLO, HALF_A_FRAME),
-    "calls that open sessions": calls(SESSION_METHOD, HELLO, CONNECTS),
-    "calls that read nothing": calls(READ_LOG_METHOD, WHOLE_LOG.encode()),
-    "calls that ask how it stands": calls(STATUS_METHOD, link.StatusRequest(1).encode()),
+    **{f"calls {what}": calls(*call) for what, call in CALLS.items()},
+    **{f"calls {what} through TLS": calls_through_tls(*call) for what, call in CALLS.items()},
 }
 
 

@@ -23,6 +23,7 @@ import pytest
 from benchmarks.real_members import ROOT, RealMembers
 from cluster import ClusterClient, CredentialsSupplier, PasswordCredentials, TokenCredentials
 from cluster.security.principals import password_digest, put, token_digest
+from cluster.transport.tls import TLS_VARIABLES, TlsFiles
 from tests.transport.authorities import Certificates
 
 pytestmark = pytest.mark.faults
@@ -71,6 +72,11 @@ STRANGERS_OF_TLS = [
     (GRPC, "garbage", 50),
     (GRPC, "half a handshake", 50),
     (GRPC, "handshakes that stop", 20),
+    (GRPC, "calls with garbage through TLS", 10),
+    (GRPC, "calls with half a frame through TLS", 10),
+    (GRPC, "calls that open sessions through TLS", 10),
+    (GRPC, "calls that read nothing through TLS", 10),
+    (GRPC, "calls that ask how it stands through TLS", 10),
     (MEMBERS, "connections that are left", 50),
     (MEMBERS, "garbage", 50),
     (MEMBERS, "half a handshake", 50),
@@ -118,7 +124,7 @@ class Taken(NamedTuple):
 class Stranger:
     """The process of ``strangers.py``, doing nothing until it is told to."""
 
-    def __init__(self, kind: str, address: str, times_a_second: float) -> None:
+    def __init__(self, kind: str, address: str, times_a_second: float, **variables: str) -> None:
         self.acted = 0
         self.processor_s = 0.0
         self._process = subprocess.Popen(
@@ -127,6 +133,7 @@ class Stranger:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            env=os.environ | variables,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
@@ -177,7 +184,12 @@ def shares_left(client: ClusterClient, stranger: Stranger) -> list[float]:
 
 
 def assert_harmless(
-    members: RealMembers, kind: str, port: int, times_a_second: float, **options: object
+    members: RealMembers,
+    kind: str,
+    port: int,
+    times_a_second: float,
+    tls: TlsFiles | None = None,
+    **options: object,
 ) -> None:
     """A client keeps its throughput, and the leader its bounds, while a stranger is at its port."""
     shares: list[float] = []
@@ -186,9 +198,10 @@ def assert_harmless(
     pid = members.processes[leader].pid
     address = f"127.0.0.1:{members.ports[leader] + port}"
     kind = kind.format((leader + 1) % 3)
+    trusted = {} if tls is None else {TLS_VARIABLES["ca"]: tls.ca}
     with (
-        Stranger(kind, address, times_a_second) as stranger,
-        ClusterClient.connect(endpoints, **options) as client,
+        Stranger(kind, address, times_a_second, **trusted) as stranger,
+        ClusterClient.connect(endpoints, tls=tls, **options) as client,
     ):
         throughput(client)
         before = Taken.by(pid)

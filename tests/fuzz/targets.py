@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
-from cluster.protocol import decode, link, session
+from cluster.log.entry_filter import EntryFilter, restored
+from cluster.protocol import decode, link, session, streams
 from cluster.protocol.enums import AdminRequestType, ClusterComponentType
 from cluster.protocol.frame import frame
 from cluster.protocol.sbe import Message
@@ -43,6 +45,7 @@ LINK_MESSAGES: tuple[Message, ...] = (
     link.SessionResume(4, 1, 0, resume_token=bytes(16)),
     link.StatusRequest(5),
     link.LogRequest(6, 0, -1, 4096),
+    link.LogRequest(6, 0, -1, 4096, (link.Wanted(link.WantedKind.SESSION, 7),)),
     link.RecordingRequest(7, 0),
     link.LinkError(8, link.LinkErrorCode.REFUSED, "no"),
 )
@@ -193,6 +196,18 @@ FRAMES = [
 ]
 SEALED = [b"".join(bytes(part) for part in seal((data,), 0)[0]) for data in FRAMES]
 
+_LOG = frame(bytes(64), session_id=0, stream_id=streams.LOG) * 4
+# A length, and that many bytes of log without what is not wanted.
+THINNED = [
+    struct.pack("<i", len(_LOG)) + EntryFilter(("TIMER",)).thinned(np.frombuffer(_LOG, np.uint8)).tobytes()
+]
+
+
+def _restore(data: bytes) -> np.ndarray:
+    length = int.from_bytes(data[:4], "little") & 0xFFFF
+    return restored(np.frombuffer(data[4:], np.uint8), length)
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "messages": lambda: Function(decode, ENCODED),
     "frames": lambda: Function(_split, FRAMES),
@@ -200,6 +215,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "service-messages": lambda: Function(
         lambda data: decode_service_link(data, 0, len(data)), [m.encode() for m in SERVICE_MESSAGES]
     ),
+    "thinned-blocks": lambda: Function(_restore, THINNED),
     "position-tokens": lambda: Function(
         lambda data: parse_token(data.decode(errors="surrogateescape")),
         [PositionToken("0:1:2", 64).to_text().encode(), b'{"v": 1, "position": 0}'],

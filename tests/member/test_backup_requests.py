@@ -3,9 +3,8 @@
 import pytest
 
 from cluster.archive.recording_log import RecordingLog
-from cluster.consensus.authentication import DefaultAuthenticator
 from cluster.member.clients.backup_source import snapshot_to_back_up
-from cluster.protocol import decode, streams
+from cluster.protocol import streams
 from cluster.protocol.backup import (
     BackupQuery,
     BackupResponse,
@@ -15,10 +14,12 @@ from cluster.protocol.backup import (
     StandbySnapshotRecording,
 )
 from cluster.protocol.enums import ClusterControlToggle, EventCode
-from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.protocol.frame import frame
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.archive.faulty_files import FaultyDisk
+from tests.member.answers import messages_in
+from tests.member.challenges import Challenges
 from tests.member.cluster_steps import a_busy_cluster, entries, take_snapshot, toggle
 from tests.member.in_memory.cluster import MS
 
@@ -43,11 +44,7 @@ class Asker:
         return self
 
     def _on_frames(self, data):
-        offset = 0
-        while offset < len(data):
-            length = int.from_bytes(data[offset : offset + 4], "little")
-            self.answers.append(decode(data, offset + HEADER_LENGTH, length - HEADER_LENGTH))
-            offset += align(length)
+        self.answers.extend(messages_in(data))
 
     def _on_closed(self):
         self.is_closed = True
@@ -58,25 +55,6 @@ class Nobody:
 
     def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
         return False
-
-
-class Challenges(DefaultAuthenticator):
-    """Asks everyone for a word before it lets them in."""
-
-    def __init__(self):
-        self.words = {}
-
-    def on_challenge_response(self, session_id, encoded_credentials, now_ms):
-        self.words[session_id] = encoded_credentials
-
-    def on_connected_session(self, session, now_ms):
-        session.challenge(b"the word?")
-
-    def on_challenged_session(self, session, now_ms):
-        if session.session_id in self.words:
-            session.authenticate(b"someone") if self.words[session.session_id] == b"sesame" else (
-                session.reject()
-            )
 
 
 def asked(cluster, member, message):
@@ -111,6 +89,19 @@ def test_leader_and_followers_answer_a_backup_query_once_and_leave_nothing_of_it
     cluster.await_level()
     assert [type(entry) for entry in entries(cluster.leader)] == log_before
     assert set(cluster.leader.sessions) == sessions_before
+
+
+@pytest.mark.conformance("C-13", "C-26")
+def test_a_backup_that_is_refused_hears_of_it_in_an_election_too():
+    cluster = a_busy_cluster()
+    follower = cluster.followers[0]
+    asker = Asker(follower).asks(QUERY.replace(version=9 << 16))
+    cluster.run_until(lambda: follower.agent.parts.backups._rejected)
+    follower.enter_election("test")
+    cluster.run(1 * MS)
+    assert follower.is_electing
+    assert [answer.code for answer in asker.answers] == [EventCode.ERROR]
+    assert asker.is_closed
 
 
 @pytest.mark.conformance("C-330")

@@ -107,10 +107,12 @@ def test_slow_ticks_of_an_election_redirect_and_reject_but_do_nothing_else(spy):
     member.counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)
     for method in ("send_redirects", "send_rejections", "process_pending", "check_sessions"):
         spy.on(agent.replica.sessions, method)
+    spy.on(agent.parts.backups, "send_rejections", "rejected backups")
+    spy.on(agent.parts.backups, "process_pending", "pending backups")
 
     calls = spy.turn(member, 20 * MS)
 
-    assert calls == ["send_redirects", "send_rejections"]
+    assert calls == ["send_redirects", "send_rejections", "rejected backups"]
     assert member.is_electing
     assert member.counters.node_control_toggle.get() == NodeControlToggle.VALIDATE_RECORDING_LOG
     cluster.run(1 * MS)
@@ -173,7 +175,7 @@ def test_the_mark_file_is_refreshed_once_a_second():
     assert min(gaps) >= 1000
 
 
-@pytest.mark.conformance("C-14", "C-16")
+@pytest.mark.conformance("C-13", "C-14", "C-15", "C-16")
 def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     cluster = a_cluster()
     leader = cluster.leader
@@ -182,6 +184,8 @@ def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     spy.on(agent.replica.sessions, "send_rejections")
     spy.on(agent.parts.leader_ports.control, "do_work", "toggle")
     spy.on(agent.replica.sessions, "process_pending")
+    spy.on(agent.parts.backups, "send_rejections", "rejected backups")
+    spy.on(agent.parts.backups, "process_pending", "pending backups")
     spy.on(agent.replica.sessions, "check_sessions")
     spy.on(agent.phase.leader, "has_active_quorum")
     cluster.add_client()
@@ -196,8 +200,10 @@ def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     assert spy.calls == [
         "send_redirects",
         "send_rejections",
+        "rejected backups",
         "toggle",
         "process_pending",
+        "pending backups",
         "check_sessions",
         "has_active_quorum",
     ]
@@ -518,6 +524,22 @@ def test_a_disk_that_fails_ends_the_life_of_the_member(monkeypatch):
     assert "No space left" in told
 
 
+@pytest.mark.conformance("C-45")
+def test_a_disk_that_fails_in_an_election_ends_the_life_and_not_the_election_alone(monkeypatch):
+    cluster = a_cluster()
+    leader = cluster.leader
+
+    def fails(*_):
+        raise StorageError("recording.log", 28)
+
+    monkeypatch.setattr(leader.agent.log, "record_term", fails)
+    leader.enter_election("test")
+    cluster.run_until(lambda: leader.life is None)
+
+    [told] = [line for line in cluster.events if "ends a life" in line]
+    assert "No space left" in told
+
+
 @pytest.mark.conformance("C-97", "S-172")
 def test_each_election_is_counted():
     cluster = a_cluster()
@@ -543,6 +565,18 @@ def test_the_election_state_counter_is_that_of_the_election_at_all_times():
                 seen.add(election.state)
     assert len(seen) > 6
     assert {m.counters.election_state.get() for m in cluster.members} == {ElectionState.CLOSED}
+
+
+@pytest.mark.conformance("S-167")
+@pytest.mark.parametrize("members", [1, 3, 5])
+def test_the_counters_of_a_settled_cluster_show_one_leader_and_closed_elections(members):
+    cluster = a_cluster(members)
+
+    found = [
+        (member.counters.file.find(201, 0).get(), member.counters.file.find(207, 0).get())
+        for member in cluster.members
+    ]
+    assert sorted(found) == [(0, 17)] * (members - 1) + [(2, 17)]
 
 
 @pytest.mark.conformance("C-134", "C-135")

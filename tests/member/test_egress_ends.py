@@ -3,10 +3,11 @@
 import pytest
 
 from cluster.protocol.enums import AdminRequestType, EventCode
-from cluster.protocol.link import SessionResume
+from cluster.protocol.link import SessionResume, SessionResumed
 from cluster.protocol.session import (
     AdminRequest,
     ChallengeResponse,
+    NewLeaderEvent,
     SessionCloseRequest,
     SessionConnectRequest,
     SessionEvent,
@@ -43,6 +44,28 @@ def test_a_follower_closes_the_connection_behind_its_redirect(cluster):
     cluster.run_until(lambda: client.is_closed)
 
     assert codes(client) == [EventCode.REDIRECT]
+
+
+@pytest.mark.conformance("C-172")
+def test_who_came_by_tcp_is_told_where_the_members_take_tcp():
+    told = "0=tcp:a:1,1=tcp:b:1,2=tcp:c:1"
+    cluster = SimulatedCluster(3, 1, tcp_ingress_endpoints=told)
+    leader = cluster.await_leader()
+    cluster.run_until(lambda: len(cluster.followers) == 2)
+    redirected, resumes = Stranger(cluster.followers[0]), Stranger(cluster.followers[1])
+    redirected.connects()
+    resumes.says(SessionResume(8, 1, 1, resume_token=TOKEN))
+    client, session_id = an_open_session(cluster)
+    client.says(SessionResume(9, session_id, leader.leadership_term_id, resume_token=TOKEN))
+    cluster.run_until(lambda: redirected.is_closed and resumes.heard and client.of_type(SessionResumed))
+
+    assert [event.detail for event in (*redirected.heard, *resumes.heard)] == [told, told]
+    assert client.of_type(SessionResumed)[0].ingress_endpoints == told
+    leader.kill()
+    again = Stranger(cluster.await_leader())
+    again.says(SessionResume(10, session_id, 1, resume_token=TOKEN))
+    cluster.run_until(lambda: again.of_type(NewLeaderEvent))
+    assert again.of_type(NewLeaderEvent)[0].ingress_endpoints == told
 
 
 def test_the_leader_closes_the_connection_behind_a_refusal(cluster):

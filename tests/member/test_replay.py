@@ -7,6 +7,7 @@ from cluster.protocol.enums import ElectionState, Role
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.protocol.session import SessionMessageHeader
 from cluster.service.channel import ServiceChannel
+from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot, wiped
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 MAX_POSITION = 2**63 - 1
@@ -69,7 +70,7 @@ def test_services_are_told_to_replay_as_followers_what_is_recorded(joins):
     assert {(join.log_position, join.max_log_position) for join in live} == {(end, MAX_POSITION)}
 
 
-@pytest.mark.conformance("C-105", "C-106", "C-241")
+@pytest.mark.conformance("C-105", "C-241")
 def test_a_replay_reads_the_own_recording_and_records_nothing(joins):
     cluster = restarted(members=1)
     member = cluster.members[0]
@@ -80,6 +81,30 @@ def test_a_replay_reads_the_own_recording_and_records_nothing(joins):
 
     assert [log for join, log in joins if join.log_stream_id == streams.REPLAY] == [member.recording]
     assert member.append_position == before
+
+
+@pytest.mark.conformance("C-106")
+def test_a_replay_reads_the_recording_that_is_the_log_among_those_of_an_archive(joins):
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    cluster.await_level()
+    victim = cluster.followers[0]
+    wiped(victim)
+    send(cluster, 40)
+    for member in cluster.members:
+        member.kill()
+    joins.clear()
+    for member in cluster.members:
+        member.start()
+    cluster.await_leader()
+    cluster.await_level()
+
+    assert [member.recording.recording_id for member in cluster.members if member is not victim] == [0, 0]
+    assert victim.recording.recording_id == 3, "the first three are a snapshot and what the log was before"
+    replays = [(join, log) for join, log in joins if join.log_stream_id == streams.REPLAY]
+    assert {id(log) for _, log in replays} == {id(member.recording) for member in cluster.members}
+    cluster.check()
+    cluster.check_promises()
 
 
 @pytest.mark.conformance("C-105")

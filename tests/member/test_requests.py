@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from cluster.consensus.authentication import DefaultAuthenticator
 from cluster.errors import LogDamaged
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
@@ -26,6 +25,7 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from tests.member.challenges import Challenges
 from tests.member.cluster_steps import AllowAll, a_cluster_with_a_client, asks, entries, heard
 from tests.member.in_memory.cluster import MS, SECOND
 
@@ -102,23 +102,6 @@ def test_an_admin_request_of_another_term_or_session_is_not_answered(term, sessi
     cluster.run(10 * MS)
 
     assert messages == []
-
-
-class Challenges(DefaultAuthenticator):
-    """Asks everyone for a word before it lets them in."""
-
-    def __init__(self):
-        self.words = {}
-
-    def on_challenge_response(self, session_id, encoded_credentials, now_ms):
-        self.words[session_id] = encoded_credentials
-
-    def on_connected_session(self, session, now_ms):
-        session.challenge(b"the word?")
-
-    def on_challenged_session(self, session, now_ms):
-        if self.words.get(session.session_id) == b"sesame":
-            session.authenticate(b"someone")
 
 
 @pytest.mark.conformance("C-194")

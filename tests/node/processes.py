@@ -30,7 +30,11 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def run(
-    *arguments: str, text: str = "", cwd: Path | None = None, **variables: str
+    *arguments: str,
+    text: str = "",
+    cwd: Path | None = None,
+    timeout_s: float = DEADLINE_S,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
@@ -38,7 +42,7 @@ def run(
         input=text,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=timeout_s,
         cwd=cwd,
         env=environment(**variables),
     )

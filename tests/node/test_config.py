@@ -260,8 +260,19 @@ def test_the_defaults_of_keys_are_those_of_what_they_configure():
     assert loaded.bounds == Bounds()
     assert loaded.module_context == ConsensusModuleContext(
         ingress_endpoints="0=127.0.0.1:9000",
+        tcp_ingress_endpoints="0=tcp:127.0.0.1:9001",
         member_endpoints="0,127.0.0.1:9000,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002",
     )
+
+
+@pytest.mark.parametrize("tcp_ingress, known", [("none", ""), ("a:7000", "1=tcp:a:7000")])
+def test_clients_over_tcp_are_told_of_all_members_or_of_none_over_tcp(tcp_ingress, known):
+    members = [f"{i},a:{9000 + 10 * i}" + ",a:1" * 4 for i in range(2)]
+    keys = {"members": members, "member_id": 1}
+    loaded = config_text.load(overrides={**keys, "tcp_ingress": tcp_ingress}, environment={})
+    assert (loaded.tcp_endpoints, loaded.module_context.tcp_ingress_endpoints) == (known, "")
+    every = "0=tcp:a:9001,1=tcp:a:9011"
+    assert config_text.load(overrides=keys, environment={}).module_context.tcp_ingress_endpoints == every
 
 
 def test_tls_is_configured_whole_or_not_at_all():

@@ -1,5 +1,7 @@
 """The toggles of a member, as they are set from outside in the counters file: when they may, and why not."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from cluster.consensus.context import ConsensusModuleContext
@@ -138,6 +140,27 @@ def test_of_two_operators_at_once_one_is_told_what_the_other_asks_for(patience):
 
     assert seen == [T.NEUTRAL]
     assert leader.counters.control_toggle.get() == T.SUSPEND
+
+
+@pytest.mark.conformance("S-132")
+@pytest.mark.parametrize("done_s", [0.5, 29.9, 30.5])
+def test_a_snapshot_is_waited_for_until_it_is_done_and_30_seconds_at_most(monkeypatch, done_s):
+    leader, passed_s = ALeader(), [0.0]
+
+    def pause(duration_s):
+        passed_s[0] += duration_s
+        if passed_s[0] >= done_s:
+            leader.counters.snapshot_count.set(1)
+            leader.counters.control_toggle.set(T.NEUTRAL)
+
+    monkeypatch.setattr("cluster.node.control.pause", pause)
+    monkeypatch.setattr("cluster.node.control.time", SimpleNamespace(monotonic=lambda: passed_s[0]))
+    if done_s > 30:
+        with pytest.raises(TimedOut, match="has not done it within 30 s"):
+            leader.asked(T.SNAPSHOT)
+    else:
+        leader.asked(T.SNAPSHOT)
+    assert passed_s[0] == pytest.approx(min(done_s, 30), abs=0.1)
 
 
 def test_a_snapshot_is_done_when_the_next_operator_has_his_turn_already(monkeypatch):

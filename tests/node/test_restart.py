@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+
+import pytest
 
 from cluster import ClusterClient
-from tests.node.processes import Up, await_that, run
+from tests.node.processes import DEADLINE_S, Up, await_that, run
 
 SERVICE = """
 from cluster import ClusteredService
@@ -29,6 +32,7 @@ class Alarms(ClusteredService):
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
     (tmp_path / "alarms.py").write_text(SERVICE)
     options = ("--service", "alarms:Alarms", "--set", "service_mode=inline")
@@ -53,7 +57,7 @@ def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
             loading = threading.Thread(target=load)
             loading.start()
             try:
-                restarted = run("restart", "--dir", str(up.directory))
+                restarted = run("restart", "--dir", str(up.directory), timeout_s=3 * DEADLINE_S)
             finally:
                 is_over.set()
                 loading.join()
@@ -75,6 +79,38 @@ def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
         pids = [int(run("tool", "pid", "--dir", str(up.member_dir(i))).stdout) for i in range(3)]
         assert all(pid != up.pid(i) for i, pid in enumerate(pids))
         assert up.stop() == (0, "", ""), "up has started them, and ends them"
+
+
+@pytest.mark.parametrize("mode", ["inline", "process"])
+def test_a_restart_loads_the_code_and_the_keys_that_are_on_the_disk_then(tmp_path, mode):
+    def write_service(answer):
+        (tmp_path / "says.py").write_text(
+            "from cluster import ClusteredService\n\n\n"
+            "class Says(ClusteredService):\n"
+            "    def on_session_message(self, session, timestamp, buffer):\n"
+            f"        session.offer({answer!r})\n"
+        )
+
+    def answered():
+        with ClusterClient.connect(up.endpoints) as client:
+            client.offer(b"?")
+            return next(client.answers(DEADLINE_S)).payload
+
+    write_service(b"before")
+    options = ("--service", "says:Says", "--set", f"service_mode={mode}", "--set", "max_sessions=7")
+    with Up(tmp_path / "c", *options, members=1, cwd=tmp_path, CLUSTER_MAX_SESSIONS="9") as up:
+        assert answered() == b"before"
+        write_service(b"after")
+        toml = up.member_dir(0) / "node.toml"
+        toml.write_text(toml.read_text() + 'snapshot_every = "1s"\n')
+        restarted = run("restart", "--dir", str(up.directory))
+        assert restarted.returncode == 0, restarted.stderr
+        assert answered() == b"after"
+        pid = int(run("tool", "pid", "--dir", str(up.member_dir(0))).stdout)
+        assert pid != up.pid(0)
+        assert Path(f"/proc/{pid}/comm").read_text() == "cluster-0\n"
+        await_that(lambda: "snapshot at " in (up.member_dir(0) / "node.log").read_text(), "the new key works")
+        assert up.stop() == (0, "", "")
 
 
 def test_what_is_down_is_named_before_anything_is_restarted(tmp_path):

@@ -28,6 +28,7 @@ class FakeMember:
         self.ends_with = None
         self.is_closed = False
         self.ingress_endpoints = ""
+        self.tcp_endpoints = ""
 
     def status(self):
         if not self.is_up:
@@ -52,9 +53,10 @@ class FakeMember:
             initial_term_id=9,
             time_unit=ClusterTimeUnit.MILLIS,
             ingress_endpoints=self.ingress_endpoints,
+            tcp_endpoints=self.tcp_endpoints,
         )
 
-    def read(self, from_position, to_position, max_bytes):
+    def read(self, from_position, to_position, max_bytes, wanted=()):
         self.reads.append((from_position, to_position))
         yield self.status()
         if from_position < self.start:
@@ -90,7 +92,7 @@ class FakeMember:
         self.is_closed = True
 
 
-def open_reader(members, spread=0, endpoints=""):
+def open_reader(members, spread=0, endpoints="", **options):
     now_ms = 0
 
     def wait(seconds):
@@ -104,5 +106,6 @@ def open_reader(members, spread=0, endpoints=""):
             spread=spread,
             now_ms=lambda: now_ms,
             wait=wait,
+            **options,
         )
     )

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
+from cluster.log.entry_filter import EntryFilter
 from cluster.protocol.enums import Role
 from cluster.reader import LogReader
 from cluster.reader.remote import RemoteLog, member_status
 from cluster.reader.served_member import ServedMember
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_gateway import GrpcGateway
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
@@ -153,6 +155,53 @@ def test_when_no_member_answers_each_is_named():
         RemoteLog(f"0=tcp:127.0.0.1:{port}", give_up_s=0.1)
     with pytest.raises(TimedOut, match=f"member 3: 127.0.0.1:{port}: UNAVAILABLE"):
         RemoteLog(f"3=127.0.0.1:{port}", give_up_s=0.1)
+
+
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        EntryFilter(("TIMER", "SESSION_CLOSE")),
+        EntryFilter(sessions=(2,)),
+        EntryFilter(("SESSION_OPEN", "SESSION_MESSAGE"), sessions=(1, 3)),
+        EntryFilter(sessions=tuple(range(2, 1000))),
+    ],
+    ids=["types", "session", "both", "more than a request takes"],
+)
+def test_members_and_directories_give_the_entries_that_are_wanted(served, real_members, medium, wanted):
+    with LogReader.open(dir=str(real_members[0])) as directory:
+        every = [entry for entry in directory.entries() if is_wanted(entry, wanted)]
+    assert every
+    for where in ({"dir": str(real_members[0])}, {"endpoints": served(medium)}):
+        with LogReader.open(entry_filter=wanted, **where) as reader:
+            assert list(reader.entries()) == every
+            middle = every[len(every) // 2]["position"]
+            assert list(reader.entries(middle)) == every[len(every) // 2 :]
+            assert list(reader.entries(to_position=middle + 1)) == every[: len(every) // 2 + 1]
+            assert reader.boundary_at_or_after(middle) == middle
+
+
+def is_wanted(entry, wanted):
+    is_of_session = not wanted.sessions or entry.get("clusterSessionId") in wanted.sessions
+    return entry["entryType"] in wanted.entry_types and is_of_session
+
+
+def test_what_is_not_wanted_does_not_cross_the_network(served, monkeypatch):
+    received, endpoints = [], served("tcp")
+    whole = FrameSplitter.split
+    monkeypatch.setattr(
+        FrameSplitter, "split", lambda self, data: received.append(len(data)) or whole(self, data)
+    )
+
+    def bytes_of(**options):
+        with LogReader.open(endpoints=endpoints, **options) as reader:
+            received.clear()
+            assert list(reader.batches())
+            return sum(received)
+
+    everything = bytes_of()
+    assert bytes_of(entry_filter=EntryFilter(("TIMER",))) < everything / 10
+    assert bytes_of(entry_filter=EntryFilter()) == everything
 
 
 # -- members that fail, scripted --
@@ -314,12 +363,13 @@ def test_silence_of_all_ends_in_an_error_that_names_each(members):
         positions(reader, 0, 640, is_committed=True)
 
 
-def test_endpoints_need_no_ids_and_a_member_tells_of_those_that_were_not_given(members):
-    told = "0=h0:1,1=h1:1,2=h2:1"
+@pytest.mark.parametrize("given", ["h0:1,h1:1", "tcp:h0:1,tcp:h1:1"])
+def test_endpoints_need_no_ids_and_a_member_tells_of_those_that_were_not_given(members, given):
     for member in members:
-        member.ingress_endpoints = told
+        member.ingress_endpoints = "0=h0:1,1=h1:1,2=h2:1"
+        member.tcp_endpoints = "0=tcp:h0:1,1=tcp:h1:1,2=tcp:h2:1"
     members[0].is_up = False
-    reader = open_reader(members, endpoints="h0:1,h1:1")
+    reader = open_reader(members, endpoints=given)
 
     members[1].is_up = False
 

@@ -12,9 +12,9 @@ from cluster.cli.main import main
 from cluster.security.principals import put, token_digest
 from tests.node.processes import await_that, endpoints_of, keys_of
 from tests.node.three import Three
+from tests.security.real_members import NETWORK, audited, keys_by_certificate
 from tests.transport.authorities import Certificates
 
-NETWORK = ["grpc", "tcp"]
 TOKENS = {"operator": b"token-of-the-operator", "writer": b"token-of-the-writer"}
 
 
@@ -54,10 +54,6 @@ def tool(capsys):
         return status, captured.out, captured.err
 
     return run
-
-
-def audited(node):
-    return [json.loads(line) for line in (node.config.path / "audit.log").read_text().splitlines()]
 
 
 @pytest.mark.conformance("S-69")
@@ -114,17 +110,7 @@ def test_where_everybody_may_write_and_read_nobody_administers(tmp_path, tool, m
 
 @pytest.mark.parametrize("medium", NETWORK)
 def test_a_certificate_names_the_administrator(tmp_path, certificates, tool, medium):
-    (tmp_path / "rights").write_text("alice: admin\nbob: write, read\n")
-    files = certificates.member(0)
-    keys = keys_of(
-        tmp_path,
-        tls_ca=files.ca,
-        tls_certificate=files.certificate,
-        tls_key=files.key,
-        tls_client_certificates="required",
-        authenticator="certificate",
-        authorisation=f"{tmp_path}/rights",
-    )
+    keys = keys_by_certificate(tmp_path, certificates, "alice: admin\nbob: write, read\n")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "it leads")
 
@@ -153,9 +139,12 @@ def test_from_any_member_the_leader_is_found_and_an_end_is_waited_for(tmp_path, 
         assert tool("snapshot", "--endpoints", one, *shown) == (0, f"[{member_id}] SNAPSHOT completed\n", "")
 
         over_tcp = f"tcp:{follower.config.tcp_ingress_of(follower.config.member)}"
-        status, _, err = tool("snapshot", "--endpoints", over_tcp, *shown)
+        done = tool("snapshot", "--endpoints", over_tcp, *shown)
+        assert done == (0, f"[{member_id}] SNAPSHOT completed\n", "")
+        over_ipc = f"ipc:{follower.config.ipc_path}"
+        status, _, err = tool("snapshot", "--endpoints", over_ipc, *shown)
         why = f"member {follower.config.member_id} does not lead: this is for the leader, which is member"
-        assert (status, err) == (1, f"{why} {member_id}\n"), "whose tcp endpoint nobody named"
+        assert (status, err) == (1, f"{why} {member_id}\n"), "whose socket nobody named"
 
         to = follower.config.member_id
         moved = tool("transfer-leadership", "--endpoints", cluster.endpoints, "--to", to, *shown)

@@ -27,11 +27,11 @@ from cluster.transport.grpc_gateway import STATUS_OF_REFUSAL
 from cluster.transport.grpc_service import CREDENTIALS_KEY
 from spark_connector.log import forget_reader, open_reader
 from spark_connector.options import SinkOptions, SourceOptions
-from spark_connector.sink import _Sender
+from spark_connector.sending import open_session
 from tests.node.processes import await_that, endpoints_of, keys_of, run
+from tests.security.real_members import NETWORK, audited, keys_by_certificate
 from tests.transport.authorities import Certificates
 
-NETWORK = ["grpc", "tcp"]
 TOKENS = {"writer": b"token-of-the-writer", "reader": b"token-of-the-reader"}
 
 
@@ -72,10 +72,6 @@ def payloads(node, medium, credentials):
         return [entry["payload"] for entry in entries if entry["entryType"] == "SESSION_MESSAGE"]
 
 
-def audited(node):
-    return [json.loads(line) for line in (node.config.path / "audit.log").read_text().splitlines()]
-
-
 @pytest.mark.parametrize("medium", NETWORK)
 def test_who_has_the_right_to_read_reads_and_nobody_else(node, files, medium):
     assert payloads(node, medium, TokenCredentials(files / "reader.token")) == [b"hello"]
@@ -94,18 +90,8 @@ def test_who_has_the_right_to_read_reads_and_nobody_else(node, files, medium):
 
 @pytest.mark.parametrize("medium", NETWORK)
 def test_a_certificate_names_the_reader(tmp_path, medium):
-    (tmp_path / "rights").write_text("alice: read\nbob: write\n")
     certificates = Certificates(tmp_path)
-    files = certificates.member(0)
-    keys = keys_of(
-        tmp_path,
-        tls_ca=files.ca,
-        tls_certificate=files.certificate,
-        tls_key=files.key,
-        tls_client_certificates="required",
-        authenticator="certificate",
-        authorisation=f"{tmp_path}/rights",
-    )
+    keys = keys_by_certificate(tmp_path, certificates, "alice: read\nbob: write\n")
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "it leads")
         endpoints = endpoints_of(node, medium)
@@ -213,12 +199,11 @@ def test_spark_shows_what_its_options_name_and_hands_on_no_secret(node, files):
 
 def test_a_task_of_the_sink_writes_as_whom_its_options_name(node, files):
     given = {"endpoints": endpoints_of(node, "tcp"), "commitTimeoutMs": "20000"}
-    sender = _Sender(SinkOptions.parse({**given, "authTokenFile": str(files / "writer.token")}))
-    client = sender._session()
+    client = open_session(SinkOptions.parse({**given, "authTokenFile": str(files / "writer.token")}), None)
     assert client.cluster_session_id > 0
     client.close()
     with pytest.raises(AuthenticationRejected):
-        _Sender(SinkOptions.parse(given))._session()
+        open_session(SinkOptions.parse(given), None)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from cluster import (
@@ -17,6 +15,7 @@ from cluster import (
     TokenCredentials,
 )
 from tests.node.processes import await_that, endpoints_of, free_base_port, keys_of, run
+from tests.security.real_members import audited
 
 MEDIA = ["grpc", "tcp", "ipc"]
 SECRETS = (b"a-token-of-feed", b"password of alice", b"sesame")
@@ -109,10 +108,6 @@ def open_and_close(node, medium, credentials):
 
 def seen_by_the_service():
     return Principals.made[-1].seen
-
-
-def audited(node):
-    return [json.loads(line) for line in (node.config.path / "audit.log").read_text().splitlines()]
 
 
 def assert_no_secret_in(directory):

@@ -20,20 +20,9 @@ from cluster.protocol.log import (
     TimerEvent,
 )
 from cluster.protocol.session import SessionMessageHeader
+from tests.simulation.lane_log import LoggedLanes
 from tests.simulation.service import SERVICE_MARK, timer_delay_ms, timer_id
-
-
-class Violation(BaseException):
-    """An invariant does not hold. No ``Exception``: nothing in production may catch it."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-        self.invariant = invariant
-
-
-def require(holds: bool, invariant: str, what: str) -> None:
-    if not holds:
-        raise Violation(invariant, what)
+from tests.simulation.violation import Violation, require
 
 
 class LoggedSession:
@@ -57,6 +46,7 @@ class CommittedLog:
     def __init__(self, session_timeout: int, service_count: int) -> None:
         self.bytes = bytearray()
         self.sessions: dict[int, LoggedSession] = {}
+        self.lanes = LoggedLanes()
         self.startup_terms: set[int] = set()  # whose leaders had just started: they close all sessions
         self._session_timeout = session_timeout  # in cluster time
         self._service_ids = range(service_count)
@@ -121,6 +111,7 @@ class CommittedLog:
                     f"session {entry.cluster_session_id} is opened twice, at {position}",
                 )
                 self.sessions[entry.cluster_session_id] = LoggedSession(timestamp)
+                self.lanes.on_open(entry.cluster_session_id, bytes(entry.encoded_principal), position)
             case SessionCloseEvent():
                 self._on_close(entry.cluster_session_id, entry.close_reason, timestamp, position)
             case TimerEvent():
@@ -158,6 +149,7 @@ class CommittedLog:
             f"message {payload[:24]!r} of session {session_id} ends at {end}, "
             f"expected number {session.messages + 1}",
         )
+        self.lanes.on_message(session_id, payload, end)
         session.messages += 1
         session.ends.append(end)
         session.last_activity = timestamp
@@ -193,10 +185,11 @@ class CommittedLog:
         )
         assert session is not None
         session.closed_at, session.close_reason = position, reason
+        self.lanes.on_close(session_id)
         why = CloseReason(reason)
         is_right = {
             CloseReason.SERVICE_ACTION: session.is_ended,
-            CloseReason.CLIENT_ACTION: session.is_left,
+            CloseReason.CLIENT_ACTION: session.is_left or self.lanes.has(session_id),
             CloseReason.TIMEOUT: timestamp - session.last_activity >= self._session_timeout
             or self.leadership_term_id in self.startup_terms,
         }

@@ -24,7 +24,7 @@ from cluster.protocol.recording_log import (
 from cluster.protocol.sbe import kind_at
 from cluster.protocol.snapshot import SnapshotAnswer, SnapshotChecksum
 from cluster.testing.disk import Disk, Inode
-from tests.simulation.committed_log import require
+from tests.simulation.violation import require
 
 if TYPE_CHECKING:
     from cluster.archive.recording import Recording

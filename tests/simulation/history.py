@@ -25,17 +25,21 @@ from cluster.testing.member import CLUSTER_ID
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.world import MS, SECOND, Clock, ProcessDied, VirtualWorld, readable
+from tests.simulation.application import Application
+from tests.simulation.backup_invariants import BackupInvariants, RestoredMember
+from tests.simulation.backups import Backup
 from tests.simulation.clients import Client, client_endpoints
-from tests.simulation.committed_log import Violation, require
 from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.readers import Reader
+from tests.simulation.violation import Violation, require
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP_NS = 100 * MS
 STEPS_MAX = 2_000_000  # some ten times what a long history takes: members that never rest
+BACKUP_SHARE = 1 / 16  # of the seeds: they have a backup
 ELECTION_STATES = [state.name for state in ElectionState]
 
 
@@ -240,11 +244,22 @@ class History:
             )
             for number in range(random.randint(1, 3))
         ]
+        lanes = world.random("lanes")
+        self.application = (
+            Application(world, self.network, endpoints, lanes, self.invariants.log.lanes)
+            if lanes.random() < 1 / 8
+            else None
+        )
         readers = world.random("readers")
         self.readers = [
             Reader(world, self.disks, self.clocks, readers, self.invariants)
             for _ in range(readers.choice([0, 1]))
         ]
+        backups = world.random("backups")
+        self.backup: Backup | None = None
+        if backups.random() < BACKUP_SHARE:
+            invariants = BackupInvariants(self.invariants, self.disks)
+            self.backup = Backup(world, self.network, self.members, endpoints, backups, invariants)
         self.nemesis = Nemesis(self, only_faults)
         self.coverage.on_elected = self.nemesis.on_elected
 
@@ -327,14 +342,30 @@ class History:
             client.wake(self.random.randrange(SECOND))
         for reader in self.readers:
             reader.wake(self.world.now_ns)
+        if self.backup is not None:
+            self.backup.start()
         self._await_commit("start", self._start_bound_ns())
         self.nemesis.storm()
         self.nemesis.heal_majority()
         self._await_commit("healing", self._start_bound_ns())
         self.is_calm = True
+        if self.application is not None:
+            self.application.is_troubled = False
         self.nemesis.heal_all()
         self._await_commit("calm", self._start_bound_ns())
         self._come_to_rest()
+        if self.backup is not None:
+            self._restore(self.backup)
+
+    def _restore(self, backup: Backup) -> None:
+        """I-23: what is made of the backup goes on with all that was committed."""
+        self.world.tell("history", "a member is restored from the backup")
+        restored = RestoredMember(backup, self.settings, self.invariants)
+        deadline_ns = self.world.now_ns + self._start_bound_ns()
+        while not restored.has_begun:
+            require(self.world.now_ns < deadline_ns, "I-23", "the restored member does not lead in time")
+            self._step()
+        restored.check()
 
     def _start_bound_ns(self) -> int:
         """In what time a whole majority commits again, whatever was before; logs may be mended first."""
@@ -382,6 +413,7 @@ class History:
             told.append(f"{member.name} {state} at {member.commit_position}{life}")
         told += [f"{c.name} {'done' if c.is_done else 'waits'}" for c in self.clients]
         told += [f"{reader.name} at {reader.position}" for reader in self.readers]
+        told += [f"backup at {self.backup.position}"] if self.backup is not None else []
         return ", ".join(told)
 
     def _come_to_rest(self) -> None:
@@ -391,6 +423,8 @@ class History:
         """
         for client in self.clients:
             client.is_sending = False
+        if self.application is not None:
+            self.application.is_sending = False
         self.world.tell("history", "calm: clients send no more")
         deadline_ns = self.world.now_ns + self._start_bound_ns()
         while not (self._are_clients_done() and self._are_level()):
@@ -402,7 +436,9 @@ class History:
             client.is_leaving = True
         self.world.tell("history", "calm: clients close their sessions")
         deadline_ns = self.world.now_ns + self._start_bound_ns() + self.context.session_timeout_ns
-        while (left := self._unfinished()) or not self._are_level() or not self._have_read_all():
+        while (left := self._unfinished()) or not (
+            self._are_level() and self._have_read_all() and self._is_backup_level()
+        ):
             if self.world.now_ns >= deadline_ns:
                 raise Violation(*(left or f"I-14: no rest in time; {self._stand()}").split(": ", 1))
             self._step()
@@ -410,6 +446,8 @@ class History:
 
     def _are_clients_done(self) -> bool:
         """Nothing that they have sent is unacknowledged, nor unanswered where that must not be."""
+        if self.application is not None and not self.application.is_done:
+            return False
         return all(client.is_done and not self.invariants.unanswered(client) for client in self.clients)
 
     def _unfinished(self) -> str:
@@ -422,6 +460,9 @@ class History:
 
     def _have_read_all(self) -> bool:
         return all(reader.position == self.invariants.log.end for reader in self.readers)
+
+    def _is_backup_level(self) -> bool:
+        return self.backup is None or self.backup.position == self.invariants.log.end
 
     def _are_level(self) -> bool:
         log = self.invariants.log

@@ -13,8 +13,8 @@ from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID
 from cluster.testing.ports import host_of
 from cluster.testing.world import SECOND
-from tests.simulation.committed_log import require
 from tests.simulation.member import Member, Observer
+from tests.simulation.violation import require
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

@@ -9,6 +9,7 @@ from the committed log     each message once, in order (I-3, I-7), timers (I-8),
 when one is taken          snapshots of one position are the same, and what a replay comes to (I-6)
 when a client is told      what is acknowledged is committed, at that position (I-3)
                            each answer to a supervised session comes once, in order (I-21)
+                           rows of a lane are in once, in order, and all before it is registered (I-22)
 when a reader is given log  it is committed, and follows on what it had (I-10, I-11)
 at the end                 all members agree, nothing is missing (I-14, I-21 and again I-3, I-5, I-8)
 """
@@ -29,7 +30,7 @@ from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 from cluster.testing.counters_files import stored_commit_position
 from cluster.testing.disk import Disk
 from tests.simulation.clients import Client, ClientObserver
-from tests.simulation.committed_log import CommittedLog, require
+from tests.simulation.committed_log import CommittedLog
 from tests.simulation.disk_log import (
     HeldFrames,
     find_segment,
@@ -41,6 +42,7 @@ from tests.simulation.disk_log import (
 )
 from tests.simulation.member import Member, Observer
 from tests.simulation.readers import Reader, ReaderObserver
+from tests.simulation.violation import require
 
 if TYPE_CHECKING:
     from cluster.archive.recording import Recording
@@ -557,6 +559,12 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
                 self.has_applied_all(member),
                 "I-5",
                 f"a service of {member.name} has another state than others at the end",
+            )
+            require(
+                list(member.replica.sessions.lanes.records())
+                == list(members[0].replica.sessions.lanes.records()),
+                "I-22",
+                f"{member.name} keeps other lanes than {members[0].name} at the end",
             )
             require(member.member_id not in self.damaged, "I-12", f"{member.name} was not repaired")
             self._compare_all(member, end)

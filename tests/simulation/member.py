@@ -11,9 +11,9 @@ from cluster.errors import ClusterError, MembersApart, ServiceError
 from cluster.testing import member
 from cluster.testing.effects import Effect
 from cluster.testing.ports import ObservedLinks
-from tests.simulation.committed_log import require
 from tests.simulation.member_state import MemberState
 from tests.simulation.service import ChainService, VectorisedChainService
+from tests.simulation.violation import require
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,9 @@ class Nemesis:
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
         self._transfers = history.world.random("transfers")
         self._draw_apart("transfer leadership", self._transfer, self._transfers, 0.03, 10)
+        if history.backup is not None:
+            for name, fault in history.backup.faults().items():
+                self._draw_apart(name, fault, history.backup.random, 0.7, 2)
         if history.settings.file_sync_level == 0:
             name = "power cut at level 0"
             self._draw_apart(name, power_cuts.cut_dispensable, power_cuts.at_level_0, 0.5, 3)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.testing.ports import host_of
 from cluster.testing.world import MS, SECOND
+from tests.simulation.backups import HOST as BACKUP_HOST
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
@@ -63,7 +64,8 @@ class NetworkFaults:
         return [host_of(i) for i in self._history.context.member_ids]
 
     def _client_hosts(self) -> list[str]:
-        return [client.host for client in self._history.clients]
+        backup = [] if self._history.backup is None else [BACKUP_HOST]
+        return [client.host for client in self._history.clients] + backup
 
     def _partition(self) -> str | None:
         hosts = self._hosts()

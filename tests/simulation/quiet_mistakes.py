@@ -28,6 +28,7 @@ from cluster.member.disk.member_files import RepairNote
 from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.frame import FRAME_ALIGNMENT
+from tests.simulation.lane_mistakes import lanes_not_in_the_snapshot
 from tests.simulation.mistakes import Patch
 from tests.simulation.supervised_mistakes import (
     answer_counts_not_in_the_snapshot,
@@ -258,4 +259,6 @@ QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     "test_answers_that_nobody_has_taken_survive_the_restart_of_every_member_from_a_snapshot",
     answers_forgotten_when_sent: "member/test_supervised_sessions.py::"
     "test_what_a_leader_had_sent_before_it_died_and_nobody_got_comes_from_the_next",
+    lanes_not_in_the_snapshot: "member/test_lanes.py::"
+    "test_what_a_lane_has_outlives_its_session_a_snapshot_and_the_restart_of_every_member",
 }

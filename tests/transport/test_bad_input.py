@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from cluster.protocol import link, session
 from cluster.protocol.frame import frame
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.message_frames import link_frame, message_frame
+from cluster.transport.tls import TlsFiles
 
 DEADLINE_S = 30
+CUT_OFF = "reset by peer|Broken pipe|EOF occurred"
 HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
 MEMBER_HELLO = link_frame(link.Hello(0, 0, 99, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER))
 
@@ -33,13 +36,14 @@ def free_base_port() -> int:
             return base
 
 
-@pytest.fixture(scope="module")
-def member(tmp_path_factory):
+@pytest.fixture(scope="module", params=["in the clear", "through TLS"])
+def member(request, tmp_path_factory):
     """What ``cluster up`` told of a cluster of one."""
     folder = tmp_path_factory.mktemp("one")
     port = free_base_port()
     command = [sys.executable, "-m", "cluster", "up", "--members", "1", "--dir", str(folder), "--json"]
-    process = subprocess.Popen([*command, "--base-port", str(port)], stdout=subprocess.PIPE)
+    tls = ["--tls"] if request.param == "through TLS" else []
+    process = subprocess.Popen([*command, "--base-port", str(port), *tls], stdout=subprocess.PIPE)
     try:
         told = json.loads(process.stdout.readline())
         told["base_port"] = port
@@ -57,7 +61,9 @@ def client(member):
     """A client that is there all the time."""
     heard = []
     with ClusterClient.connect(
-        member["tcpEndpoints"], lambda session_id, timestamp, payload: heard.append(bytes(payload))
+        member["tcpEndpoints"],
+        lambda session_id, timestamp, payload: heard.append(bytes(payload)),
+        tls=TlsFiles(member["tlsCa"]) if "tlsCa" in member else None,
     ) as client:
         client.heard = heard
         yield client
@@ -83,12 +89,20 @@ def connect(member, port_name):
             sock.connect(address)
         return sock
     offset = {"grpc": 0, "tcp": 1, "link": 2}[port_name]
-    return socket.create_connection(("127.0.0.1", member["base_port"] + offset), timeout=DEADLINE_S)
+    sock = socket.create_connection(("127.0.0.1", member["base_port"] + offset), timeout=DEADLINE_S)
+    if "tlsCa" not in member:
+        return sock
+    context = ssl.create_default_context(cafile=member["tlsCa"])
+    context.set_alpn_protocols(["h2"] if port_name == "grpc" else [])
+    return context.wrap_socket(sock, server_hostname="127.0.0.1")
 
 
 def oversized(stream_id=101):
     return struct.pack("<iBBHiiiiq", 2**30, 0, 0xC0, 1, 0, 0, stream_id, 0, 0)
 
+
+# (leadership term, session) of clients that may be there.
+OF_OTHERS = [(term, session_id) for term in range(3) for session_id in range(1, 300)]
 
 STRANGERS = {
     "nothing at all": b"",
@@ -114,6 +128,58 @@ STRANGERS = {
         session_id=0,
         stream_id=101,
     ),
+    "a client's Hello, then a group of 65,535 without one": HELLO
+    + frame(
+        struct.pack("<HHHHqii", 16, 81, 111, 17, 1, 768, 102) + struct.pack("<HH", 44, 65_535),
+        session_id=0,
+        stream_id=101,
+    ),
+    "a client's Hello, then a connect request of a later version": HELLO
+    + frame(
+        struct.pack("<HHHHqii", 48, 3, 111, 99, 1, 102, 768) + bytes(32) + struct.pack("<III", 0, 0, 0),
+        session_id=0,
+        stream_id=101,
+    ),
+    "a client's Hello, then another version": HELLO
+    + message_frame(session.SessionConnectRequest(1, 102, 9 << 16, "aeron:ipc"), 101),
+    "a client's Hello, then no response channel": HELLO
+    + message_frame(session.SessionConnectRequest(1, 102, 768, ""), 101),
+    "a client's Hello, then a response channel of 1 MiB": HELLO
+    + frame(
+        struct.pack("<HHHHqii", 16, 3, 111, 17, 1, 102, 768)
+        + struct.pack("<I", 2**20)
+        + b"x" * 2**20
+        + struct.pack("<II", 0, 0),
+        session_id=0,
+        stream_id=101,
+    ),
+    "a client's Hello, then answers to no challenge": HELLO
+    + message_frame(session.ChallengeResponse(1, 1, b"secret"), 101) * 2,
+    "a client's Hello, then keep-alives of no session": HELLO
+    + message_frame(session.SessionKeepAlive(0, 999), 101) * 10_000,
+    "a client's Hello, then messages of others' sessions": HELLO
+    + b"".join(message_frame(session.SessionMessageHeader(term, n, 0), 101) for term, n in OF_OTHERS),
+    "a client's Hello, then closes of others' sessions": HELLO
+    + b"".join(message_frame(session.SessionCloseRequest(term, n), 101) for term, n in OF_OTHERS),
+    "a client's Hello, then orders in others' sessions": HELLO
+    + b"".join(message_frame(session.AdminRequest(term, n, 1, 0), 101) for term, n in OF_OTHERS),
+    **{
+        f"a client's Hello, then a frame of {length} bytes": HELLO
+        + struct.pack("<iBBHiiiiq", length, 0, 0xC0, 1, 0, 0, 101, 0, 0)
+        for length in (-1, -(2**31), 0, 1, 31, 2**31 - 1)
+    },
+    **{
+        f"a client's Hello, then {what}": HELLO
+        + struct.pack("<iBBHiiiiq", 64, 0, flags, type_, 0, 0, 101, 0, 0)
+        + bytes(32)
+        for what, flags, type_ in (
+            ("padding", 0xC0, 0),
+            ("a frame of no known type", 0xC0, 0x77),
+            ("a fragment that begins a message", 0x80, 1),
+            ("a fragment that ends none", 0x40, 1),
+            ("a fragment of the middle", 0, 1),
+        )
+    },
     "a client's Hello, then consensus messages": HELLO + frame(bytes(100), session_id=0, stream_id=108),
     "a member's Hello under our own id": MEMBER_HELLO,
     "a member's Hello of another cluster": link_frame(
@@ -126,7 +192,7 @@ STRANGERS = {
 @pytest.mark.parametrize("port_name", ["grpc", "tcp", "link", "ipc"])
 def test_a_stranger_disturbs_nobody(member, client, port_name, stranger):
     with connect(member, port_name) as sock:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):  # the member has cut it off
             sock.sendall(stranger)
         assert_is_served(client)
     assert_is_served(client)
@@ -140,7 +206,7 @@ def test_random_bytes_in_place_of_frames_disturb_nobody(member, client, port_nam
         data = bytearray(whole)
         for _ in range(chance.randrange(1, 6)):
             data[chance.randrange(len(data))] = chance.randrange(256)
-        with connect(member, port_name) as sock, contextlib.suppress(ConnectionError):
+        with connect(member, port_name) as sock, contextlib.suppress(OSError):
             sock.sendall(data)
     assert_is_served(client)
 
@@ -159,7 +225,7 @@ def test_a_client_that_does_not_read_its_answers_is_cut_off(member, client, port
         event = session.SessionEvent.decode(received, at)
         header = session.SessionMessageHeader(event.leadership_term_id, event.cluster_session_id, 0)
         message = frame(header.encode() + bytes(50_000), session_id=0, stream_id=101)
-        with pytest.raises(ConnectionError):
+        with pytest.raises(OSError, match=CUT_OFF):
             for _ in range(1000):
                 slow.sendall(message * 20)
     assert_is_served(client)

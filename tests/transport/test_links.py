@@ -234,13 +234,31 @@ def test_a_broken_connection_to_a_process_that_lives_comes_back_without_a_gone(m
     assert b.told == [("up", 0, 1)] + [("down", 0), ("up", 0, 1)] * 5
 
 
+@pytest.mark.parametrize("is_noticed", ["by its end", "by a send that fails"])
+def test_what_a_process_said_before_it_ended_is_heard_before_the_link_is_down(members, endpoints, is_noticed):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    last = frame(b"last", session_id=0, stream_id=108)
+    assert b.links.send(0, last) > 0
+    b.stop()
+    a.poller.wait(1)
+    if is_noticed == "by a send that fails":
+        while a.links.send(1, last) > 0:
+            pass
+    a.links.poll(a)
+
+    assert (a.frames[1], a.told) == (last, [("up", 1, 1), ("down", 1)])
+
+
 def test_nothing_of_an_old_connection_is_heard_after_the_link_broke(members, endpoints):
     two = {n: endpoints[n] for n in (0, 1)}
     a, b = members(0, two), members(1, two)
     turn_until(lambda: linked(a, b), a, b)
-    b.links.send(0, frame(b"old", session_id=0, stream_id=108))
     a.links._peers[1].outgoing.close("pulled")
     a.turn()
+    assert a.told[-1] == ("down", 1)
+    b.links.send(0, frame(b"old", session_id=0, stream_id=108))  # over TCP it has not noticed yet
     turn_until(lambda: linked(a, b) and ("down", 0) in b.told, a, b)
     b.links.send(0, frame(b"new", session_id=0, stream_id=108))
     turn_until(lambda: a.frames[1], a, b)

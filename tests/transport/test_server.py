@@ -199,6 +199,18 @@ def test_a_connection_that_the_member_closes_is_told_as_well(server, client):
     assert server.port.connection_count == 0
 
 
+def test_of_a_client_that_came_to_the_tcp_port_that_is_known_until_it_is_gone(server, client):
+    is_tcp = server.port.endpoints[0].medium is Medium.TCP
+    assert server.port.is_over_tcp(1) is is_tcp
+    made = server.port.connect(None, "10.0.0.7")  # for a gRPC client
+    server.turn_until(lambda: server.port.connection_count == 2)
+    assert not server.port.is_over_tcp(2)
+    made.close()
+    server.port.close(1)
+    server.turn_until(lambda: ("disconnect", 1) in server.told)
+    assert not server.port.is_over_tcp(1)
+
+
 def test_what_was_sent_before_a_close_arrives_although_more_came_than_was_read(server, client):
     answer = frame(bytes(90_000), session_id=0, stream_id=102)
     for _ in range(100):

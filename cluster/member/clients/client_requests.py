@@ -18,6 +18,7 @@ from cluster.protocol.enums import (
     ClusterControlToggle,
     EventCode,
 )
+from cluster.protocol.lane import principal_of
 from cluster.protocol.link import AnswersTaken, SessionResume, SessionResumed
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import (
@@ -78,7 +79,7 @@ class ClientRequests:
         """A client is back, here or from another leader (protocol/link.py: SessionResume)."""
         session_id = request.cluster_session_id
         if self.publication is None:
-            detail = self._context.ingress_endpoints
+            detail = self._outlet.ingress_endpoints(connection_id)
             self._send_event(connection_id, request, EventCode.REDIRECT, detail)
             return
         session = self._sessions.find_resumed(request)
@@ -133,7 +134,7 @@ class ClientRequests:
             leadership_term_id=self._replica.leadership_term_id,
             appended_messages=appended,
             leader_member_id=self._context.member_id,
-            ingress_endpoints=self._context.ingress_endpoints,
+            ingress_endpoints=self._outlet.ingress_endpoints(connection_id),
         )
         self._outlet.send(connection_id, link_frame(resumed))
         self._egress.acknowledge(session_id)
@@ -208,7 +209,7 @@ class ClientRequests:
         self._outlet.send_egress(connection_id, response)
 
     def _administer(self, session: ClusterSession, request: AdminRequest) -> tuple[AdminResponseCode, str]:
-        kind, principal = request.request_type, session.encoded_principal
+        kind, principal = request.request_type, principal_of(session.encoded_principal)
         if not self.authorisation.is_authorised(CLUSTER.id, ADMIN_REQUEST, kind, principal):
             self._outlet.on_refused(session.connection_id, principal, "to administer", "no right to admin")
             return AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from cluster.consensus.authentication import OnRefused
 from cluster.consensus.cluster_session import ClusterSession
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.member.frames import egress_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.publication import LogPublication
@@ -22,12 +23,14 @@ class SessionOutlet:
         log: MemberLog,
         term_and_time: Callable[[], tuple[int, int]],
         on_refused: OnRefused,
+        context: ConsensusModuleContext,
     ) -> None:
         """``term_and_time``: leadership term and cluster time, which the log's next entry has."""
         self._clients = clients
         self._log = log
         self._term_and_time = term_and_time
         self._on_refused = on_refused
+        self._context = context
 
     @property
     def publication(self) -> LogPublication | None:
@@ -54,6 +57,10 @@ class SessionOutlet:
         publication = self._log.publication
         assert publication is not None, "only a leader opens and closes sessions"
         return publication.append(event.encode())
+
+    def ingress_endpoints(self, connection_id: int) -> str:
+        tcp = self._context.tcp_ingress_endpoints
+        return tcp if tcp and self._clients.is_over_tcp(connection_id) else self._context.ingress_endpoints
 
     def is_connected(self, connection_id: int) -> bool:
         return self._clients.is_connected(connection_id)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.consensus.actions import CompleteElection
+from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.established import Follower
 from cluster.consensus.replica import ReplicatedState
@@ -44,6 +45,7 @@ class FollowerPorts:
     log_requests: LogRequests
     processing: LogProcessing
     replica: ReplicatedState
+    backups: BackupSessions
     admission: Admission
     snapshots: SnapshotTaker
     supervision: Supervision
@@ -103,17 +105,20 @@ class Following(Phase):
 
     def slow_tick(self) -> Next | None:
         ports = self._ports
+        turn, replica = ports.turn, ports.replica
         ports.log_requests.request()
-        if not ports.replica.module.reads_log or self._is_end_near:
+        if replica.module.is_active:
+            turn.work_count += ports.backups.process_pending(turn.now_ns, replica.now_ms)
+        if not replica.module.reads_log or self._is_end_near:
             return None
         reason = None
-        if self.follower.is_leader_silent(ports.turn.now_ns):
+        if self.follower.is_leader_silent(turn.now_ns):
             reason = "leader heartbeat timeout"
         elif self._is_log_missing():
             reason = "the leader is heard, but its log does not come"
         if reason is None:
             return None
-        ports.turn.work_count += 1
+        turn.work_count += 1
         return Elect(reason)
 
     def look_around(self, heard: int, since_ns: int) -> bool:

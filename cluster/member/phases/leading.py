@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.consensus.actions import CompleteElection
+from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.established import Leader
@@ -71,6 +72,7 @@ class LeaderPorts:
     replica: ReplicatedState
     admission: Admission
     requests: ClientRequests
+    backups: BackupSessions
     supervision: Supervision
     control: LeaderControl
     transfer: LeadershipTransfer
@@ -241,6 +243,7 @@ class Leading(Phase):
         ids = (replica.leadership_term_id, ports.context.member_id, replica.cluster_time)
         if sessions.pending_count:
             turn.work_count += sessions.process_pending(*ids, turn.now_ns, replica.now_ms)
+        turn.work_count += ports.backups.process_pending(turn.now_ns, replica.now_ms)
         before = sessions.timed_out_count
         if self._is_ingress_read:
             turn.work_count += sessions.check_sessions(*ids)

@@ -8,6 +8,7 @@ acknowledged is in every log, once and in order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.testing.world import MS, SECOND, VirtualWorld
@@ -35,7 +36,7 @@ class SimulatedCluster:
         term_length: int = 64 * 1024,
         file_sync_level: int = 1,
         is_started: bool = True,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         self.world = VirtualWorld(seed)
         self.network = a_network_without_faults(self, delay_ns)

@@ -1,0 +1,81 @@
+"""``cluster tool lanes``: what a member's log has of the lanes of applications."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.cli.members import AnyMemberDirectory
+from cluster.cli.verbs import example
+
+if TYPE_CHECKING:
+    from cluster.protocol.snapshot import SnapshotLane
+    from cluster.reader.directory import DirectoryLog
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(
+    epilog=example(
+        "tool",
+        "lanes --dir cluster-data/member-0",
+        more="Partition -1 has the last batch that is registered. Lanes that members have dropped since the\n"
+        "last snapshot (lane_retention) are shown, too.",
+    )
+)
+def lanes(
+    directory: AnyMemberDirectory,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the lanes of applications: their batch, and how many of its rows are committed."""
+    from cluster.reader.directory import DirectoryLog
+
+    log = DirectoryLog(str(directory))
+    try:
+        found = [_fields(lane) for lane in _read(log, str(directory))]
+    finally:
+        log.close()
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for fields in found:
+        print(" ".join(f"{name}={value}" for name, value in fields.items()))
+
+
+def _read(log: DirectoryLog, directory: str) -> list[SnapshotLane]:
+    from cluster.archive.recording_log import RecordingLog
+    from cluster.reader.lanes import LaneCount
+    from cluster.reader.member_directory import find_cluster_directory
+    from cluster.reader.recordings import find_recording, recorded_messages
+
+    count, position, state = LaneCount(), log.start_position, log.state
+    end = log.commit_position()
+    cluster = find_cluster_directory(state.files, directory)
+    snapshot = RecordingLog.open(cluster, files=state.files, readable_part=True).latest_snapshot()
+    if snapshot is not None:
+        archive, position = state.member.archive, snapshot.log_position
+        descriptor = find_recording(state.files, archive, snapshot.recording_id)
+        records = recorded_messages(state.files, archive, descriptor)
+        count.load((record for _, record in records), position)
+    for begin, block in log.blocks(position, end):
+        count.take(begin, block)
+    return count.lanes()
+
+
+def _fields(lane: SnapshotLane) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "application": lane.application.decode(),
+        "partition": lane.partition,
+        "batch": lane.batch,
+    }
+    if lane.partition < 0:
+        fields["partitions"] = lane.partitions
+    else:
+        fields["rows"] = lane.rows
+    return fields | {
+        "sessionId": lane.holder_session_id,
+        "openedAt": lane.opened_at,
+        "principal": lane.encoded_principal.decode(errors="replace"),
+    }

@@ -1,0 +1,264 @@
+"""Lanes, on every member: how many rows of which batch each has in the log (protocol/lane.py).
+
+    SessionOpenEvent of a later batch   rows begin at 0, from here on
+                     of the same batch  rows stay, another session holds the lane
+    messages of the holder              counted by the kernels, in the session's slot
+    SessionCloseEvent of the holder     the slot's count is added to the lane's
+
+All of it follows from the log, and outlives sessions. What a leader appends changes a lane when it is
+committed, and until then nobody else opens that lane. So there is nothing to undo, and what a lane has when a
+session's open is committed is exactly what lies before that open. A lane that a session holds is opened by
+another only behind the holder's close: the order of the log fences the holder off.
+
+An application that opened no lane for ``lane_retention`` is forgotten when somebody opens one: by the time of
+that entry, so on all members.
+"""
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import NamedTuple
+
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.module import UncommittedEntries
+from cluster.log.session_table import SessionTable
+from cluster.protocol.lane import REGISTRATION, Lane, LaneStanding, registered_text, split_lane
+from cluster.protocol.snapshot import SnapshotLane
+
+
+class _State:
+    """One lane. ``rows`` are those before its holder's open, or all of them when nobody holds it."""
+
+    __slots__ = ("batch", "begin", "end", "first_session_id", "holder_id", "partitions", "rows")
+
+    def __init__(self, lane: Lane, session_id: int, log_position: int) -> None:
+        self.batch = lane.batch
+        self.partitions = lane.partitions
+        self.rows = 0
+        self.first_session_id = self.holder_id = session_id
+        self.begin = self.end = log_position
+
+
+class _Application:
+    """Whose it is, its lanes by partition, and the cluster time at which one was opened last."""
+
+    __slots__ = ("lanes", "opened_at", "principal")
+
+    def __init__(self, principal: bytes) -> None:
+        self.principal = principal
+        self.opened_at = 0
+        self.lanes: dict[int, _State] = {}
+
+    @property
+    def is_held(self) -> bool:
+        return any(state.holder_id != NULL_VALUE for state in self.lanes.values())
+
+
+class _Opened(NamedTuple):
+    session_id: int
+    lane: Lane
+    principal: bytes
+    log_position: int
+    timestamp: int
+
+
+class LaneTable:
+    """All lanes. ``table`` has the counts of the sessions that hold them."""
+
+    def __init__(self, context: ConsensusModuleContext, table: SessionTable) -> None:
+        self._retention = context.cluster_duration(context.lane_retention_ns)
+        self._lanes_max = context.lanes_max
+        self._table = table
+        self._applications: dict[str, _Application] = {}  # the one that was opened last stands last
+        self._held: dict[int, _State] = {}  # by session
+        self._count = 0
+        self._uncommitted: UncommittedEntries[_Opened | int] = UncommittedEntries()
+
+    def __len__(self) -> int:
+        return self._count
+
+    # ---- may it be opened: asked by a leader
+
+    def is_undecided(self, lane: Lane) -> bool:
+        """Whether an open is appended and not committed on which this one depends."""
+        is_known = lane.application in self._applications
+        return any(
+            opened.lane.application == lane.application
+            and (
+                not is_known
+                or opened.lane.partition in (lane.partition, REGISTRATION)
+                or lane.is_registration
+            )
+            for opened in self._uncommitted
+            if isinstance(opened, _Opened)
+        )
+
+    def is_anothers(self, lane: Lane, principal: bytes) -> bool:
+        """Whether another principal has opened lanes of the application."""
+        known = self._applications.get(lane.application)
+        return known is not None and known.principal != principal
+
+    def refusal(self, lane: Lane, timestamp: int) -> str:
+        """Why the lane cannot be opened, whoever asks for it; empty when it can."""
+        known = self._applications.get(lane.application)
+        lanes = {} if known is None else known.lanes
+        state, registered = lanes.get(lane.partition), lanes.get(REGISTRATION)
+        if registered is not None and lane.batch <= registered.batch:
+            return self._registered(lane, registered)
+        if state is not None and lane.batch < state.batch:
+            return f"lane {lane}: batch {lane.batch} is older than {state.batch}, which the lane is at"
+        if lane.is_registration:
+            return self._unlike(lane, lanes)
+        if state is None and self._is_full(timestamp):
+            return f"lane {lane}: {self._count} lanes are kept, as many as lanes_max allows"
+        return ""
+
+    @staticmethod
+    def _registered(lane: Lane, registered: _State) -> str:
+        is_same = lane.is_registration and lane.batch == registered.batch
+        if is_same and lane.partitions != registered.partitions:
+            return (
+                f"batch {lane.batch} of {lane.application} was registered with {registered.partitions} "
+                f"partitions, not with {lane.partitions}"
+            )
+        return registered_text(lane, registered.batch)
+
+    def _unlike(self, lane: Lane, lanes: dict[int, _State]) -> str:
+        """Where the rows of the batch are others than those that are to be registered."""
+        of_batch = sorted(lanes.items())
+        rows = {partition: self._rows(state) for partition, state in of_batch if state.batch == lane.batch}
+        beyond = next(
+            (partition for partition in rows if partition >= lane.partitions and rows[partition]), None
+        )
+        has = f"batch {lane.batch} of {lane.application} has"
+        if beyond is not None:
+            return (
+                f"{has} {rows[beyond]} rows in partition {beyond}, "
+                f"which one of {lane.partitions} partitions has not"
+            )
+        if (total := sum(rows.values())) != lane.rows:
+            return f"{has} {total} rows in the log, and is to be registered with {lane.rows}"
+        return ""
+
+    def _rows(self, state: _State) -> int:
+        """With those of the holder that are appended."""
+        slot = self._table.slot_of(state.holder_id)
+        return state.rows + (int(self._table.slots["appended"][slot]) if slot >= 0 else 0)
+
+    def _is_full(self, timestamp: int) -> bool:
+        uncommitted = sum(isinstance(opened, _Opened) for opened in self._uncommitted)
+        forgotten = sum(len(self._applications[name].lanes) for name in self._expired(timestamp))
+        return self._count + uncommitted - forgotten >= self._lanes_max
+
+    def _expired(self, timestamp: int) -> list[str]:
+        applications = self._applications.items()
+        old = takewhile(lambda item: item[1].opened_at < timestamp - self._retention, applications)
+        return [name for name, known in old if not known.is_held]
+
+    def holder_ids(self, lane: Lane) -> list[int]:
+        """Sessions that are to be closed before the lane is opened: a registration ends those of all."""
+        known = self._applications.get(lane.application)
+        lanes = {} if known is None else known.lanes
+        states = [state for p, state in sorted(lanes.items()) if lane.is_registration or p == lane.partition]
+        return [state.holder_id for state in states if state.holder_id != NULL_VALUE]
+
+    # ---- what a leader appends
+
+    def append_open(
+        self, session_id: int, encoded_principal: bytes, log_position: int, timestamp: int
+    ) -> None:
+        """A session's open is appended; without a lane in its principal it changes nothing."""
+        principal, lane = split_lane(encoded_principal)
+        if lane is not None:
+            opened = _Opened(session_id, lane, principal, log_position, timestamp)
+            self._uncommitted.add(log_position, opened)
+
+    def append_close(self, session_id: int, log_position: int) -> None:
+        """A session's close is appended."""
+        self._uncommitted.add(log_position, session_id)
+
+    def sweep(self, commit_position: int) -> None:
+        """Messages before the commit position are counted, and the slots of closed sessions still there."""
+        for entry in self._uncommitted.sweep(commit_position):
+            if isinstance(entry, _Opened):
+                self._open(entry)
+            else:
+                self.on_close(entry)
+
+    def restore_uncommitted(self, commit_position: int) -> None:
+        """What is not committed was never written."""
+        self._uncommitted.take_uncommitted(commit_position)
+
+    # ---- what is in the log
+
+    def on_open(self, session_id: int, encoded_principal: bytes, log_position: int, timestamp: int) -> None:
+        """A session's open that ends at ``log_position`` is committed."""
+        principal, lane = split_lane(encoded_principal)
+        if lane is not None:
+            self._open(_Opened(session_id, lane, principal, log_position, timestamp))
+
+    def _open(self, opened: _Opened) -> None:
+        for name in self._expired(opened.timestamp):
+            self._count -= len(self._applications.pop(name).lanes)
+        lane = opened.lane
+        known = self._applications.pop(lane.application, None) or _Application(opened.principal)
+        self._applications[lane.application] = known
+        known.opened_at = opened.timestamp
+        state = known.lanes.get(lane.partition)
+        self._count += state is None
+        if state is None or state.batch != lane.batch:
+            state = known.lanes[lane.partition] = _State(lane, opened.session_id, opened.log_position)
+        state.holder_id = opened.session_id
+        self._held[opened.session_id] = state
+
+    def on_close(self, session_id: int) -> None:
+        """A session's close is committed; its slot is still in the table."""
+        state = self._held.pop(session_id, None)
+        if state is None or state.holder_id != session_id:
+            return
+        row = self._table.slots[self._table.slot_of(session_id)]
+        if row["committed"]:
+            state.rows += int(row["committed"])
+            state.end = int(row["committed_position"])
+        state.holder_id = NULL_VALUE
+
+    def standing(self, session_id: int) -> LaneStanding | None:
+        """What was in when the session opened the lane that it holds; None for one that holds none."""
+        state = self._held.get(session_id)
+        if state is None:
+            return None
+        return LaneStanding(state.rows, state.begin, state.end, state.first_session_id)
+
+    # ---- snapshots
+
+    def records(self) -> Iterator[SnapshotLane]:
+        """All lanes, in an order that is the same on every member."""
+        for name, known in sorted(self._applications.items()):
+            for partition, state in sorted(known.lanes.items()):
+                yield SnapshotLane(
+                    partition=partition,
+                    partitions=state.partitions,
+                    batch=state.batch,
+                    rows=state.rows,
+                    begin_position=state.begin,
+                    end_position=state.end,
+                    first_session_id=state.first_session_id,
+                    holder_session_id=state.holder_id,
+                    opened_at=known.opened_at,
+                    application=name.encode(),
+                    encoded_principal=known.principal,
+                )
+
+    def load(self, records: list[SnapshotLane], log_position: int) -> None:
+        """Begin from a snapshot at ``log_position``; positions behind that are of another log."""
+        for record in sorted(records, key=lambda record: record.opened_at):
+            name = record.application.decode()
+            lane = Lane(name, record.partition, record.batch, record.partitions)
+            state = _State(lane, record.first_session_id, min(record.begin_position, log_position))
+            state.rows, state.holder_id = record.rows, record.holder_session_id
+            state.end = min(record.end_position, log_position)
+            known = self._applications.setdefault(name, _Application(record.encoded_principal))
+            known.opened_at = record.opened_at
+            known.lanes[record.partition] = state
+            self._count += 1
+            if state.holder_id != NULL_VALUE:
+                self._held[state.holder_id] = state

@@ -1,0 +1,139 @@
+"""A lane by its name: what one partition of an application writes into the log, batch by batch.
+
+The name stands behind a zero byte at the end of two fields that Aeron has:
+
+    SessionConnectRequest.encodedCredentials   the client's own ...........  \\0lane:3:17:0:0:orders
+    SessionOpenEvent.encodedPrincipal          the authenticator's word ...  \\0lane:3:17:0:0:orders
+                                                 partition, batch, partitions, rows, application
+
+Who has proved who he is opens any lane of an application that is his, so the name is no secret. The
+SessionEvent OK of such a session has a ``LaneStanding`` as its detail, which is empty otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cluster.errors import ConfigurationError
+
+REGISTRATION: Final = -1  # the partition in which an application registers its batches
+APPLICATION_BYTES_MAX: Final = 256
+_MARK = b"\0lane:"
+_NAME = re.compile(rb"\0lane:(-1|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
+_REGISTERED = "registered: "
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane, and the batch that its session writes.
+
+    ``application``: whose lanes they are, at most 256 bytes of UTF-8 without a zero byte.
+    ``partition``: from 0 on, or REGISTRATION: the open of such a session registers the batch as a whole.
+    ``batch``: from 0 on; of a lane it never falls.
+    ``partitions``, ``rows``: of a registration, how many the batch has of both; 0 else.
+    Raises ConfigurationError for anything else.
+    """
+
+    application: str
+    partition: int
+    batch: int
+    partitions: int = 0
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        name = self.application.encode(errors="surrogatepass")
+        _check(0 < len(name) <= APPLICATION_BYTES_MAX, "application", f"of {len(name)} bytes", "1 to 256")
+        _check(
+            b"\0" not in name and _is_text(name), "application", repr(self.application), "text without \\0"
+        )
+        _check(REGISTRATION <= self.partition < 1 << 31, "partition", self.partition, "-1 to 2**31 - 1")
+        _check(0 <= self.batch < 1 << 63, "batch", self.batch, "0 to 2**63 - 1")
+        partitions_max = (1 << 31) - 1 if self.is_registration else 0
+        _check(
+            0 <= self.partitions <= partitions_max, "partitions", self.partitions, f"0 to {partitions_max}"
+        )
+        rows_max = (1 << 63) - 1 if self.is_registration else 0
+        _check(0 <= self.rows <= rows_max, "rows", self.rows, f"0 to {rows_max}")
+
+    @property
+    def is_registration(self) -> bool:
+        return self.partition == REGISTRATION
+
+    def __str__(self) -> str:
+        return f"{self.application}/{self.partition}"
+
+
+def _check(is_right: bool, name: str, value: object, expected: str) -> None:
+    if not is_right:
+        raise ConfigurationError(f"lane: {name} is {value}, expected {expected}")
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def with_lane(field: bytes, lane: Lane) -> bytes:
+    """Credentials, or a principal, with the lane's name behind them."""
+    numbers = f"{lane.partition}:{lane.batch}:{lane.partitions}:{lane.rows}:"
+    return field + _MARK + numbers.encode() + lane.application.encode()
+
+
+def split_lane(field: bytes) -> tuple[bytes, Lane | None]:
+    """The field without the lane's name, and the lane; None where no name stands that could be one."""
+    found = _NAME.search(field)
+    if found is None:
+        return field, None
+    *numbers, application = found.groups()
+    try:
+        lane = Lane(application.decode(), *map(int, numbers))
+    except (ConfigurationError, UnicodeDecodeError):
+        return field, None
+    return field[: found.start()], lane
+
+
+def principal_of(encoded_principal: bytes) -> bytes:
+    """Who it is, without the lane: what rights are given to."""
+    return split_lane(encoded_principal)[0]
+
+
+class LaneStanding(NamedTuple):
+    """What of the lane's batch is in the log at the position at which a session opened the lane.
+
+    ``rows`` messages of the sessions that held the lane for this batch, one after the other. They lie between
+    the log positions ``begin``, where the first of these sessions is open, and ``end``, after the last row.
+    ``session_id`` is the first of them; those of the others stand in their SessionOpenEvents in between.
+    """
+
+    rows: int
+    begin: int
+    end: int
+    session_id: int
+
+    def to_text(self) -> str:
+        """As it stands in the event that tells it."""
+        return f"lane rows={self.rows} begin={self.begin} end={self.end} session={self.session_id}"
+
+
+_STANDING = re.compile(r"lane rows=(\d{1,19}) begin=(\d{1,19}) end=(\d{1,19}) session=(\d{1,19})")
+
+
+def standing_of(detail: str) -> LaneStanding | None:
+    """What the detail of an OK says; None from a member that knows no lanes."""
+    found = _STANDING.fullmatch(detail)
+    return None if found is None else LaneStanding(*map(int, found.groups()))
+
+
+def registered_text(lane: Lane, batch: int) -> str:
+    """Why a session is refused whose batch is in the log as a whole."""
+    return f"{_REGISTERED}batch {lane.batch} of {lane.application} is in the log, {batch} is the last one"
+
+
+def is_registered(detail: str) -> bool:
+    """Whether a session was refused for that."""
+    return detail.startswith(_REGISTERED)

@@ -1,0 +1,378 @@
+"""Who may open a lane, who is displaced, what is counted: by a leader, and by those who read its log."""
+
+import pytest
+
+from cluster.consensus.authentication import AllowAllButAdmin
+from cluster.consensus.context import SECOND
+from cluster.errors import ConfigurationError
+from cluster.protocol.enums import CloseReason, EventCode
+from cluster.protocol.lane import REGISTRATION, Lane, LaneStanding, principal_of, split_lane, with_lane
+from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from tests.consensus.session_language import LEADER, TERM, Sessions, Watching
+
+LANE = Lane("orders", 3, 17)
+
+
+class Lanes(Sessions):
+    """Sessions that are opened with a lane."""
+
+    def asks(self, connection_id, lane, principal=b""):
+        self.connects(connection_id, credentials=with_lane(principal, lane))
+        self.tick()
+
+    def writes(self, session_id, rows, position=5000):
+        row = self.manager.table.slots[self.manager.table.slot_of(session_id)]
+        row["appended"] = row["committed"] = rows
+        row["committed_position"] = position
+
+    def refusal(self, connection_id):
+        self.tick()  # in which refusals are sent
+        (event,) = self.outside.events(connection_id)
+        return event
+
+    def reads_open(self, session_id, lane, position, timestamp=0, principal=b""):
+        event = SessionOpenEvent(TERM, 9, session_id, timestamp, 102, "channel", with_lane(principal, lane))
+        self.manager.on_replay_session_open(event, position)
+
+    def reads_close(self, session_id):
+        event = SessionCloseEvent(TERM, session_id, 0, CloseReason.CLIENT_ACTION)
+        self.manager.on_replay_session_close(event)
+
+
+def by_credentials():
+    """Whoever comes is who his credentials say."""
+    return Watching(lambda session: session.authenticate(session.encoded_credentials))
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    "lane", [LANE, Lane("a:b/ü", 0, 0), Lane("x", REGISTRATION, 2**63 - 1, 2**31 - 1, 2**63 - 1)], ids=str
+)
+def test_a_name_is_read_as_it_was_written(lane):
+    assert split_lane(with_lane(b"alice", lane)) == (b"alice", lane)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"alice",
+        b"lane:3:17:0:0:orders",
+        b"\0lane:3:17:0:0:",
+        b"\0lane:-2:17:0:0:orders",
+        b"\0lane:3:17:1:0:orders",
+        b"\0lane:3:17:0:1:orders",
+        b"\0lane:3:17:0:orders",
+        b"\0lane:3:9223372036854775808:0:0:orders",
+        b"\0lane:3:17:0:0:\xff",
+        b"\0lane:3:17:0:0:" + b"x" * 257,
+    ],
+)
+def test_what_is_no_name_of_a_lane_belongs_to_the_field(field):
+    assert split_lane(field) == (field, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("", 0, 0), "lane: application is of 0 bytes, expected 1 to 256"),
+        (("a\0", 0, 0), "lane: application is 'a\\x00', expected text without \\0"),
+        (("a", -2, 0), "lane: partition is -2, expected -1 to 2**31 - 1"),
+        (("a", 0, -1), "lane: batch is -1, expected 0 to 2**63 - 1"),
+        (("a", 0, 0, 1), "lane: partitions is 1, expected 0 to 0"),
+        (("a", 0, 0, 0, 1), "lane: rows is 1, expected 0 to 0"),
+    ],
+)
+def test_a_lane_that_cannot_be_is_refused_by_its_name(arguments, told):
+    with pytest.raises(ConfigurationError) as refused:
+        Lane(*arguments)
+    assert str(refused.value) == told
+
+
+# ---- a leader
+
+
+@pytest.mark.conformance("S-190")
+def test_the_holder_is_closed_in_the_log_before_the_next_open():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    lanes.asks(2, LANE)
+
+    assert lanes.outside.log == [("open", 1), ("close", 1, CloseReason.CLIENT_ACTION), ("open", 2)]
+    assert lanes.outside.events(1)[-1] == (
+        EventCode.CLOSED,
+        "displaced by session 2, batch 17 of lane orders/3",
+    )
+
+
+@pytest.mark.conformance("S-190")
+def test_a_lane_waits_until_the_log_takes_its_holders_close(monkeypatch):
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    with monkeypatch.context() as full:
+        full.setattr(lanes.outside, "append_session_close", lambda session, reason: -2)
+        lanes.asks(2, LANE)
+    assert lanes.outside.log == [("open", 1)]
+
+    lanes.tick()
+    assert lanes.outside.log == [("open", 1), ("close", 1, CloseReason.CLIENT_ACTION), ("open", 2)]
+
+
+@pytest.mark.conformance("S-190")
+def test_a_lane_whose_last_open_is_not_committed_waits():
+    lanes = Lanes()
+    lanes.is_committing = False
+    lanes.asks(1, LANE)
+    lanes.asks(2, LANE)
+    assert lanes.outside.log == [("open", 1)]
+
+    lanes.is_committing = True
+    lanes.tick()
+    lanes.tick()
+    assert lanes.outside.log[-1] == ("open", 2)
+
+
+@pytest.mark.conformance("S-189")
+def test_the_answer_has_the_rows_before_the_open_and_comes_when_it_is_committed():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    begin = lanes.outside.position
+    lanes.writes(1, rows=5)
+    lanes.is_committing = False
+    lanes.asks(2, LANE)
+    assert lanes.outside.events(2) == []
+
+    lanes.is_committing = True
+    lanes.tick()
+    standing = LaneStanding(rows=5, begin=begin, end=5000, session_id=1)
+    assert lanes.outside.events(2) == [(EventCode.OK, standing.to_text())]
+
+
+@pytest.mark.conformance("S-189")
+def test_a_session_that_was_opened_and_closed_in_one_commit_leaves_its_rows():
+    lanes = Lanes()
+    lanes.is_committing = False
+    lanes.asks(1, LANE)
+    lanes.writes(1, rows=5)
+    lanes.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.manager.sweep(lanes.outside.position)
+    lanes.is_committing = True
+    lanes.asks(2, LANE)
+
+    assert lanes.manager.lanes.standing(2).rows == 5
+
+
+def test_an_open_that_was_never_committed_leaves_no_lane():
+    lanes = Lanes()
+    position = lanes.outside.position
+    lanes.is_committing = False
+    lanes.asks(1, LANE)
+    lanes.manager.prepare_for_new_election(position, TERM, -1, 0)
+
+    assert len(lanes.manager.lanes) == 0
+    assert not lanes.manager.lanes.is_undecided(LANE)
+
+
+def test_a_smaller_batch_is_refused_and_not_in_the_log():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    lanes.asks(2, Lane("orders", 3, 16))
+
+    assert lanes.refusal(2) == (
+        EventCode.ERROR,
+        "lane orders/3: batch 16 is older than 17, which the lane is at",
+    )
+    assert lanes.outside.log == [("open", 1)]
+
+
+@pytest.mark.conformance("S-192")
+def test_a_registration_ends_the_sessions_of_the_application_and_no_others():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    lanes.asks(2, Lane("orders", 4, 17))
+    lanes.asks(3, Lane("bills", 4, 17))
+    lanes.asks(4, Lane("orders", REGISTRATION, 17, 5))
+
+    assert lanes.outside.log[3:] == [
+        ("close", 1, CloseReason.CLIENT_ACTION),
+        ("close", 2, CloseReason.CLIENT_ACTION),
+        ("open", 4),
+    ]
+
+
+@pytest.mark.conformance("S-192")
+def test_rows_that_are_appended_and_not_committed_stand_against_a_registration_without_them():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    lanes.manager.table.slots["appended"][lanes.manager.table.slot_of(1)] = 2
+    lanes.asks(2, Lane("orders", REGISTRATION, 17, 3))
+
+    assert lanes.refusal(2) == (
+        EventCode.ERROR,
+        "batch 17 of orders has 2 rows in partition 3, which one of 3 partitions has not",
+    )
+
+
+def test_an_application_belongs_to_the_principal_that_opened_it_first():
+    lanes = Lanes(authenticator=by_credentials())
+    lanes.asks(1, LANE, b"alice")
+    lanes.asks(2, Lane("orders", 4, 17), b"bob")
+    lanes.asks(3, Lane("orders", 4, 17), b"alice")
+
+    told = "application orders is another principal's"
+    assert lanes.refusal(2) == (EventCode.AUTHENTICATION_REJECTED, told)
+    assert lanes.outside.refused == [(2, b"bob", "to open a session", told)]
+    assert lanes.refusal(3)[0] is EventCode.OK
+
+
+def test_the_first_lanes_of_an_application_are_opened_one_after_the_other():
+    """Else two principals could open it in one commit."""
+    lanes = Lanes(authenticator=by_credentials())
+    lanes.is_committing = False
+    lanes.asks(1, LANE, b"alice")
+    lanes.asks(2, Lane("orders", 4, 17), b"bob")
+    assert lanes.outside.log == [("open", 1)]
+
+
+def test_rights_and_authenticator_see_the_principal_without_the_lane():
+    class Noting(AllowAllButAdmin):
+        def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
+            asked.append(encoded_principal)
+            return super().is_authorised(schema_id, action_id, request_type, encoded_principal)
+
+    asked = []
+    watching = by_credentials()
+    lanes = Lanes(authenticator=watching, authorisation=Noting())
+    lanes.asks(1, LANE, b"alice")
+
+    assert watching.asked[0] == ("connect", 1, b"alice")
+    assert asked == [b"alice"]
+    assert lanes.manager.sessions[1].encoded_principal == with_lane(b"alice", LANE)
+
+
+def test_an_authenticator_gives_nobody_a_lane():
+    lanes = Lanes(authenticator=Watching(lambda session: session.authenticate(with_lane(b"eve", LANE))))
+    lanes.connects(1)
+    lanes.tick()
+
+    assert lanes.manager.sessions[1].encoded_principal == b"eve"
+
+
+def test_a_principal_that_is_too_long_with_its_lane_is_refused():
+    lanes = Lanes(authenticator=by_credentials())
+    lanes.asks(1, LANE, b"a" * 4090)
+
+    assert lanes.refusal(1)[0] is EventCode.AUTHENTICATION_REJECTED
+
+
+def test_lanes_are_bounded_and_those_of_forgotten_applications_make_room():
+    lanes = Lanes(lanes_max=2, lane_retention_ns=100 * SECOND)
+    lanes.asks(1, LANE)
+    lanes.asks(2, Lane("orders", 4, 17))
+    lanes.asks(3, Lane("orders", 5, 17))
+    assert lanes.refusal(3) == (
+        EventCode.ERROR,
+        "lane orders/5: 2 lanes are kept, as many as lanes_max allows",
+    )
+
+    for session_id in (1, 2):
+        lanes.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.tick(at=101 * SECOND)
+    lanes.asks(4, Lane("bills", 0, 1))
+    assert lanes.refusal(4)[0] is EventCode.OK
+    assert len(lanes.manager.lanes) == 1
+
+
+# ---- the log
+
+
+def records(lanes):
+    return list(lanes.manager.lanes.records())
+
+
+@pytest.mark.conformance("S-191")
+def test_whoever_reads_the_log_has_what_its_leader_has():
+    leader, follower = Lanes(), Lanes()
+    leader.asks(1, LANE)
+    follower.reads_open(1, LANE, leader.outside.position)
+    for lanes in (leader, follower):
+        lanes.writes(1, rows=4, position=1500)
+    leader.asks(2, LANE)
+    follower.reads_close(1)
+    follower.reads_open(2, LANE, leader.outside.position)
+    for lanes in (leader, follower):
+        lanes.writes(2, rows=6, position=1700)
+
+    assert records(leader) == records(follower)
+    assert records(leader)[0].rows == 4
+
+
+@pytest.mark.conformance("S-191")
+def test_a_batch_that_is_greater_begins_with_no_rows_where_it_is_opened():
+    lanes = Lanes()
+    lanes.reads_open(1, LANE, 1000)
+    lanes.writes(1, rows=4, position=1500)
+    lanes.reads_close(1)
+    lanes.reads_open(2, Lane("orders", 3, 18), 2000)
+
+    assert lanes.manager.lanes.standing(2) == LaneStanding(0, 2000, 2000, 2)
+
+
+@pytest.mark.parametrize(("timestamp", "is_known"), [(7, True), (8, False)])
+def test_an_application_is_forgotten_by_the_time_of_an_open(timestamp, is_known):
+    lanes = Lanes(lane_retention_ns=7_000_000)
+    lanes.reads_open(1, LANE, 1000, timestamp=0)
+    lanes.reads_close(1)
+    lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=timestamp)
+
+    assert (b"orders" in {record.application for record in records(lanes)}) is is_known
+
+
+def test_an_application_that_a_session_holds_is_not_forgotten():
+    lanes = Lanes(lane_retention_ns=7_000_000)
+    lanes.reads_open(1, LANE, 1000, timestamp=0)
+    lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=1000)
+
+    assert len(lanes.manager.lanes) == 2
+
+
+@pytest.mark.conformance("S-191")
+def test_a_table_that_begins_from_a_snapshot_goes_on_as_the_one_that_took_it():
+    one, other = (Lanes(lane_retention_ns=50_000_000) for _ in range(2))
+    one.reads_open(1, Lane("bills", 0, 1), 900, timestamp=10, principal=b"bob")
+    one.reads_close(1)
+    one.reads_open(2, LANE, 1000, timestamp=20, principal=b"alice")
+    one.writes(2, rows=4, position=1500)
+    other.manager.table.open(2)
+    other.manager.sessions[2] = one.manager.sessions[2]
+    other.manager.lanes.load(records(one), 2000)
+    other.writes(2, rows=4, position=1500)
+    for lanes in (one, other):
+        lanes.reads_close(2)
+        lanes.reads_open(3, LANE, 2100, timestamp=61, principal=b"alice")
+
+    assert records(one) == records(other)
+    assert [record.application for record in records(one)] == [b"orders"]
+    assert records(one)[0].rows == 4
+
+
+def test_positions_of_another_log_are_cut_at_the_snapshot():
+    lanes = Lanes()
+    lanes.reads_open(1, LANE, 1000)
+    seeded = Lanes()
+    seeded.manager.lanes.load(records(lanes), 640)
+
+    assert seeded.manager.lanes.standing(1) == LaneStanding(0, 640, 640, 1)
+
+
+def test_a_resumed_client_is_judged_by_its_principal_without_the_lane():
+    class Strict(Watching):
+        def may_resume(self, encoded_principal, encoded_credentials, now_ms, certificate_name):
+            return encoded_principal == b"alice"
+
+    lanes = Lanes(authenticator=Strict(lambda session: session.authenticate(session.encoded_credentials)))
+    lanes.asks(1, LANE, b"alice")
+
+    assert lanes.finds(1) is not None
+    assert principal_of(lanes.manager.sessions[1].encoded_principal) == b"alice"

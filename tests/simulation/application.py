@@ -1,0 +1,237 @@
+"""An application with lanes: its driver has tasks write batch after batch, and it all is killed now and then.
+
+    driver ── a task for each partition ── all have written ── registration ── the next batch
+       └─ killed: starts the batch again, sometimes with fewer partitions; its tasks die, sleep, or go on
+
+Each row names its session and its number there, as all messages do (clients.py), then batch and row:
+
+    .<number of the task>.<session>.<number>|<batch>.<row>|<filler>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from cluster.client.cluster_client import ClusterClient
+from cluster.client.connecting import SessionOpening
+from cluster.client.context import ClientContext
+from cluster.errors import BatchRegistered, ClusterError
+from cluster.protocol.lane import REGISTRATION, Lane
+from cluster.testing.client import ClientWorld
+from cluster.testing.network import Network, SimulatedPoller
+from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
+from cluster.transport.endpoint import Endpoint
+from tests.simulation.lane_log import LoggedLanes
+
+NAME = "lanes"
+TICK_NS = 20 * MS
+TURN_NS = 20_000
+DRIVER_TICK_NS = 50 * MS
+KILL_CHANCE = 0.03  # of the driver, in a turn
+SPECULATION_CHANCE = 0.03  # of a task: another one starts beside it
+ABANDONED_MAX = 3  # tasks that nobody waits for and that still go on
+REST_NS = 300 * MS  # before a task that failed is started again
+
+
+class Task(Process):
+    """One attempt to write a partition of a batch; ``outcome`` says how it came to its end."""
+
+    def __init__(
+        self,
+        world: VirtualWorld,
+        number: int,
+        network: Network,
+        endpoints: Mapping[int, Endpoint],
+        lanes: LoggedLanes,
+        lane: Lane,
+        rows: int,
+    ) -> None:
+        super().__init__(world, f"10.0.{2 + number // 250}.{1 + number % 250}", f"task {number}")
+        self.lane = lane
+        self.outcome = ""
+        self.poller = SimulatedPoller(network, self)
+        self.tokens = world.random(f"tokens of task {number}")
+        self._number = number
+        self._rows = rows
+        self._network = network
+        self._lanes = lanes
+        self._random = world.random(f"task {number}")
+        self._burst = self._random.choice([1, 3, 10])
+        self._client: ClusterClient | None = None
+        self._context = ClientContext(
+            {i: str(endpoint) for i, endpoint in endpoints.items()}, client_name=self.name, lane=lane
+        )
+        self._world = ClientWorld(self)
+        self._attempt = SessionOpening(self._context, self._world)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether all that it was to write is in the log."""
+        return self.outcome in ("written", "registered")
+
+    def turn(self) -> int | None:
+        self.spend(TURN_NS)
+        try:
+            if self._client is None:
+                self._connect()
+            else:
+                self._work(self._client)
+        except BatchRegistered:
+            self._lanes.check_registered(self.lane.batch)
+            self._end("registered")
+        except ClusterError as error:
+            self._end(str(error))
+        except ProcessDied:
+            pass  # ``on_killed`` has let go of everything
+        return None if self.outcome else TICK_NS
+
+    def _connect(self) -> None:
+        self.poller.wait(0)
+        if self._attempt.poll():
+            self._client = ClusterClient(self._context, self._world, self._attempt)
+            session_id, rows = self._client.cluster_session_id, self._client.lane_rows
+            self.tell(
+                f"has session {session_id} of batch {self.lane.batch}, lane {self.lane}, {rows} rows are in"
+            )
+            self._lanes.check_answer(session_id, rows)
+
+    def _work(self, client: ClusterClient) -> None:
+        client.poll_egress()
+        for _ in range(self._random.randint(0, self._burst)):
+            row = client.lane_rows + client.offered
+            if row >= self._rows or client.is_closed or not self._offer(client, row):
+                break
+        if client.is_closed:
+            self._end(client.why_closed)
+        elif client.lane_rows + client.acknowledged >= self._rows:
+            self._lanes.check_written(self.lane, self._rows)
+            client.close()
+            self._end("written")
+
+    def _offer(self, client: ClusterClient, row: int) -> bool:
+        head = f".{self._number}.{client.cluster_session_id}.{client.offered + 1}|{self.lane.batch}.{row}|"
+        return client.offer(head.encode() + b"~" * self._random.choice([0, 40, 300])) > 0
+
+    def _end(self, outcome: str) -> None:
+        self.outcome = outcome
+        self.tell(f"ends: {outcome}")
+
+    def on_killed(self) -> None:
+        self._network.on_killed(self.poller)
+        self.poller = SimulatedPoller(self._network, self)
+        self._end("killed")
+
+    def tell(self, text: str) -> None:
+        self.world.trace.tell(self.now_ns, self.name, text)
+
+
+class Application:
+    """The driver. ``is_sending`` False: it finishes its batch; ``is_troubled`` False: nobody is killed."""
+
+    def __init__(
+        self,
+        world: VirtualWorld,
+        network: Network,
+        endpoints: Mapping[int, Endpoint],
+        random: Random,
+        lanes: LoggedLanes,
+    ) -> None:
+        self.is_sending = True
+        self.is_troubled = True
+        self.is_done = False
+        self._world = world
+        self._network = network
+        self._endpoints = endpoints
+        self._random = random
+        self._lanes = lanes
+        self._batch = -1
+        self._task_count = 0
+        self._partitions = 0  # that the batch is written with this time
+        self._tasks: dict[int, Task] = {}  # by partition; the last one registers the batch
+        self._abandoned: list[Task] = []
+        self._not_before_ns = 0
+        self._begin_batch()
+        world.at(random.randrange(SECOND), self._turn)
+
+    @property
+    def _planned(self) -> list[int]:
+        return self._lanes.planned[self._batch]
+
+    @property
+    def _fewer(self) -> int:
+        return max(len(self._planned) - 1, 1)
+
+    def _begin_batch(self) -> None:
+        self._batch += 1
+        partitions = self._random.randint(1, 3)
+        self._lanes.planned[self._batch] = [self._random.choice([0, 1, 5, 20]) for _ in range(partitions)]
+        self._partitions = partitions
+
+    def _turn(self) -> None:
+        if self.is_troubled and self._random.random() < KILL_CHANCE:
+            self._kill_driver()
+        self._start_tasks()
+        if self._are_written():
+            self._register()
+        if not self.is_done:
+            self._world.at(self._world.now_ns + DRIVER_TICK_NS, self._turn)
+
+    def _start_tasks(self) -> None:
+        if self._world.now_ns < self._not_before_ns:
+            return
+        for partition in range(self._partitions):
+            task = self._tasks.get(partition)
+            if task is not None and task.outcome and not task.is_written:
+                self._not_before_ns = self._world.now_ns + REST_NS
+            is_doubted = self.is_troubled and self._random.random() < SPECULATION_CHANCE
+            if task is None or (task.outcome and not task.is_written):
+                self._start(Lane(NAME, partition, self._batch), self._planned[partition])
+            elif not task.outcome and is_doubted:
+                self._abandon(task)
+                self._start(Lane(NAME, partition, self._batch), self._planned[partition])
+
+    def _start(self, lane: Lane, rows: int) -> None:
+        self._task_count += 1
+        task = Task(self._world, self._task_count, self._network, self._endpoints, self._lanes, lane, rows)
+        self._tasks[lane.partition] = task
+        task.wake(self._world.now_ns)
+
+    def _are_written(self) -> bool:
+        tasks = [self._tasks.get(partition) for partition in range(self._partitions)]
+        return all(task is not None and task.is_written for task in tasks)
+
+    def _register(self) -> None:
+        task = self._tasks.get(REGISTRATION)
+        if task is None:
+            rows = sum(self._planned[: self._partitions])
+            self._start(Lane(NAME, REGISTRATION, self._batch, self._partitions, rows), 0)
+        elif task.is_written:
+            self._lanes.check_registered(self._batch)
+            self._tasks.clear()
+            self.is_done = not self.is_sending
+            self._begin_batch()
+        elif task.outcome:
+            self._tasks.clear()  # another number was registered, or too few for the rows
+            self._partitions = self._fewer if self._partitions == len(self._planned) else len(self._planned)
+
+    def _kill_driver(self) -> None:
+        """Another one starts the batch again, from what a checkpoint knows: not whether it is registered."""
+        self._world.tell(NAME, f"the driver is killed in batch {self._batch}")
+        for task in self._tasks.values():
+            if not task.outcome:
+                self._abandon(task)
+        self._tasks.clear()
+        self._partitions = self._fewer if self._random.random() < 0.2 else len(self._planned)
+
+    def _abandon(self, task: Task) -> None:
+        """Nobody waits for it any more, and nobody tells it."""
+        self._abandoned = [known for known in self._abandoned if not known.outcome and known.is_alive]
+        how = self._random.choice(["killed", "goes on", "sleeps"])
+        if how == "killed" or len(self._abandoned) >= ABANDONED_MAX:
+            task.kill()
+            return
+        self._abandoned.append(task)
+        if how == "sleeps":
+            task.pause()
+            self._world.at(self._world.now_ns + self._random.randrange(3 * SECOND), task.resume)

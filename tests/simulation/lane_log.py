@@ -1,0 +1,103 @@
+"""I-22: what the committed log says of lanes, read by names and by the rows' own words alone."""
+
+from __future__ import annotations
+
+from cluster.protocol.lane import Lane, split_lane
+from tests.simulation.violation import require
+
+
+class LoggedLane:
+    """One lane: of its batch so many rows are in; who holds it, or -1."""
+
+    def __init__(self) -> None:
+        self.batch = -1
+        self.rows = 0
+        self.holder_id = -1
+
+
+class LoggedLanes:
+    """All of one log. ``planned`` has, by batch, how many rows each partition is to have."""
+
+    def __init__(self) -> None:
+        self.planned: dict[int, list[int]] = {}
+        self.registered = -1
+        self.rows_at_open: dict[int, int] = {}  # by session
+        self._lanes: dict[int, LoggedLane] = {}  # by partition; there is one application
+        self._sessions: dict[int, Lane] = {}
+
+    def has(self, session_id: int) -> bool:
+        """Whether the session writes, or wrote, a lane."""
+        return session_id in self._sessions
+
+    def rows(self, partition: int, batch: int) -> int:
+        """How many rows of the batch are in the lane."""
+        state = self._lanes.get(partition)
+        return state.rows if state is not None and state.batch == batch else 0
+
+    def on_open(self, session_id: int, encoded_principal: bytes, position: int) -> None:
+        _, lane = split_lane(encoded_principal)
+        if lane is None:
+            return
+        self._sessions[session_id] = lane
+        where = f"session {session_id}, batch {lane.batch} of lane {lane}, opened at {position}"
+        require(lane.batch > self.registered, "I-22", f"{where}: batch {self.registered} is registered")
+        state = self._lanes.setdefault(lane.partition, LoggedLane())
+        require(state.holder_id < 0, "I-22", f"{where}: session {state.holder_id} has the lane")
+        require(lane.batch >= state.batch, "I-22", f"{where}: the lane is at batch {state.batch}")
+        if lane.is_registration:
+            self._check_registration(lane, where)
+        if lane.batch > state.batch:
+            state.batch, state.rows = lane.batch, 0
+        state.holder_id = session_id
+        self.rows_at_open[session_id] = state.rows
+
+    def _check_registration(self, lane: Lane, where: str) -> None:
+        """The batch is whole, in the partitions that it has and in no others; nobody can write more of it."""
+        for partition, planned in enumerate(self.planned[lane.batch]):
+            rows, expected = self.rows(partition, lane.batch), planned if partition < lane.partitions else 0
+            require(rows == expected, "I-22", f"{where}: {rows} rows in {partition}, expected {expected}")
+        for state in self._lanes.values():
+            require(state.holder_id < 0, "I-22", f"{where}: session {state.holder_id} may write more")
+        self.registered = lane.batch
+
+    def on_message(self, session_id: int, payload: bytes, end: int) -> None:
+        lane = self._sessions.get(session_id)
+        if lane is None:
+            return
+        batch, row = map(int, payload.split(b"|")[1].split(b"."))
+        state = self._lanes[lane.partition]
+        require(
+            (batch, row) == (state.batch, state.rows),
+            "I-22",
+            f"row {row} of batch {batch} of lane {lane} ends at {end}, "
+            f"expected row {state.rows} of batch {state.batch}",
+        )
+        state.rows += 1
+
+    def on_close(self, session_id: int) -> None:
+        if session_id in self._sessions:
+            self._lanes[self._sessions[session_id].partition].holder_id = -1
+
+    # -- what clients are told --
+
+    def check_answer(self, session_id: int, rows: int) -> None:
+        """A client was told that its session is open, and how many rows are in."""
+        known = self.rows_at_open.get(session_id)
+        require(
+            known == rows,
+            "I-22",
+            f"session {session_id} is told of {rows} rows, in the log were {known} when it opened its lane",
+        )
+
+    def check_written(self, lane: Lane, rows: int) -> None:
+        """A client was told that all its rows are committed."""
+        logged = self.rows(lane.partition, lane.batch)
+        require(
+            logged >= rows or lane.batch <= self.registered,
+            "I-22",
+            f"{rows} rows of batch {lane.batch} of lane {lane} are acknowledged, {logged} are in the log",
+        )
+
+    def check_registered(self, batch: int) -> None:
+        """A client was told that a batch is registered."""
+        require(batch <= self.registered, "I-22", f"batch {batch} is told to be registered, and is not")

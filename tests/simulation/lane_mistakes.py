@@ -1,0 +1,75 @@
+"""Mistakes that lanes must not survive unseen: rows that are in twice, or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.consensus.lanes import LaneTable
+from cluster.consensus.sessions import SessionManager
+from tests.simulation.mistakes import Patch, Sought
+
+
+def lane_rows_begin_again_with_each_session(patch: Patch) -> None:
+    """As those of a session do."""
+    on_close = LaneTable.on_close
+
+    def forgetful(self: Any, session_id: int) -> None:
+        state = self._held.get(session_id)
+        on_close(self, session_id)
+        if state is not None:
+            state.rows = 0
+
+    patch(LaneTable, "on_close", forgetful)
+
+
+def lane_holder_is_not_closed(patch: Patch) -> None:
+    """Who comes later writes beside it."""
+    patch(SessionManager, "_displace_holders", lambda self, *_: True)
+
+
+def lane_holder_is_closed_behind_the_open(patch: Patch) -> None:
+    """The order that lets the old session write into the new one's count."""
+    displace, append_open = SessionManager._displace_holders, LaneTable.append_open
+    late: list[tuple[Any, ...]] = []
+
+    def later(self: Any, *arguments: Any) -> bool:
+        late.append((self, *arguments))
+        return True
+
+    def opened(self: Any, session_id: int, encoded_principal: bytes, *where: int) -> None:
+        append_open(self, session_id, encoded_principal, *where)
+        while late:
+            displace(*late.pop())
+
+    patch(SessionManager, "_displace_holders", later)
+    patch(LaneTable, "append_open", opened)
+
+
+def lanes_not_in_the_snapshot(patch: Patch) -> None:
+    """Whoever starts from one has none of those before."""
+    patch(LaneTable, "records", lambda self: iter(()))
+
+
+def lane_opens_do_not_wait_for_the_last_one(patch: Patch) -> None:
+    """Two opens of a lane in one commit: the holder that is not known yet is not closed."""
+    patch(LaneTable, "is_undecided", lambda self, lane: False)
+
+
+def registration_leaves_sessions_open(patch: Patch) -> None:
+    """A task that nobody waits for goes on writing after the batch was acknowledged."""
+    holder_ids = LaneTable.holder_ids
+    patch(
+        LaneTable,
+        "holder_ids",
+        lambda self, lane: [] if lane.is_registration else holder_ids(self, lane),
+    )
+
+
+LANE_MISTAKES: dict[Callable[[Patch], None], Sought] = {
+    lane_rows_begin_again_with_each_session: Sought(("I-22",), 16),
+    lane_holder_is_not_closed: Sought(("I-22",), 16),
+    lane_holder_is_closed_behind_the_open: Sought(("I-22",), 16),
+    lane_opens_do_not_wait_for_the_last_one: Sought(("I-22",), 16),
+    registration_leaves_sessions_open: Sought(("I-22",), 16),
+}
