@@ -1,7 +1,8 @@
 """The Spark connector: the committed Log as a DataFrame, and DataFrames back as ingress.
 
 ``source.py`` and ``sink.py`` do the I/O; ``options.py``, ``offsets.py`` and ``planning.py`` only
-compute. Never here: starting nodes, the consensus core, Delta tables. Read ``data_source.py`` first.
+compute; ``ingress_order.py`` is for rows that were shuffled on their way back. Never here: starting
+nodes, the consensus core, Delta tables. Read ``data_source.py`` first.
 
 Importing this package, which every Spark session does that looks for data sources, loads neither
 numba nor grpc.
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_connector.ingress_order import for_ingress
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["register", "for_ingress"]
 
 
 def register(spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 
 from cluster.errors import ConfigurationError
 from spark_connector.options import SinkOptions, SourceOptions, check_names
-from spark_connector.schema import ROW_DDL, check_sink_schema, wanted_columns
+from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,30 +34,32 @@ class ClusterDataSource(DataSource):
         check_names(options)
 
     def schema(self) -> str:
-        """Every column of the log. Spark asks at ``load()``, when it was given no narrower schema."""
+        """The columns by option. Spark asks at ``load()``, when it was given no narrower schema."""
         options = SourceOptions.parse(self.options)
         if options.cluster_dir is not None:
             from cluster.archive.files import OsFiles
             from cluster.reader.member_directory import find_member
 
             find_member(OsFiles(), options.cluster_dir, options.archive_dir)  # says what it is not
-        return ROW_DDL
+        return ddl(options.row_names())
 
     def reader(self, schema: StructType) -> ClusterBatchReader:
-        from spark_connector.source import ClusterBatchReader
+        from spark_connector.source import ClusterBatchReader, FilteringBatchReader
 
-        return ClusterBatchReader(SourceOptions.parse(self.options), wanted_columns(schema))
+        options = SourceOptions.parse(self.options)
+        kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
+        return kind(options, _columns(options, schema))
 
     def streamReader(self, schema: StructType) -> ClusterStreamReader | RefusedStreamReader:
         from spark_connector.source import ClusterStreamReader, RefusedStreamReader
 
         try:
             options = SourceOptions.parse(self.options)
-            if options.ending_offsets is not None:
+            if (end := options.end()) is not None:
                 raise ConfigurationError(
-                    "option endingOffsets is for a batch; a stream goes on as the log does"
+                    f"option {end.option} is for a batch; a stream goes on as the log does"
                 )
-            return ClusterStreamReader(options, wanted_columns(schema))
+            return ClusterStreamReader(options, _columns(options, schema))
         except ConfigurationError as error:
             return RefusedStreamReader(error)
 
@@ -78,3 +80,13 @@ class ClusterDataSource(DataSource):
             )
         check_sink_schema(schema)
         return SinkOptions.parse(self.options)
+
+
+def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
+    """The columns of a read; ``schema`` is what the user gave, or what the options made."""
+    names = wanted_columns(schema, options.has_frame_header)
+    if options.columns is not None and names != options.columns:
+        raise ConfigurationError(
+            f"option columns is {','.join(options.columns)}, the schema has {','.join(names)}: give one"
+        )
+    return names

@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from cluster.errors import ConfigurationError, DataLoss
-from cluster.reader.token import identity_text, is_one_log
-from spark_connector.offsets import Offset
-from spark_connector.options import EARLIEST, LATEST, SourceOptions
+from cluster.errors import DataLoss, LogPurged
+from cluster.reader.token import identity_text
+from spark_connector.options import SourceOptions
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
 
 BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
@@ -26,35 +29,58 @@ IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new;
 _readers: dict[tuple[object, ...], LogReader] = {}
 
 
-def open_reader(options: SourceOptions) -> LogReader:
-    """The reader of the log that ``options`` name, opened once in this process."""
-    key = _key(options)
+def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> LogReader:
+    """The reader of the log that ``options`` name, opened once in this process for each filter."""
+    key = _key(options, entry_filter)
     reader = _readers.get(key)
     if reader is None:
-        from cluster.reader import LogReader
-
-        if options.endpoints is not None:
-            reader = LogReader.open(
-                endpoints=options.endpoints, tls=options.tls, credentials=options.credentials
-            )
-        else:
-            reader = LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
+        reader = _open(options, entry_filter)
         for line in reader.warnings:
-            print(f"cluster source: {line}", file=sys.stderr, flush=True)
+            warn(line)
         _readers[key] = reader
     return reader
 
 
-def forget_reader(options: SourceOptions) -> None:
+def _open(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader:
+    from cluster.reader import LogReader
+
+    if options.endpoints is None:
+        return LogReader.open(
+            dir=options.cluster_dir, archive_dir=options.archive_dir, entry_filter=entry_filter
+        )
+    asking: dict[str, Any] = {"entry_filter": entry_filter}
+    if options.read_preference is not None:
+        asking["read_preference"] = options.read_preference
+    if options.request_timeout_ms is not None:
+        asking["timeout_s"] = options.request_timeout_ms / 1000
+    return LogReader.open(
+        endpoints=options.endpoints, tls=options.tls, credentials=options.credentials, **asking
+    )
+
+
+def forget_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
     """Close a reader that failed; the next ``open_reader`` begins again."""
-    reader = _readers.pop(_key(options), None)
+    reader = _readers.pop(_key(options, entry_filter), None)
     if reader is not None:
         reader.close()
 
 
-def _key(options: SourceOptions) -> tuple[object, ...]:
+def pass_over(error: LogPurged, options: SourceOptions) -> None:
+    """Warn of what is lost, where that is to be no failure. Raises ``error`` otherwise."""
+    if options.fail_on_data_loss:
+        raise error
+    warn(f"{error}; failOnDataLoss is false: going on at {error.start_position}")
+
+
+def warn(line: str) -> None:
+    """Tell whoever looks after the driver or the executor."""
+    print(f"cluster source: {line}", file=sys.stderr, flush=True)
+
+
+def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[object, ...]:
     where = options.endpoints, options.tls, options.cluster_dir, options.archive_dir
-    return os.getpid(), *where, options.auth_token_file, options.user, options.password_file
+    asked = options.read_preference, options.request_timeout_ms, entry_filter
+    return os.getpid(), *where, *asked, options.auth_token_file, options.user, options.password_file
 
 
 class SourceLog:
@@ -78,6 +104,10 @@ class SourceLog:
     def start_position(self) -> int:
         return self._reader.start_position
 
+    @property
+    def term_length(self) -> int:
+        return self._reader.term_length
+
     def committed_end(self) -> int:
         """How far a stream may go now. Waits a moment when there was nothing new a moment ago."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
@@ -89,57 +119,57 @@ class SourceLog:
         """How far a batch goes."""
         return self._reader.end_position()
 
-    def resolve(self, option: str, wanted: Offset, end: int) -> int:
-        """The position that ``earliest``, ``latest`` or a place given by an option stands for.
-
-        Raises ConfigurationError for one of another cluster, beyond ``end`` or within an entry, DataLoss for
-        one that was purged.
+    def first_entry(self, column: str, least: int, end: int) -> int | None:
+        """Where the first entry before ``end`` starts whose ``column``, ``timestamp`` in microseconds or
+        ``leadershipTermId``, is ``least`` or more; None if none is.
         """
-        self._check_cluster(option, wanted)
-        position = wanted.position
-        if position == EARLIEST.position:
-            return min(self.start_position, end)
-        if position == LATEST.position:
-            return end
-        if position > end:
-            raise ConfigurationError(
-                f'option {option} is {{"position": {position}}}, beyond the end of the log, which is {end} '
-                f"(cluster {self.cluster or 'without any entry'})"
-            )
-        self.check_retained(position)
-        self._check_entry_begin(option, position)
-        return position
+        from cluster.reader.search import first_entry
 
-    def _check_cluster(self, option: str, wanted: Offset) -> None:
-        """Raise ConfigurationError when the place that an option gives is of another cluster's log."""
-        cluster = self.cluster
-        if wanted.cluster is not None and (cluster is None or not is_one_log(wanted.cluster, cluster)):
-            raise ConfigurationError(
-                f"option {option} is of cluster {wanted.cluster}, but what is read is cluster "
-                f"{cluster or 'without any entry'}"
-            )
+        return first_entry(self._reader, column, least, min(self.start_position, end), end)
 
-    def _check_entry_begin(self, option: str, position: int) -> None:
-        """Raise ConfigurationError when ``position``, given by an option, lies within an entry."""
+    def entry_ends(self, begin: int, end: int) -> Iterator[np.ndarray]:
+        """Where the entries that begin in the committed range end, in order."""
+        for batch in self._reader.batches(begin, end, columns=("endPosition",), is_committed=True):
+            yield batch.column(0).to_numpy()
+
+    def first_time_us(self, begin: int, end: int) -> int | None:
+        """When the first entry of the committed range was appended, in microseconds since 1970."""
+        from cluster.reader.search import first_value
+
+        return first_value(self._reader, "timestamp", begin, end)
+
+    def entry_at(self, position: int, columns: tuple[str, ...]) -> dict[str, Any]:
+        """Some columns of the committed entry that starts at ``position``."""
+        batches = self._reader.batches(
+            position, position + 1, columns=columns, rows_per_batch=1, is_committed=True
+        )
+        row: dict[str, Any] = next(batches).to_pylist()[0]
+        return row
+
+    def entries_around(self, position: int) -> tuple[int, int]:
+        """Where the last entry starts before the committed ``position``, and the first one at or after it;
+        ``position`` twice if one starts there.
+        """
         reader = self._reader
         next_begin = reader.boundary_at_or_after(position, is_committed=True)
         if next_begin == position:
-            return
+            return position, position
         term_begin = max(position - position % reader.term_length, reader.start_position)
-        before = reader.batches(term_begin, position, columns=("position",), is_committed=True)
-        *_, last = before
-        raise ConfigurationError(
-            f'option {option} is {{"position": {position}}}, which is within an entry; '
-            f"around it entries start at {last.column(0)[-1]} and {next_begin}"
-        )
+        *_, last = reader.batches(term_begin, position, columns=("position",), is_committed=True)
+        return int(last.column(0)[-1].as_py()), next_begin
 
-    def check_retained(self, position: int) -> None:
-        """Raise DataLoss when the log does not hold ``position`` any more."""
-        if position < self.start_position:
-            raise DataLoss(
-                f"position {position} of cluster {self.cluster} was asked for, but the log is purged up to "
-                f"{self.start_position}; what lies between is lost to this reader"
-            )
+    def retained(self, position: int) -> int:
+        """``position`` if the log still holds it; else as ``after_purge``."""
+        if position >= self.start_position:
+            return position
+        return self.after_purge(f"position {position} of cluster {self.cluster} was asked for")
+
+    def after_purge(self, what: str) -> int:
+        """Where the log begins now, with a warning of what is lost. Raises LogPurged if that is a failure."""
+        start = self.start_position
+        lost = f"{what}, but the log is purged up to {start}; what lies between is lost to this reader"
+        pass_over(LogPurged(lost, start), self._options)
+        return start
 
     def rest(self) -> None:
         """There is nothing new: do not ask members over the network again at once."""
@@ -164,37 +194,3 @@ class SourceLog:
             f"the checkpoint stands at position {position} of cluster {self.cluster}, but that log ends at "
             f"{tip}; entries were lost, or this is an older copy of it"
         )
-
-    def admitted_end(self, begin: int, tip: int) -> int:
-        """The end of a micro-batch that begins at ``begin``, by the options' limits: the end of an entry.
-
-        At least one entry is admitted, however long.
-        """
-        options = self._options
-        end = min(tip, begin + options.max_bytes_per_trigger)
-        if end < tip:
-            end = self._aligned_down(begin, end, tip)
-        if options.max_entries_per_trigger is not None:
-            end = self._end_of_entries(begin, end, options.max_entries_per_trigger)
-        return end
-
-    def _aligned_down(self, begin: int, end: int, tip: int) -> int:
-        """The last end of an entry at or before ``end``, at least the end of the first one."""
-        term_begin = end - end % self._reader.term_length
-        if term_begin > begin:
-            return term_begin  # a little early, and nothing has to be read to know it
-        first, last = 0, 0
-        for batch in self._reader.batches(begin, end, columns=("endPosition",), is_committed=True):
-            ends = batch.column(0).to_numpy()
-            first = first or int(ends[0])
-            within = ends[ends <= end]
-            last = int(within[-1]) if len(within) else last
-        return last or first or min(tip, term_begin + self._reader.term_length)
-
-    def _end_of_entries(self, begin: int, end: int, count: int) -> int:
-        """The end of the ``count``-th entry after ``begin``, or ``end`` when there are no more than that."""
-        for batch in self._reader.batches(begin, end, columns=("endPosition",), is_committed=True):
-            if batch.num_rows >= count:
-                return int(batch.column(0)[count - 1].as_py())
-            count -= batch.num_rows
-        return end

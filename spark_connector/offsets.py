@@ -98,11 +98,14 @@ def check_cluster(offset: Offset, cluster: str | None) -> str | None:
 
 
 def batch_range(start: Offset, end: Offset) -> tuple[int, int]:
-    """The positions ``[from, to)`` of the micro-batch between two offsets; empty if ``from == to``."""
+    """The positions ``[from, to)`` of the micro-batch between two offsets; empty if ``from == to``.
+
+    It began after ``start`` where what lay between was purged, and that was no failure.
+    """
     if start.from_position is None:
         begin = end.position if end.from_position is None else end.from_position
     else:
-        begin = start.position
+        begin = max(start.position, end.from_position or 0)
     if begin > end.position:
         raise DataLoss(
             f"the checkpoint's offsets run backwards: a micro-batch from position {begin} to {end.position}"

@@ -8,22 +8,29 @@ made, before a query starts, with the option's name, its value and what was expe
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
+from cluster.protocol.lane import REGISTRATION, Lane
+from cluster.reader.preference import ReadPreference, parse_preference
 from cluster.reader.token import parse_token
 from cluster.transport.credentials import CredentialsSupplier, credentials_of
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
-from spark_connector.offsets import Offset
+from spark_connector.places import (
+    EARLIEST,
+    Instant,
+    NamedPlace,
+    Place,
+    parse_instant,
+    parse_offsets,
+    wrong_value,
+)
 from spark_connector.planning import PlanLimits
-
-EARLIEST = Offset(None, -2)  # the numbers are Kafka's, and accepted in {"position": n}
-LATEST = Offset(None, -1)
+from spark_connector.schema import FRAME_COLUMNS, ROW_COLUMNS, check_columns
 
 ENTRY_TYPES = (
     "SESSION_MESSAGE",
@@ -33,6 +40,10 @@ ENTRY_TYPES = (
     "CLUSTER_ACTION",
     "NEW_LEADERSHIP_TERM",
 )
+
+# What becomes of a startingTimestamp after the log's last entry.
+ERROR, LATEST_STRATEGY = "error", "latest"
+EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERY_MODES = ("exactly-once", "at-least-once")
 
 # What Spark itself puts among the options of a sink, or reads from them.
 SPARK_SINK_OPTIONS = frozenset(
@@ -50,6 +61,8 @@ SPARK_SOURCE_OPTIONS = frozenset({"serialization.format"})
 
 # Under which a catalog keeps the options of CREATE TABLE among a table's properties.
 TABLE_OPTION_PREFIX = "option."
+
+_MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Parse = Callable[[str, str], Any]
 T = TypeVar("T", bound="_Options")
@@ -91,23 +104,40 @@ def parse_size(name: str, value: str) -> int:
     return size
 
 
-def parse_offsets(name: str, value: str) -> Offset:
-    """A place in the log, or ``EARLIEST`` or ``LATEST``; one that names no cluster fits every log.
+def parse_duration(name: str, value: str) -> int:
+    """Milliseconds: a number alone, or with one of Spark's units from ``ms`` to ``d`` behind."""
+    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
+    if match is None:
+        raise wrong_value(name, value, "a time such as 500ms, 30s, 15m, 2h or 1d")
+    return int(match[1]) * _MS_OF[match[2] or "ms"]
 
-    An offset is taken as it stands in a checkpoint or in a query's progress.
-    """
-    text = value.strip()
-    if text.lower() in ("earliest", "latest"):
-        return EARLIEST if text.lower() == "earliest" else LATEST
+
+def parse_strategy(name: str, value: str) -> str:
+    strategy = value.strip().lower()
+    if strategy not in (ERROR, LATEST_STRATEGY):
+        raise wrong_value(name, value, f"{ERROR} or {LATEST_STRATEGY}")
+    return strategy
+
+
+def parse_read_preference(name: str, value: str) -> ReadPreference:
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
-        given = None
-    if isinstance(given, dict) and "v" in given:
-        return _place_of_offset(name, given)
-    if not _is_place(given):
-        raise wrong_value(name, value, 'earliest, latest, {"position": n} or an offset of a checkpoint')
-    return Offset(given.get("cluster"), given["position"])
+        return parse_preference(value)
+    except ConfigurationError:
+        raise wrong_value(name, value, "follower, leader, any or a member's id") from None
+
+
+def parse_delivery_mode(name: str, value: str) -> str:
+    mode = value.strip().lower()
+    if mode not in DELIVERY_MODES:
+        raise wrong_value(name, value, " or ".join(DELIVERY_MODES))
+    return mode
+
+
+def parse_version(name: str, value: str) -> int:
+    text = value.strip()
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise wrong_value(name, value, "a whole number from 0 on")
+    return int(text)
 
 
 def parse_at_least(name: str, value: str) -> str:
@@ -118,23 +148,26 @@ def parse_at_least(name: str, value: str) -> str:
     return value
 
 
-def _place_of_offset(name: str, given: dict[str, Any]) -> Offset:
-    try:
-        offset = Offset.from_json(given)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {name}: {error}") from None
-    return Offset(offset.cluster, offset.position)
+def parse_names(name: str, value: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in value.split(","))
+    if not all(names):
+        raise wrong_value(name, value, "a comma list of names")
+    return names
 
 
-def _is_place(given: Any) -> bool:
-    """Whether ``given`` is a position, with or without the cluster whose log it is of, and nothing else."""
-    return (
-        isinstance(given, dict)
-        and given.keys() <= {"cluster", "position"}
-        and isinstance(given.get("cluster"), str | None)
-        and type(position := given.get("position")) is int
-        and EARLIEST.position <= position < 1 << 62
-    )
+def parse_session_ids(name: str, value: str) -> tuple[int, ...]:
+    return _numbers(name, value, -(1 << 63), (1 << 63) - 1, "session ids")
+
+
+def parse_template_ids(name: str, value: str) -> tuple[int, ...]:
+    return _numbers(name, value, 0, (1 << 16) - 1, "template ids from 0 to 65535")
+
+
+def _numbers(name: str, value: str, least: int, most: int, what: str) -> tuple[int, ...]:
+    words = [word.strip() for word in value.split(",")]
+    if not all(re.fullmatch(r"-?[0-9]{1,19}", word) and least <= int(word) <= most for word in words):
+        raise wrong_value(name, value, f"a comma list of {what}")
+    return tuple(sorted({int(word) for word in words}))
 
 
 def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
@@ -145,10 +178,6 @@ def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
             expected = f"a comma list of {', '.join(ENTRY_TYPES)}"
             raise wrong_value(name, value, f"{expected}{_hint(word, ENTRY_TYPES)}")
     return tuple(entry_type for entry_type in ENTRY_TYPES if entry_type in wanted)
-
-
-def wrong_value(name: str, value: str, expected: str) -> ConfigurationError:
-    return ConfigurationError(f"option {name} is {value!r}; expected {expected}")
 
 
 def _option(name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "") -> Any:
@@ -229,22 +258,63 @@ class SourceOptions(_ConnectionOptions):
     archive_dir: str | None = _option(
         "archiveDir", parse_text, "its archive, where it does not lie beside the cluster directory"
     )
-    starting_offsets: Offset | None = _option(  # noqa: RUF009 - a field, as all of these
+    read_preference: ReadPreference | None = _option(  # noqa: RUF009 - a field, as all of these
+        "readPreference",
+        parse_read_preference,
+        "whom to ask first of `endpoints`: a `follower`, the `leader`, `any` member, or the member of an id; "
+        "others when that one fails",
+        shown="`follower`",
+    )
+    request_timeout_ms: int | None = _option(
+        "requestTimeoutMs",
+        parse_count,
+        "how long one of `endpoints` may take to answer before another is asked",
+        shown="5000",
+    )
+    starting_offsets: Place | None = _option(  # noqa: RUF009 - a field, as all of these
         "startingOffsets",
         parse_offsets,
-        '`earliest`, `latest`, `{"position": n}` or an offset; of a stream only without a checkpoint',
+        '`earliest`, `latest`, `{"position": n}`, `{"term": n}` or an offset; of a stream only without a '
+        "checkpoint",
         shown="`latest` for a stream, `earliest` for a batch",
     )
-    ending_offsets: Offset | None = _option(  # noqa: RUF009 - a field, as all of these
+    starting_timestamp: Instant | None = _option(  # noqa: RUF009 - a field, as all of these
+        "startingTimestamp",
+        parse_instant,
+        "begin with the first entry of this time or later, whatever `startingOffsets` says: milliseconds "
+        "since 1970, or as `2026-11-22T09:30:00Z`",
+    )
+    starting_strategy: str = _option(
+        "startingOffsetsByTimestampStrategy",
+        parse_strategy,
+        "where the log has no entry of `startingTimestamp` or later: `error`, or begin at `latest`",
+        ERROR,
+        "`error`",
+    )
+    ending_offsets: Place | None = _option(  # noqa: RUF009 - a field, as all of these
         "endingOffsets",
         parse_offsets,
-        'where a batch read ends, excluded: `latest`, `{"position": n}` or an offset; a stream has no end',
+        'where a batch read ends, excluded: `latest`, `{"position": n}`, `{"term": n}` or an offset; a '
+        "stream has no end",
         shown="`latest`",
+    )
+    ending_timestamp: Instant | None = _option(  # noqa: RUF009 - a field, as all of these
+        "endingTimestamp",
+        parse_instant,
+        "end a batch read before the first entry of this time or later, whatever `endingOffsets` says",
     )
     at_least: str | None = _option(
         "atLeast",
         parse_at_least,
         "a client's position token: planning begins when the log is committed that far, within 20 s",
+    )
+    fail_on_data_loss: bool = _option(
+        "failOnDataLoss",
+        parse_flag,
+        "fail when what is to be read was purged; with `false` go on where the log begins, and warn with the "
+        "range that is lost",
+        True,
+        "true",
     )
     max_entries_per_trigger: int | None = _option(
         "maxEntriesPerTrigger", parse_count, "a micro-batch holds at most so many entries"
@@ -255,6 +325,19 @@ class SourceOptions(_ConnectionOptions):
         "a micro-batch covers at most so many bytes of log, but always one entry",
         256 << 20,
         "`256m`",
+    )
+    min_entries_per_trigger: int | None = _option(
+        "minEntriesPerTrigger",
+        parse_count,
+        "let a micro-batch wait until there are so many entries, or `maxTriggerDelay` is over",
+    )
+    max_trigger_delay_ms: int = _option(
+        "maxTriggerDelay",
+        parse_duration,
+        "but not longer than this after the last one: `500ms`, `30s`, `15m`, `2h`; a number alone is "
+        "milliseconds",
+        15 * 60_000,
+        "`15m`",
     )
     min_partitions: int = _option(
         "minPartitions", parse_count, "cut a range into at least so many tasks", 1, "1"
@@ -272,6 +355,42 @@ class SourceOptions(_ConnectionOptions):
         ENTRY_TYPES,
         "all",
     )
+    columns: tuple[str, ...] | None = _option(
+        "columns",
+        parse_names,
+        "comma list of the columns wanted, in this order; others are never decoded",
+        shown="all",
+    )
+    has_frame_header: bool = _option(
+        "includeFrameHeader",
+        parse_flag,
+        "add columns with the header of each entry's first frame",
+        False,
+        "false",
+    )
+    sessions: tuple[int, ...] = _option(
+        "sessions",
+        parse_session_ids,
+        "comma list of the cluster session ids wanted: their messages, opens and closes",
+        (),
+        "all",
+    )
+    template_ids: tuple[int, ...] = _option(
+        "templateIds",
+        parse_template_ids,
+        "comma list of the SBE template ids wanted: messages whose payload begins with the header of one",
+        (),
+        "all",
+    )
+    push_filters: bool = _option(
+        "pushFilters",
+        parse_flag,
+        "let a batch read no more of the log than the query's filters on `position`, `timestamp`, "
+        "`entryType` and `clusterSessionId` leave; Spark then wants "
+        "`spark.sql.python.filterPushdown.enabled`",
+        False,
+        "false",
+    )
     read_uncommitted: bool = _option(
         "readUncommitted",
         parse_flag,
@@ -287,25 +406,54 @@ class SourceOptions(_ConnectionOptions):
     SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "source"
 
+    def row_names(self) -> tuple[str, ...]:
+        """The columns of the rows, where no schema is given."""
+        if self.columns is not None:
+            return self.columns
+        return (*ROW_COLUMNS, *FRAME_COLUMNS) if self.has_frame_header else tuple(ROW_COLUMNS)
+
     @property
     def plan_limits(self) -> PlanLimits:
         """How a range is cut into tasks."""
         return PlanLimits(self.max_bytes_per_partition, self.min_partitions, self.max_partitions)
+
+    def start(self, default: Place) -> NamedPlace:
+        """Where a read begins. A time goes before an offset, as in Kafka's source."""
+        if self.starting_timestamp is not None:
+            return NamedPlace("startingTimestamp", self.starting_timestamp)
+        return NamedPlace("startingOffsets", self.starting_offsets or default)
+
+    def end(self) -> NamedPlace | None:
+        """Where a batch read ends, if an option says so."""
+        if self.ending_timestamp is not None:
+            return NamedPlace("endingTimestamp", self.ending_timestamp)
+        return None if self.ending_offsets is None else NamedPlace("endingOffsets", self.ending_offsets)
 
     def __post_init__(self) -> None:
         _ConnectionOptions.__post_init__(self)
         if (self.endpoints is None) == (self.cluster_dir is None):
             given = "neither is" if self.endpoints is None else "both are"
             raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
-        if self.archive_dir is not None and self.cluster_dir is None:
-            raise ConfigurationError("option archiveDir goes with clusterDir, which is not given")
+        for option, value, needed, place in (
+            ("archiveDir", self.archive_dir, "clusterDir", self.cluster_dir),
+            ("readPreference", self.read_preference, "endpoints", self.endpoints),
+            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", self.endpoints),
+        ):
+            if value is not None and place is None:
+                raise ConfigurationError(f"option {option} goes with {needed}, which is not given")
         if self.ending_offsets == EARLIEST:
             raise wrong_value("endingOffsets", "earliest", 'latest, {"position": n} or an offset')
-        if self.min_partitions > self.max_partitions:
-            raise ConfigurationError(
-                f"option minPartitions is {self.min_partitions}, more than maxPartitions, "
-                f"which is {self.max_partitions}"
-            )
+        if self.columns is not None:
+            check_columns(self.columns, self.has_frame_header)
+        _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
+        least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
+        if least is not None and most is not None:
+            _check_order("minEntriesPerTrigger", least, "maxEntriesPerTrigger", most)
+
+
+def _check_order(least: str, value: int, most: str, bound: int) -> None:
+    if value > bound:
+        raise ConfigurationError(f"option {least} is {value}, more than {most}, which is {bound}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +467,25 @@ class SinkOptions(_ConnectionOptions):
         60_000,
         "60000",
     )
+    delivery_mode: str | None = _option(
+        "deliveryMode",
+        parse_delivery_mode,
+        "`exactly-once`: what an attempt of a task has in the log is not sent again; or `at-least-once`",
+        shown="`exactly-once`; for a batch write without `txnAppId` `at-least-once`",
+    )
+    check_order: bool = _option(
+        "checkOrder",
+        parse_flag,
+        "read back rows that are not sent again, and fail where the task has others; takes the right to read",
+        True,
+        "true",
+    )
+    txn_app_id: str | None = _option(
+        "txnAppId", parse_text, "whose batch write it is, with `txnVersion`: it is in the log once then"
+    )
+    txn_version: int | None = _option(
+        "txnVersion", parse_version, "its number, which rises from one write of `txnAppId` to the next"
+    )
 
     SPARK_OPTIONS = SPARK_SINK_OPTIONS
     KIND = "sink"
@@ -327,6 +494,19 @@ class SinkOptions(_ConnectionOptions):
         _ConnectionOptions.__post_init__(self)
         if not self.endpoints:
             raise ConfigurationError("the sink needs option endpoints, which is not given")
+        self._check_transaction(self.txn_app_id, self.txn_version)
+
+    def _check_transaction(self, application: str | None, version: int | None) -> None:
+        if application is None and version is None:
+            return
+        if application is None or version is None:
+            missing = "txnVersion" if version is None else "txnAppId"
+            raise ConfigurationError(f"options txnAppId and txnVersion go together; {missing} is not given")
+        if self.delivery_mode == AT_LEAST_ONCE:
+            raise ConfigurationError(
+                f"option deliveryMode is at-least-once, txnAppId is {application!r}; expected one of them"
+            )
+        Lane(application, REGISTRATION, version)  # says what a name cannot be
 
 
 def check_names(given: Iterable[str]) -> None:

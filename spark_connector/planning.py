@@ -41,7 +41,7 @@ def plan(
     assert max_bytes > 0 and 1 <= min_partitions <= max_partitions
     if start == end:
         return []
-    fine = grid = _align(max_bytes)
+    fine = grid = aligned(max_bytes)
     while _cells(start, end, grid) > max_partitions:
         grid = max(grid + fine, (end - start) // max_partitions // fine * fine)
     cuts = [start, *range(start - start % grid + grid, end, grid), end]
@@ -62,12 +62,12 @@ def _halve_longest(ranges: list[Range], wanted: int) -> list[Range]:
     heapq.heapify(longest_first)
     while len(longest_first) < wanted and -longest_first[0][0] > FRAME_ALIGNMENT:
         _, begin, end = heapq.heappop(longest_first)
-        middle = begin + _align((end - begin) // 2)
+        middle = begin + aligned((end - begin) // 2)
         heapq.heappush(longest_first, (begin - middle, begin, middle))
         heapq.heappush(longest_first, (middle - end, middle, end))
     return sorted((begin, end) for _, begin, end in longest_first)
 
 
-def _align(length: int) -> int:
+def aligned(length: int) -> int:
     """``length`` up to a multiple of the frame alignment."""
     return -(-length // FRAME_ALIGNMENT) * FRAME_ALIGNMENT

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from cluster.errors import ClusterError, DataLoss
+from cluster.errors import ClusterError, DataLoss, LogPurged
 from cluster.reader.token import identity_text
-from spark_connector.log import forget_reader, open_reader
+from spark_connector.log import forget_reader, open_reader, pass_over
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
 from spark_connector.schema import row_columns
@@ -18,6 +18,7 @@ from spark_connector.schema import row_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
 
 
@@ -36,35 +37,44 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The range's entries as record batches with ``columns``, in the user's spelling, all of one schema.
 
-    Raises DataLoss when the log here is not the one that was planned, does not reach as far, or was purged
-    after the range's start.
+    Raises DataLoss when the log here is not the one that was planned, does not reach as far, or, where that
+    is a failure, was purged after the range's start.
     """
     if log_range.start == log_range.end:
         return
-    reader = _open_checked(options, log_range)
+    from cluster.log.entry_filter import EntryFilter
+
+    entry_filter = EntryFilter(options.entry_types, options.sessions, options.template_ids)
+    reader = _open_checked(options, entry_filter, log_range)
+    start, known = log_range.start, log_range.known
     try:
-        for batch in reader.batches(
-            reader.boundary_at_or_after(log_range.start, known=log_range.known, is_committed=True),
-            log_range.end,
-            columns=row_columns(columns),
-            entry_types=options.entry_types,
-            rows_per_batch=options.rows_per_batch,
-            is_committed=True,
-        ):
-            yield batch.rename_columns(columns)
+        while start < log_range.end:
+            try:
+                for batch in reader.batches(
+                    reader.boundary_at_or_after(start, known=known, is_committed=True),
+                    log_range.end,
+                    columns=row_columns(columns),
+                    rows_per_batch=options.rows_per_batch,
+                    is_committed=True,
+                ):
+                    yield batch.rename_columns(columns)
+                return
+            except LogPurged as error:  # it begins after all that was read
+                pass_over(error, options)
+                start = known = error.start_position
     except Exception:
-        forget_reader(options)  # a broken connection or file is not for the next task
+        forget_reader(options, entry_filter)  # a broken connection or file is not for the next task
         raise
 
 
-def _open_checked(options: SourceOptions, log_range: LogRange) -> LogReader:
+def _open_checked(options: SourceOptions, entry_filter: EntryFilter, log_range: LogRange) -> LogReader:
     """The reader of the log that was planned; one of an earlier query, of another log, is opened again."""
     try:
-        reader = open_reader(options)
+        reader = open_reader(options, entry_filter)
         _check(reader, log_range, options.endpoints is not None)
     except ClusterError:
-        forget_reader(options)
-        reader = open_reader(options)
+        forget_reader(options, entry_filter)
+        reader = open_reader(options, entry_filter)
         _check(reader, log_range, options.endpoints is not None)
     return reader
 

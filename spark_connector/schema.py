@@ -1,12 +1,13 @@
 """The row of the source, and which columns of it a reader was asked for.
 
-``cluster.log.columns.ROW_SCHEMA`` says the same in Arrow's words; it is written again here because
-making a DataFrame must not load the kernels. A test holds the two together.
+``ROW_SCHEMA`` and ``FRAME_SCHEMA`` of ``cluster.log.columns`` say the same in Arrow's words; it is written
+again here because making a DataFrame must not load the kernels. A test holds the two together.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
@@ -36,28 +37,58 @@ ROW_COLUMNS = {
     "timeUnit": "STRING",
     "appVersion": "INT",
 }
-ROW_DDL = ", ".join(f"{name} {type_name}" for name, type_name in ROW_COLUMNS.items())
-_BY_LOWER_NAME = {name.lower(): name for name in ROW_COLUMNS}
+# Of the entry's first frame, with includeFrameHeader.
+FRAME_COLUMNS = {
+    "frameFlags": "INT",
+    "termId": "INT",
+    "termOffset": "INT",
+    "frameSessionId": "INT",
+    "streamId": "INT",
+    "reservedValue": "BIGINT",
+}
+_ALL_COLUMNS = ROW_COLUMNS | FRAME_COLUMNS
+_BY_LOWER_NAME = {name.lower(): name for name in _ALL_COLUMNS}
 
 
-def row_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+def ddl(names: Iterable[str]) -> str:
+    """The schema with the columns ``names``, in their spelling."""
+    return ", ".join(f"{name} {_ALL_COLUMNS[_BY_LOWER_NAME[name.lower()]]}" for name in names)
+
+
+ROW_DDL = ddl(ROW_COLUMNS)
+
+
+def row_columns(names: Iterable[str]) -> tuple[str, ...]:
     """The columns of the log that ``names``, as ``wanted_columns`` gave them, stand for."""
     return tuple(_BY_LOWER_NAME[name.lower()] for name in names)
 
 
-def wanted_columns(schema: StructType) -> tuple[str, ...]:
+def check_columns(names: Sequence[str], has_frame_header: bool) -> None:
+    """Raise ConfigurationError for a name that the log does not have, and for one that occurs twice."""
+    known = _ALL_COLUMNS if has_frame_header else ROW_COLUMNS
+    for name in names:
+        if _BY_LOWER_NAME.get(name.lower()) not in known:
+            raise ConfigurationError(f"the log has no column {name!r}; {_hint(name, known)}")
+    if len({name.lower() for name in names}) < len(names):
+        raise ConfigurationError(f"a column occurs twice: {', '.join(names)}")
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    if name.lower() in _BY_LOWER_NAME:
+        return "includeFrameHeader=true adds it"
+    near = difflib.get_close_matches(name, known, n=3)
+    return f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(known)}"
+
+
+def wanted_columns(schema: StructType, has_frame_header: bool = False) -> tuple[str, ...]:
     """The columns of a schema given by the user, in its order and its spelling: Spark compares without case.
 
     Raises ConfigurationError for a column that the log does not have, has with another type, or that
     is declared NOT NULL.
     """
+    check_columns(schema.fieldNames(), has_frame_header)
     for column in schema.fields:
-        name = _BY_LOWER_NAME.get(column.name.lower())
-        if name is None:
-            near = difflib.get_close_matches(column.name, ROW_COLUMNS, n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(ROW_COLUMNS)}"
-            raise ConfigurationError(f"the log has no column {column.name!r}; {hint}")
-        type_name = ROW_COLUMNS[name]
+        type_name = _ALL_COLUMNS[_BY_LOWER_NAME[column.name.lower()]]
         given = _type_name(column.dataType.simpleString())
         if given != type_name:
             raise ConfigurationError(
@@ -66,10 +97,7 @@ def wanted_columns(schema: StructType) -> tuple[str, ...]:
             )
         if not column.nullable:
             raise ConfigurationError(f"column {column.name} is declared NOT NULL; every column is nullable")
-    names = schema.fieldNames()
-    if len({name.lower() for name in names}) < len(names):
-        raise ConfigurationError(f"a column occurs twice in the schema: {', '.join(names)}")
-    return tuple(names)
+    return tuple(schema.fieldNames())
 
 
 def check_sink_schema(schema: StructType) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -20,11 +20,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cluster.errors import ConfigurationError
+from spark_connector.admission import Admission
+from spark_connector.lag import lag
 from spark_connector.log import SourceLog, forget_reader
 from spark_connector.offsets import Offset, batch_range, check_cluster
-from spark_connector.options import EARLIEST, LATEST, SourceOptions
+from spark_connector.options import SourceOptions
+from spark_connector.places import EARLIEST, LATEST, NamedPlace
 from spark_connector.planning import PlanLimits, plan
+from spark_connector.pushdown import Pushed
 from spark_connector.reading import LogRange, read_range
+from spark_connector.resolving import resolve, resolve_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,25 +41,39 @@ class ClusterBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
+        self._pushed = Pushed(options)
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
         forget_reader(options)  # of an earlier query: another log may be there now
         log = SourceLog(options)
         recorded_end = log.recorded_end()
-        end = log.resolve("endingOffsets", options.ending_offsets or LATEST, recorded_end)
-        start = log.resolve("startingOffsets", options.starting_offsets or EARLIEST, recorded_end)
+        named_end = options.end() or NamedPlace("endingOffsets", LATEST)
+        end = resolve(log, named_end, recorded_end)
+        start = resolve_start(log, options, EARLIEST, recorded_end)
         if start > end:
+            begins = options.start(EARLIEST).option
             raise ConfigurationError(
-                f"option startingOffsets is {start}, after endingOffsets, which is {end}"
+                f"option {begins} is position {start}, after {named_end.option}, which is {end}"
             )
+        begin, until = self._pushed.range(log, start, end)
         # Spark asks for one range at least.
-        ranges = _ranges(options.plan_limits, log.cluster, start, end)
+        ranges = _ranges(options.plan_limits, log.cluster, begin, until, known=start)
         return ranges or [LogRange(log.cluster, start, start, start)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)
-        return read_range(self._options, self._columns, partition)
+        return read_range(self._pushed.options(self._options), self._columns, partition)
+
+
+class FilteringBatchReader(ClusterBatchReader):
+    """Takes the filters of the query. Spark refuses it unless ``spark.sql.python.filterPushdown.enabled``."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        """All of them, for Spark to check again, are left, as some are taken in part."""
+        for condition in filters:
+            self._pushed.add(condition)
+        return filters
 
 
 class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,6 +86,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._log: SourceLog | None = None
+        self._admission = Admission(options)
         self._initial: Offset | None = None  # Spark asks twice, and must hear the same
         self._available_now: int | None = None  # where a query with Trigger.AvailableNow ends
         self._latest: tuple[int, int] | None = None  # commit position, and end of the newest micro-batch
@@ -77,8 +97,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             log = self._source_log()
-            wanted = self._options.starting_offsets or LATEST
-            start = log.resolve("startingOffsets", wanted, self._tip(log))
+            start = resolve_start(log, self._options, LATEST, self._tip(log))
             self._initial = Offset(log.cluster, start)
         return self._initial.to_json()
 
@@ -90,33 +109,40 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
-        begin = Offset.from_json(start)
+        last = Offset.from_json(start)
         log = self._source_log()
-        cluster = check_cluster(begin, log.cluster)
+        cluster = check_cluster(last, log.cluster)
         tip = self._tip(log)
-        self._latest = tip, begin.position
-        if tip <= begin.position:
-            log.check_not_beyond(begin.position, tip)
+        self._latest = tip, last.position
+        if tip <= last.position:
+            log.check_not_beyond(last.position, tip)
+        reads_all = isinstance(limit, ReadAllAvailable)
+        if tip <= last.position or not (reads_all or self._is_due(log, last.position, tip)):
             log.rest()
             return start
-        log.check_retained(begin.position)
-        end = tip if isinstance(limit, ReadAllAvailable) else log.admitted_end(begin.position, tip)
+        begin = min(log.retained(last.position), tip)
+        end = tip if reads_all else self._admission.end(log, begin, tip)
         self._latest = tip, end
-        return Offset(cluster, end, begin.position, self._options.plan_limits).to_json()
+        return Offset(cluster, end, begin, self._options.plan_limits).to_json()
+
+    def _is_due(self, log: SourceLog, begin: int, tip: int) -> bool:
+        """Whether there is enough for a micro-batch. More is not waited for where none comes, or at a gap."""
+        is_final = self._available_now is not None or begin < log.start_position
+        return is_final or self._admission.is_due(log, begin, tip)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the query's progress, ``sources[].latestOffset``: how far the log is, and what is left."""
+        """For the query's progress, ``sources[].latestOffset``: how far the log is, and the lag."""
         if self._latest is None:
             return None
         tip, end = self._latest
-        return {"position": tip, "bytesBehindLatest": max(tip - end, 0)}
+        return lag(self._source_log(), end, tip)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch: the same whenever, wherever and with whatever options it is planned."""
         end_offset = Offset.from_json(end)
         begin, until = batch_range(Offset.from_json(start), end_offset)
         limits = end_offset.limits or self._options.plan_limits
-        return _ranges(limits, end_offset.cluster, begin, until)
+        return _ranges(limits, end_offset.cluster, begin, until, known=begin)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)
@@ -158,6 +184,8 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise self._error
 
 
-def _ranges(limits: PlanLimits, cluster: str | None, start: int, end: int) -> list[InputPartition]:
+def _ranges(
+    limits: PlanLimits, cluster: str | None, start: int, end: int, *, known: int
+) -> list[InputPartition]:
     ranges = plan(start, end, **limits._asdict())
-    return [LogRange(cluster, begin, until, start) for begin, until in ranges]
+    return [LogRange(cluster, begin, until, known) for begin, until in ranges]

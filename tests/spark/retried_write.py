@@ -39,7 +39,8 @@ def main(endpoints: str, end_of_log: int) -> None:
                 raise RuntimeError("the first attempt fails when rows of it are in the log")
 
     written = spark.range(1).repartition(1).mapInArrow(numbered, "payload STRING")
-    written.write.format("cluster").mode("append").option("endpoints", endpoints).save()
+    writer = written.write.format("cluster").mode("append").option("endpoints", endpoints)
+    writer.option("txnAppId", "retried write").option("txnVersion", end_of_log).save()
     spark.stop()
 
 

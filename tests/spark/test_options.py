@@ -10,8 +10,10 @@ from pyspark.sql.types import StructType
 from cluster.errors import ConfigurationError
 from cluster.transport.tls import TlsFiles
 from spark_connector.data_source import ClusterDataSource
+from spark_connector.log import open_reader
 from spark_connector.offsets import Offset
-from spark_connector.options import EARLIEST, ENTRY_TYPES, LATEST, SinkOptions, SourceOptions, check_names
+from spark_connector.options import ENTRY_TYPES, SinkOptions, SourceOptions, check_names
+from spark_connector.places import EARLIEST, LATEST, Instant, TermBegin
 from spark_connector.planning import PlanLimits
 
 
@@ -58,10 +60,37 @@ def test_a_source_knows_every_option_and_its_default():
         (json.dumps(Offset("0:77:5", 96, 0, PlanLimits(1, 1, 1)).to_json()), Offset("0:77:5", 96)),
         ('{"position": -2}', EARLIEST),
         ('{"position": -1}', LATEST),
+        ('{"term": 0}', TermBegin(0)),
     ],
 )
-def test_starting_offsets_are_words_a_position_or_an_offset(text, meaning):
+def test_starting_offsets_are_words_a_position_a_term_or_an_offset(text, meaning):
     assert source(startingOffsets=text).starting_offsets == meaning
+
+
+@pytest.mark.parametrize(
+    "text, epoch_us",
+    [
+        ("1800000000000", 1_800_000_000_000_000),
+        ("0", 0),
+        ("2027-01-15T08:00:00Z", 1_800_000_000_000_000),
+        (" 2027-01-15 10:00:00.000001+02:00", 1_800_000_000_000_001),
+    ],
+)
+def test_a_time_is_milliseconds_or_a_text_with_its_zone(text, epoch_us):
+    assert source(startingTimestamp=text).starting_timestamp == Instant(epoch_us, text.strip())
+
+
+def test_a_time_goes_before_an_offset():
+    options = source(startingTimestamp="77", startingOffsets='{"position": 96}', endingOffsets='{"term": 3}')
+
+    assert options.start(LATEST) == ("startingTimestamp", Instant(77_000, "77"))
+    assert options.end() == ("endingOffsets", TermBegin(3))
+    assert source().start(LATEST) == ("startingOffsets", LATEST)
+    assert source().end() is None
+    assert source(endingTimestamp="78", endingOffsets="latest").end() == (
+        "endingTimestamp",
+        Instant(78_000, "78"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,6 +98,43 @@ def test_starting_offsets_are_words_a_position_or_an_offset(text, meaning):
 )
 def test_sizes_may_carry_a_unit(text, size):
     assert source(maxBytesPerTrigger=text).max_bytes_per_trigger == size
+
+
+@pytest.mark.parametrize(
+    "text, milliseconds",
+    [("250", 250), ("250ms", 250), ("30 s", 30_000), ("15M", 900_000), ("2h", 7_200_000)],
+)
+def test_times_may_carry_a_unit(text, milliseconds):
+    assert source(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+
+
+def test_sessions_and_templates_are_lists_of_numbers():
+    options = source(sessions="7, -9223372036854775808,7", templateIds="600")
+
+    assert (options.sessions, options.template_ids) == ((-(1 << 63), 7), (600,))
+
+
+def test_members_are_asked_as_the_options_say(monkeypatch):
+    asked = []
+    monkeypatch.setattr("spark_connector.log._readers", {})
+    monkeypatch.setattr("cluster.reader.LogReader.open", lambda **given: asked.append(given) or Quiet())
+    for given in ({}, {"readPreference": "Leader", "requestTimeoutMs": "250"}, {"readPreference": "2"}):
+        options = SourceOptions.parse({"endpoints": "0=a:9000", **given})
+        assert open_reader(options) is open_reader(options)
+
+    asked = [{k: v for k, v in given.items() if k in ("read_preference", "timeout_s")} for given in asked]
+    assert asked == [{}, {"read_preference": "leader", "timeout_s": 0.25}, {"read_preference": 2}]
+
+
+@pytest.mark.parametrize("variable", ["CLUSTER_TLS_CA", "CLUSTER_TOKEN_FILE"])
+def test_without_options_the_environment_of_the_process_names_the_files(monkeypatch, variable):
+    monkeypatch.setenv(variable, "/no/such/file")
+    with pytest.raises(ConfigurationError, match="/no/such/file"):
+        open_reader(SourceOptions.parse({"endpoints": "0=tcp:127.0.0.1:1"}))
+
+
+class Quiet:
+    warnings = ()
 
 
 def test_entry_types_are_a_list_without_order_or_case():
@@ -85,6 +151,15 @@ def test_entry_types_are_a_list_without_order_or_case():
         ("startingOffsets", '{"position": 1e3}'),
         ("startingOffsets", '{"offset": 1}'),
         ("startingOffsets", '{"position": 1, "from": 0}'),
+        ("startingOffsets", '{"term": -1}'),
+        ("startingOffsets", '{"term": true}'),
+        ("endingOffsets", '{"term": 1, "position": 0}'),
+        ("startingTimestamp", "yesterday"),
+        ("startingTimestamp", "-1"),
+        ("startingTimestamp", "2026-11-22T09:30:00"),
+        ("endingTimestamp", "2026-11-22"),
+        ("endingTimestamp", "1e12"),
+        ("startingOffsetsByTimestampStrategy", "earliest"),
         ("endingOffsets", '{"position": 1, "cluster": 7}'),
         ("endingOffsets", "[1]"),
         ("endingOffsets", "earliest"),
@@ -92,11 +167,22 @@ def test_entry_types_are_a_list_without_order_or_case():
         ("maxEntriesPerTrigger", "many"),
         ("maxBytesPerTrigger", "1.5m"),
         ("maxBytesPerTrigger", "-1"),
+        ("minEntriesPerTrigger", "0"),
+        ("maxTriggerDelay", "soon"),
+        ("maxTriggerDelay", "1.5s"),
+        ("failOnDataLoss", "no"),
+        ("readPreference", "nearest"),
+        ("requestTimeoutMs", "5s"),
         ("minPartitions", "-4"),
         ("rowsPerBatch", "1e4"),
         ("readUncommitted", "yes"),
         ("entryTypes", "TIMERS"),
         ("entryTypes", ""),
+        ("sessions", "1,,2"),
+        ("sessions", "9223372036854775808"),
+        ("sessions", "one"),
+        ("templateIds", "65536"),
+        ("templateIds", "-1"),
         ("clusterDir", " "),
     ],
 )
@@ -123,7 +209,8 @@ def source_of(options):
 
 def test_an_unknown_option_is_refused_with_the_names_near_it():
     assert refusal(source_of, {"maxEntryPerTrigger": "1"}) == (
-        "unknown source option 'maxEntryPerTrigger'; did you mean maxEntriesPerTrigger, maxBytesPerTrigger?"
+        "unknown source option 'maxEntryPerTrigger'; did you mean maxEntriesPerTrigger, "
+        "minEntriesPerTrigger, maxBytesPerTrigger?"
     )
     assert "unknown sink option 'minPartitions'" in refusal(
         SinkOptions.parse, {"endpoints": "0=a:9000", "minPartitions": "2"}
@@ -146,7 +233,16 @@ def test_a_path_is_answered_with_the_option_to_use():
         ({}, "neither is given"),
         ({"endpoints": "0=a:9000", "clusterDir": "/members/0"}, "both are given"),
         ({"endpoints": "0=a:9000", "archiveDir": "/archive"}, "archiveDir goes with clusterDir"),
+        (
+            {"clusterDir": "/m", "readPreference": "any"},
+            "readPreference goes with endpoints, which is not given",
+        ),
+        ({"clusterDir": "/m", "requestTimeoutMs": "9"}, "requestTimeoutMs goes with endpoints"),
         ({"clusterDir": "/m", "minPartitions": "9", "maxPartitions": "8"}, "minPartitions is 9"),
+        (
+            {"clusterDir": "/m", "minEntriesPerTrigger": "9", "maxEntriesPerTrigger": "8"},
+            "option minEntriesPerTrigger is 9, more than maxEntriesPerTrigger, which is 8",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, says):
@@ -171,6 +267,7 @@ def test_endpoints_that_cannot_be_meant_are_refused_before_anybody_is_dialled(ki
     "options, column, says",
     [
         ({"endingOffsets": "latest"}, "position", "endingOffsets is for a batch"),
+        ({"endingTimestamp": "0"}, "position", "endingTimestamp is for a batch"),
         ({"minPartitions": "0"}, "position", "option minPartitions is '0'"),
         ({}, "payloads", "did you mean payload"),
     ],
@@ -202,6 +299,40 @@ def test_before_the_kind_is_known_the_names_of_both_pass():
     check_names(["endpoints", "committimeoutms", "minpartitions", "checkpointlocation"])
     with pytest.raises(ConfigurationError, match=r"unknown source or sink option 'endpoint'.*endpoints"):
         check_names(["endpoint"])
+
+
+def sink(**options):
+    return SinkOptions.parse({"endpoints": "0=a:9000", **options})
+
+
+def test_a_sink_is_exactly_once_and_compares_unless_it_is_told_otherwise():
+    assert (sink().delivery_mode, sink().check_order) == (None, True)
+    given = sink(deliveryMode=" AT-LEAST-ONCE", checkOrder="false")
+    assert (given.delivery_mode, given.check_order) == ("at-least-once", False)
+    given = sink(deliveryMode="exactly-once", txnAppId="answers", txnVersion="0")
+    assert (given.delivery_mode, given.txn_app_id, given.txn_version) == ("exactly-once", "answers", 0)
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"deliveryMode": "once"}, "option deliveryMode is 'once'; expected exactly-once or at-least-once"),
+        ({"checkOrder": "no"}, "option checkOrder is 'no'; expected true or false"),
+        ({"txnAppId": "a"}, "options txnAppId and txnVersion go together; txnVersion is not given"),
+        ({"txnVersion": "1"}, "options txnAppId and txnVersion go together; txnAppId is not given"),
+        (
+            {"txnAppId": "a", "txnVersion": "-1"},
+            "option txnVersion is '-1'; expected a whole number from 0 on",
+        ),
+        ({"txnAppId": "a" * 257, "txnVersion": "1"}, "lane: application is of 257 bytes, expected 1 to 256"),
+        (
+            {"txnAppId": "a", "txnVersion": "1", "deliveryMode": "at-least-once"},
+            "option deliveryMode is at-least-once, txnAppId is 'a'; expected one of them",
+        ),
+    ],
+)
+def test_what_a_sink_cannot_be_is_refused(options, says):
+    assert refusal(SinkOptions.parse, {"endpoints": "0=a:9000", **options}) == says
 
 
 @pytest.mark.parametrize("options", [SourceOptions, SinkOptions])

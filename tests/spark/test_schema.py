@@ -12,7 +12,16 @@ from pyspark.sql.types import (
 )
 
 from cluster.errors import ConfigurationError
-from spark_connector.schema import check_sink_schema, row_columns, wanted_columns
+from cluster.log.columns import FRAME_SCHEMA, ROW_SCHEMA
+from spark_connector.data_source import ClusterDataSource
+from spark_connector.schema import (
+    FRAME_COLUMNS,
+    ROW_COLUMNS,
+    check_sink_schema,
+    ddl,
+    row_columns,
+    wanted_columns,
+)
 
 
 def schema(*fields):
@@ -57,7 +66,7 @@ def test_a_column_that_must_not_be_null_is_refused():
 
 @pytest.mark.parametrize("again", ["position", "Position"])
 def test_a_column_given_twice_is_refused(again):
-    assert "twice" in refusal(wanted_columns, ("position", LongType()), (again, LongType()))
+    assert "occurs twice" in refusal(wanted_columns, ("position", LongType()), (again, LongType()))
 
 
 @pytest.mark.parametrize("payload_type", [BinaryType(), StringType()])
@@ -73,3 +82,54 @@ def test_a_sink_without_payload_with_more_than_it_or_of_another_type_is_refused(
         check_sink_schema, ("payload", StringType()), ("key", StringType())
     )
     assert "column payload is BIGINT" in refusal(check_sink_schema, ("payload", LongType()))
+
+
+def test_columns_of_the_frame_are_there_with_their_option():
+    assert "'termId'; includeFrameHeader=true adds it" in refusal(wanted_columns, ("termId", IntegerType()))
+    wanted = schema(("TermId", IntegerType()), ("position", LongType()))
+    assert wanted_columns(wanted, has_frame_header=True) == ("TermId", "position")
+
+
+def test_the_columns_are_those_of_arrow():
+    assert list(ROW_COLUMNS) == ROW_SCHEMA.names
+    assert list(FRAME_COLUMNS) == FRAME_SCHEMA.names
+    assert {FRAME_COLUMNS[field.name]: str(field.type) for field in FRAME_SCHEMA} == {
+        "INT": "int32",
+        "BIGINT": "int64",
+    }
+
+
+def source(**options):
+    return ClusterDataSource({"endpoints": "0=a:9000", **options})
+
+
+def test_the_option_columns_is_the_schema_of_the_rows():
+    chosen = source(columns="endposition, payload")
+
+    assert chosen.schema() == "endposition BIGINT, payload BINARY"
+    rows = schema(("endposition", LongType()), ("payload", BinaryType()))
+    assert chosen.reader(rows)._columns == ("endposition", "payload")
+    assert chosen.streamReader(rows)._columns == ("endposition", "payload")
+    assert source().schema() == ddl(ROW_COLUMNS)
+    assert source(includeFrameHeader="true").schema() == ddl([*ROW_COLUMNS, *FRAME_COLUMNS])
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"columns": "position,payloads"}, "did you mean payload"),
+        ({"columns": "position,Position"}, "a column occurs twice: position, Position"),
+        ({"columns": "position,,payload"}, "option columns is 'position,,payload'; expected a comma list"),
+        ({"columns": "termId"}, "'termId'; includeFrameHeader=true adds it"),
+        ({"includeFrameHeader": "1"}, "option includeFrameHeader is '1'; expected true or false"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused_when_the_source_is_made(options, says):
+    with pytest.raises(ConfigurationError) as refused:
+        source(**options).schema()
+    assert says in str(refused.value)
+
+
+def test_columns_by_option_and_by_a_schema_that_differs_are_refused():
+    with pytest.raises(ConfigurationError, match="columns is payload, the schema has position: give one"):
+        source(columns="payload").reader(schema(("position", LongType())))

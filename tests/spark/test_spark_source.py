@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from spark_connector.schema import ROW_COLUMNS
-from tests.spark.logs import open_log
+from tests.spark.logs import TERM_LENGTH, open_log
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 MEMBERS = ("member-0", "member-1", "member-2")
@@ -125,6 +125,75 @@ def test_a_query_goes_on_over_another_members_directory(spark, aeron, decoded, t
 
     positions = spark.read.parquet(str(tmp_path / "rows")).select("position").toArrow()["position"]
     assert sorted(positions.to_pylist()) == [entry["position"] for entry in decoded]
+
+
+def test_a_range_of_time_has_the_rows_that_a_filter_on_the_column_has(spark, aeron, decoded):
+    first, last = decoded[200], decoded[500]
+    options = {
+        "startingTimestamp": str(first["clusterTime"]),
+        "endingTimestamp": last["timestamp"].isoformat(),
+    }
+    rows = source(spark, aeron / "member-1", **options).load().select("position").toArrow()
+
+    wanted = [e["position"] for e in decoded if first["timestamp"] <= e["timestamp"] < last["timestamp"]]
+    assert rows["position"].to_pylist() == wanted and len(wanted) > 100
+
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+CONDITIONS = [
+    "position >= 20000 AND timestamp BETWEEN timestamp_millis({0}) AND timestamp_millis({1})",
+    "clusterSessionId = 2 AND entryType IN ('SESSION_MESSAGE', 'SESSION_OPEN')",
+]
+
+
+@pytest.fixture
+def pushdown(spark):
+    """Spark's setting, which lets a Python source take filters, for one test."""
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_filters_that_are_pushed_down_leave_the_answer_as_it_is(spark, aeron, decoded, pushdown):
+    times = decoded[100]["clusterTime"], decoded[300]["clusterTime"]
+    for condition in (text.format(*times) for text in CONDITIONS):
+        pushed, plain = (
+            source(spark, aeron / "member-1", **options).load().where(condition).toArrow().to_pylist()
+            for options in ({"pushFilters": "true"}, {})
+        )
+        assert pushed == plain and 0 < len(plain) < len(decoded), condition
+
+
+def test_the_range_that_filters_leave_is_all_that_is_planned(spark, aeron, pushdown):
+    def greatest_task(**options):
+        rows = source(spark, aeron / "member-1", maxBytesPerPartition="4k", **options).load()
+        chosen = rows.where("position >= 40000 AND position < 44000")
+        return max(row[0] for row in chosen.selectExpr("spark_partition_id()").collect())
+
+    assert greatest_task(pushFilters="true") <= 1 < 9 <= greatest_task()
+
+
+def test_without_its_setting_spark_says_what_pushed_filters_need(spark, aeron):
+    with pytest.raises(PySparkException, match=PUSHDOWN.replace(".", r"\.")):
+        source(spark, aeron / "member-1", pushFilters="true").load().where("position > 96").count()
+
+
+def test_columns_and_frame_headers_by_option(spark, aeron, decoded):
+    options = {"columns": "termOffset,position,frameSessionId", "includeFrameHeader": "true"}
+    rows = source(spark, aeron / "member-0", **options).load()
+
+    assert rows.columns == ["termOffset", "position", "frameSessionId"]
+    got = rows.toArrow().to_pylist()
+    assert [row["position"] for row in got] == [entry["position"] for entry in decoded]
+    term_length = 1 << 16
+    assert all(row["termOffset"] == row["position"] % term_length for row in got)
+
+
+def test_one_session_of_the_log_by_option(spark, aeron, decoded):
+    rows = source(spark, aeron / "member-2", sessions="2").load().select("position").toArrow()
+
+    wanted = [entry["position"] for entry in decoded if entry.get("clusterSessionId") == 2]
+    assert rows["position"].to_pylist() == wanted and wanted
 
 
 def test_without_a_narrower_schema_the_rows_have_every_column(spark, aeron):
@@ -282,7 +351,8 @@ def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
     query.processAllAvailable()
     assert pipeline.lines() == [*sent, b"in doubt"]
     latest = query.lastProgress["sources"][0]["latestOffset"]
-    assert json.loads(latest) == {"position": live.position, "bytesBehindLatest": 0}
+    lag = {"bytesBehindLatest": 0, "entriesBehindLatest": 0, "msBehindLatest": 0}
+    assert json.loads(latest) == {"position": live.position, **lag}
 
 
 def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pipeline, live):
@@ -293,6 +363,21 @@ def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pip
     pipeline.run()  # nothing new
 
     assert pipeline.lines() == sent
+
+
+def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline, live):
+    live.lines(live.session_id, 0, 5)
+    pipeline.run()
+    live.lines(live.session_id, 5, 2000)
+    start = live._recording.purge_to(2 * TERM_LENGTH)
+    left = live.lines(live.session_id, 2005, 5)
+
+    with pytest.raises(PySparkException, match=f"purged up to {start}"):
+        pipeline.run()
+    pipeline.options["failOnDataLoss"] = "false"
+    pipeline.run()
+    lost = 2010 - len(pipeline.lines())
+    assert 0 < lost < 2000 and pipeline.lines()[-5:] == left
 
 
 def test_an_idle_query_makes_no_empty_batches(pipeline, live):

@@ -22,11 +22,11 @@ def start_query(members, monkeypatch):
     """Makes the stream's reader of a query that starts over the three; time passes only while it waits."""
     monkeypatch.setattr("spark_connector.log.IDLE_INTERVAL_S", 0.0)
 
-    def start() -> ClusterStreamReader:
+    def start(**given: str) -> ClusterStreamReader:
         log_reader = open_reader(members)
         monkeypatch.setattr("cluster.reader.LogReader.open", lambda **_: log_reader)
         monkeypatch.setattr("spark_connector.log._readers", {})
-        options = SourceOptions.parse({"endpoints": ENDPOINTS, "startingOffsets": "earliest"})
+        options = SourceOptions.parse({"endpoints": ENDPOINTS, "startingOffsets": "earliest", **given})
         made = ClusterStreamReader(options, ("position",))
         made.wait = log_reader.log._wait
         return made
@@ -150,3 +150,16 @@ def test_earliest_is_that_of_the_member_with_most_of_the_log(start_query, member
     members[0].start, members[1].start = 640, 3200
 
     assert start_query().initialOffset()["position"] == 0
+
+
+def test_what_all_members_purge_while_a_task_reads_is_passed_over_where_it_may(start_query, members, capsys):
+    reader = start_query(failOnDataLoss="false")
+    reading = reader.read(LogRange("0:77:5", 0, 6400, known=0))
+    got = [position for _ in range(3) for position in next(reading).column(0).to_pylist()]
+    members[1].blocks_until_break = 0
+    for member in members:
+        member.start = 3200
+
+    got += [position for batch in reading for position in batch.column(0).to_pylist()]
+    assert got == [0, 64, 128, *range(3200, 6400, 64)]
+    assert "position 192 was purged, the log begins at 3200 there" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-import pickle
+import struct
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -13,44 +13,9 @@ from spark_connector.source import ClusterBatchReader, ClusterStreamReader
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
+from tests.spark.readers import COLUMNS, batch, joined, micro_batches, payloads, rows, stream
 
-COLUMNS = ("position", "endPosition", "entryType", "payload")
 ALL = ReadAllAvailable()
-
-
-def stream(log, columns=COLUMNS, **options):
-    given = {"clusterDir": str(log.directory), "startingOffsets": "earliest", **options}
-    return ClusterStreamReader(SourceOptions.parse(given), columns)
-
-
-def batch(log, **options):
-    return ClusterBatchReader(SourceOptions.parse({"clusterDir": str(log.directory), **options}), COLUMNS)
-
-
-def rows(reader, partitions):
-    """The rows that tasks read, in the order of the partitions, as tuples; each partition travels pickled."""
-    found = []
-    for partition in pickle.loads(pickle.dumps(partitions)):
-        for record_batch in reader.read(partition):
-            found += zip(*(column.to_pylist() for column in record_batch.columns))
-    return found
-
-
-def payloads(reader, partitions):
-    return [row[3] for row in rows(reader, partitions) if row[2] == "SESSION_MESSAGE"]
-
-
-def joined(lists):
-    return list(itertools.chain.from_iterable(lists))
-
-
-def micro_batches(reader, limit=None):
-    """Run the reader as Spark does until there is nothing new; yield the payloads of each micro-batch."""
-    limit = limit or reader.getDefaultReadLimit()
-    start = reader.initialOffset()
-    while (end := reader.latestOffset(start, limit)) != start:
-        yield payloads(reader, reader.partitions(start, end))
-        start = end
 
 
 @pytest.fixture
@@ -298,7 +263,7 @@ def test_a_batch_that_runs_backwards_or_beyond_the_end_is_refused(live):
     live.lines(live.session_id, 0, 3)
     with pytest.raises(ConfigurationError, match=r"endingOffsets.*beyond the end"):
         batch(live, endingOffsets='{"position": 1048576}').partitions()
-    with pytest.raises(ConfigurationError, match=r"startingOffsets is \d+, after endingOffsets"):
+    with pytest.raises(ConfigurationError, match=r"startingOffsets is position \d+, after endingOffsets"):
         batch(live, startingOffsets="latest", endingOffsets='{"position": 96}').partitions()
 
 
@@ -360,6 +325,25 @@ def test_entry_types_and_columns_are_pruned_where_the_log_is_read(live):
         "SESSION_OPEN",
         "TIMER",
     ]
+
+
+def test_sessions_and_templates_are_chosen_where_the_log_is_read_and_limits_count_all(live):
+    other = live.open_session()
+    wanted = [struct.pack("<4H", 8, template, 7, 0) + b"payload" for template in (1, 2, 1)]
+    live.messages(other, wanted)
+    live.lines(live.session_id, 0, 5)
+
+    reader = stream(live, sessions=str(other), maxEntriesPerTrigger="4", minPartitions="3")
+    assert list(micro_batches(reader)) == [wanted[:1], wanted[1:], []]
+    assert joined(micro_batches(stream(live, templateIds="2, 9"))) == wanted[1:2]
+    assert [
+        row[2] for row in read_all(stream(live, sessions=str(other), entryTypes="SESSION_OPEN,TIMER"))
+    ] == ["SESSION_OPEN"]
+
+
+def read_all(reader):
+    start = reader.initialOffset()
+    return rows(reader, reader.partitions(start, reader.latestOffset(start, ALL)))
 
 
 def test_a_task_of_another_cluster_or_beyond_the_end_fails(live, tmp_path):
@@ -479,17 +463,30 @@ def test_no_row_is_made_of_a_payload_of_which_a_bit_has_flipped(tmp_path):
         rows(reader, reader.partitions())
 
 
-def test_progress_tells_how_far_the_log_is_and_what_is_left(live):
+def test_progress_tells_how_far_the_log_is_and_what_is_left(live, monkeypatch):
     reader = stream(live, maxEntriesPerTrigger="2")
     assert reader.reportLatestOffset() is None
     live.lines(live.session_id, 0, 3)
 
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 
+    monkeypatch.setattr("spark_connector.lag.time.time_ns", lambda: (live.time + 250) * 1_000_000)
     assert reader.reportLatestOffset() == {
         "position": live.position,
         "bytesBehindLatest": live.position - end["position"],
+        "entriesBehindLatest": 3,
+        "msBehindLatest": 250,
     }
+    monkeypatch.setattr("spark_connector.lag.COUNTED_BYTES", 64)
+    assert reader.reportLatestOffset()["entriesBehindLatest"] is None, "they are not read to be counted"
+
+
+def test_a_stream_that_has_all_is_behind_by_nothing(live):
+    reader = stream(live)
+    reader.latestOffset(reader.initialOffset(), ALL)
+
+    lag = {"bytesBehindLatest": 0, "entriesBehindLatest": 0, "msBehindLatest": 0}
+    assert reader.reportLatestOffset() == {"position": live.position, **lag}
 
 
 def test_a_log_without_an_entry_is_an_empty_stream_that_goes_on_when_the_first_comes(tmp_path):

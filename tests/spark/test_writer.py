@@ -9,46 +9,7 @@ import pytest
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from spark_connector.options import SinkOptions
 from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
-
-
-class PlayedClient:
-    """A session that takes ``room`` rows before it has to be polled, and commits them then."""
-
-    def __init__(self, room=1 << 30):
-        self.room = room
-        self.log = []
-        self.offered = self.acknowledged = 0
-        self.max_payload_length = 1000
-        self.committed_position = -1
-        self.cluster_session_id = 7
-        self.is_closed = False
-        self.why_closed = ""
-        self.is_stuck = False
-        self.polls = 0
-        self.was_closed = False
-        self.on_poll = lambda: None
-
-    def offer_batch(self, payloads):
-        if self.is_closed:
-            return -4
-        if self.offered - self.acknowledged + len(payloads) > self.room:
-            return -2
-        self.log += payloads.cast(pa.binary()).to_pylist()
-        self.offered += len(payloads)
-        return 1
-
-    def poll_egress(self):
-        self.polls += 1
-        self.on_poll()
-        if not self.is_stuck:
-            self.acknowledged = self.offered
-            self.committed_position = 96 * self.offered
-
-    def wait(self, timeout_s):
-        pass
-
-    def close(self):
-        self.was_closed = True
+from tests.spark.played import PlayedClient, PlayedTask
 
 
 @pytest.fixture
@@ -65,7 +26,9 @@ def client(monkeypatch):
 
 
 def writer(**options):
-    return ClusterStreamWriter(SinkOptions.parse({"endpoints": "0=a:9000", **options}))
+    """Without lanes, of which ``test_exactly_once.py`` is."""
+    given = {"endpoints": "0=a:9000", "deliveryMode": "at-least-once", **options}
+    return ClusterStreamWriter(SinkOptions.parse(given))
 
 
 def batches(*columns, kind=None):
@@ -111,22 +74,6 @@ def test_no_session_is_opened_for_a_first_batch_with_a_row_without_payload(clien
     assert client.connections == []
 
 
-class PlayedTask:
-    """What Spark tells a task of itself."""
-
-    def __init__(self, **properties):
-        self.properties = properties
-
-    def partitionId(self):
-        return 3
-
-    def attemptNumber(self):
-        return 1
-
-    def getLocalProperty(self, key):
-        return self.properties.get(key)
-
-
 @pytest.mark.parametrize(
     "properties, task",
     [
@@ -138,7 +85,7 @@ class PlayedTask:
     ],
 )
 def test_an_error_names_the_task_the_batch_and_the_query(client, monkeypatch, properties, task):
-    monkeypatch.setattr("spark_connector.sink.TaskContext.get", lambda: PlayedTask(**properties))
+    monkeypatch.setattr("spark_connector.task.TaskContext.get", lambda: PlayedTask(**properties))
     with pytest.raises(LocalProtocolError, match=rf"^{task}row 0 of the task has no payload"):
         writer().write(batches([None]))
     client.is_stuck = True
@@ -165,7 +112,7 @@ def test_a_session_that_ends_with_rows_in_doubt_fails_the_task(client):
 
 def test_rows_that_are_not_committed_in_time_fail_the_task(client, monkeypatch):
     clock = itertools.count(0.0, 0.5)
-    monkeypatch.setattr("spark_connector.sink.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("spark_connector.sending.time.monotonic", lambda: next(clock))
     client.is_stuck = True
 
     with pytest.raises(TimedOut, match=r"no row was committed for 3 s \(option commitTimeoutMs\); 2 of 2"):
@@ -196,8 +143,12 @@ def test_what_fails_while_spark_computes_rows_fails_the_task_with_its_own_error(
 
 
 def test_a_batch_write_does_the_same(client):
-    assert ClusterBatchWriter(SinkOptions("0=a:9000")).write(batches([b"a"])).rows == 1
+    write = ClusterBatchWriter(SinkOptions("0=a:9000"))
+    assert write.write(batches([b"a"])).rows == 1
     assert client.log == [b"a"]
+    write.commit([RowsCommitted(1, 96)])
+    (_, settings), *others = client.connections
+    assert settings["lane"] is None and not others, "without a name nothing is registered"
 
 
 def test_nothing_happens_on_the_driver(client):

@@ -1,0 +1,36 @@
+"""Rows in an order that follows from them alone, so that a task that runs again sends what it sent before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql._typing import ColumnOrName
+
+ORDER = ("position", "payload")  # rows equal in both are the same message: either may be the first
+BATCH_ROWS = 32_768
+
+
+def for_ingress(df: DataFrame, n: int, key: ColumnOrName, *keys: ColumnOrName) -> DataFrame:
+    """Column ``payload`` of ``df`` in ``n`` tasks: all rows of a key in one task, in the log's order.
+
+    ``df`` has the columns ``payload``, ``position`` (of the entry that a row was made of) and those of the
+    keys. A shuffle brings rows in whatever order its blocks arrive. So they are sorted behind it, by position
+    and then by payload. Spark refuses to sort a stream: of one, each task holds its rows of a micro-batch in
+    memory meanwhile.
+    """
+    spread = df.repartition(n, key, *keys).select(*ORDER)
+    if not df.isStreaming:
+        return spread.sortWithinPartitions(*ORDER).select("payload")
+    return spread.mapInArrow(_in_order, df.select("payload").schema)
+
+
+def _in_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    if held := list(batches):
+        in_order = pa.Table.from_batches(held).sort_by([(name, "ascending") for name in ORDER])
+        yield from in_order.select(["payload"]).to_batches(max_chunksize=BATCH_ROWS)

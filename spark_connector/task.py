@@ -1,0 +1,46 @@
+"""Which task this is, and the lane that it writes: the same for each of its attempts."""
+
+from __future__ import annotations
+
+from pyspark import TaskContext
+
+from cluster.errors import ConfigurationError
+from cluster.protocol.lane import Lane
+
+# Spark's own names of what it gives the tasks of a streaming query.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+def task_name() -> str:
+    """The task's partition and attempt, and the batch and query that it belongs to, if any."""
+    context = TaskContext.get()
+    if context is None:
+        return "outside a task"
+    task = f"partition {context.partitionId()}, attempt {context.attemptNumber()}"
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    return task if query_id is None else f"batch {batch_id} of query {query_id}, {task}"
+
+
+def lane_of_stream() -> Lane:
+    """The lane of a task of a micro-batch.
+
+    Raises ConfigurationError where Spark does not say of which query and batch it is.
+    """
+    context = TaskContext.get()
+    query_id, batch_id = (
+        None if context is None else context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID)
+    )
+    if context is None or query_id is None or batch_id is None:
+        raise ConfigurationError(
+            f"{QUERY_ID} of the task is {query_id} and {BATCH_ID} {batch_id}; expected both, by which its "
+            "rows are known when it runs again, or option deliveryMode at-least-once"
+        )
+    return Lane(query_id, context.partitionId(), int(batch_id))
+
+
+def lane_of_batch(application: str, version: int) -> Lane:
+    """The lane of a task of a batch write that has a name and a number."""
+    context = TaskContext.get()
+    assert context is not None, "Spark writes in tasks"
+    return Lane(application, context.partitionId(), version)

@@ -1,0 +1,131 @@
+"""When a stream's micro-batches are due and how much they hold, call by call, without Spark."""
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from tests.spark.logs import open_log
+from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream
+
+
+@pytest.fixture
+def live(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    log.session_id = session_id
+    yield log
+    log.stop()
+
+
+class Trigger:
+    """What Spark asks at each trigger of one query, at a time that the test sets."""
+
+    def __init__(self, reader, monkeypatch):
+        self.now_s = 1000.0
+        monkeypatch.setattr("spark_connector.admission.time.monotonic", lambda: self.now_s)
+        self.reader = reader
+        self.start = reader.initialOffset()
+
+    def __call__(self):
+        """The payloads of the micro-batch that is due now; None when none is."""
+        end = self.reader.latestOffset(self.start, self.reader.getDefaultReadLimit())
+        if end is self.start:
+            return None
+        got = payloads(self.reader, self.reader.partitions(self.start, end))
+        self.start = end
+        return got
+
+
+def trigger_of(live, monkeypatch, **options):
+    return Trigger(stream(live, minEntriesPerTrigger="10", maxTriggerDelay="1m", **options), monkeypatch)
+
+
+def test_fewer_entries_than_wanted_wait_for_more(live, monkeypatch):
+    trigger = trigger_of(live, monkeypatch)
+    assert trigger() == [], "the first micro-batch of a query does not wait: the term and the session"
+
+    sent = live.lines(live.session_id, 0, 9)
+    assert trigger() is None
+    sent += live.lines(live.session_id, 9, 1)
+    assert trigger() == sent
+
+
+def test_they_wait_no_longer_than_the_greatest_delay_after_the_last_micro_batch(live, monkeypatch):
+    trigger = trigger_of(live, monkeypatch)
+    trigger()
+    sent = live.lines(live.session_id, 0, 3)
+    trigger.now_s += 59.9
+    assert trigger() is None
+    trigger.now_s += 0.1
+    assert trigger() == sent
+
+    live.lines(live.session_id, 3, 3)
+    assert trigger() is None, "the delay counts from the last micro-batch"
+
+
+def test_a_query_that_starts_again_does_not_wait_for_its_first_micro_batch(live, monkeypatch):
+    trigger = trigger_of(live, monkeypatch)
+    trigger()
+    sent = live.lines(live.session_id, 0, 3)
+    assert trigger() is None
+
+    again = trigger_of(live, monkeypatch)
+    again.start = trigger.start
+    assert again() == sent
+
+
+def test_entries_that_wait_are_counted_once(live, monkeypatch):
+    trigger = trigger_of(live, monkeypatch)
+    trigger()
+    read = []
+    entry_ends = type(trigger.reader._log).entry_ends
+
+    def counted(log, begin, end):
+        for ends in entry_ends(log, begin, end):
+            read.append(len(ends))
+            yield ends
+
+    monkeypatch.setattr("spark_connector.log.SourceLog.entry_ends", counted)
+    for number in range(9):
+        live.lines(live.session_id, number, 1)
+        assert trigger() is None
+    assert read == [1] * 9
+
+
+def test_what_has_all_to_be_read_does_not_wait(live):
+    live.lines(live.session_id, 0, 2)
+    options = {"minEntriesPerTrigger": "100"}
+    reader = stream(live, **options)
+    reader.prepareForTriggerAvailableNow()
+    assert len(joined(micro_batches(reader))) == 2
+
+    reader = stream(live, **options)
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    live.lines(live.session_id, 2, 2)
+    second = reader.latestOffset(first, ReadAllAvailable())
+    assert len(payloads(reader, reader.partitions(first, second))) == 2
+
+
+def test_both_limits_at_once_end_at_the_one_that_is_met_first(live):
+    live.messages(live.session_id, [b"x" * 500] * 20)
+    live.commit()
+    ends = [row[1] for row in rows(batch(live), batch(live).partitions())]
+
+    def first_end(**options):
+        reader = stream(live, **options)
+        return reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())["position"]
+
+    assert first_end(maxEntriesPerTrigger="5", maxBytesPerTrigger="1m") == ends[4]
+    assert first_end(maxEntriesPerTrigger="15", maxBytesPerTrigger=str(ends[4] + 32)) == ends[4]
+
+
+def test_an_option_that_changed_at_a_restart_holds_from_then_on(live):
+    live.lines(live.session_id, 0, 30)
+    first = stream(live, maxEntriesPerTrigger="4")
+    start = first.initialOffset()
+    end = first.latestOffset(start, first.getDefaultReadLimit())
+    assert len(rows(first, first.partitions(start, end))) == 4
+
+    second = stream(live, maxEntriesPerTrigger="9", minPartitions="3")
+    later = second.latestOffset(end, second.getDefaultReadLimit())
+    planned = second.partitions(end, later)
+    assert len(rows(second, planned)) == 9 and len(planned) == 3
+    assert len(second.partitions(start, end)) == 1, "what was planned before stays as it was"
