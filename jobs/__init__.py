@@ -5,6 +5,10 @@ DataFrame to DataFrame in the same module, so that it can be read and tested wit
 ``python -m jobs.NAME`` and under ``spark-submit``. Nothing here knows the cluster's inside: jobs see the
 Spark format ``cluster`` and Delta tables only (the demo adds the public client, service and command line).
 
-Read first: :mod:`jobs.log_to_delta`, the smallest job; then :mod:`jobs.streaming`, how every job runs its
-query; :mod:`jobs.merge`, how a batch goes into a table once.
+Read first: :mod:`jobs.log_to_delta`, the smallest job; then :mod:`jobs.keeping`, how tables are kept;
+:mod:`jobs.delta_table`, how a batch goes into a table once; :mod:`jobs.schemas`, what the tables hold.
 """
+
+from jobs.history import as_of
+
+__all__ = ["as_of"]

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ConfigurationError
+from jobs.delta_table import is_name
 from spark_connector.offsets import Offset
 from spark_connector.options import SourceOptions
+from spark_connector.places import EARLIEST
+from spark_connector.resolving import resolve_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from spark_connector.log import SourceLog
 
 AVAILABLE_NOW = "available-now"
+SESSION_CATALOG = "spark_catalog"
 # Spark's words for a Python process that was not up within ten seconds, which no setting changes.
 NOT_UP = "Python worker failed to connect back"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -35,7 +39,7 @@ class JobOptions:
     """One job's command line, checked."""
 
     source: dict[str, str]  # options of format("cluster"), by name
-    table: str  # path of the Delta table, absolute or with a scheme; "" for a job that writes none
+    table: str  # the Delta table, as ``table_place`` gives it; "" for a job that writes none
     checkpoint: str
     trigger: dict[str, Any]  # as DataStreamWriter.trigger takes it
     master: str
@@ -66,26 +70,31 @@ def absolute(path: str) -> str:
     return path if _SCHEME.match(path) else str(Path(path).resolve())
 
 
+def table_place(text: str) -> str:
+    """A name of Spark's catalog as it is, or a path as ``absolute`` gives it.
+
+    Raises ConfigurationError for a table of another catalog.
+    """
+    parts = text.split(".")
+    if len(parts) not in (2, 3) or not all(part.isidentifier() for part in parts):
+        return absolute(text)
+    if len(parts) == 3 and parts.pop(0) != SESSION_CATALOG:
+        raise ConfigurationError(
+            f"--table is {text!r}; expected schema.table of the catalog {SESSION_CATALOG}, "
+            f"the one that Delta's builders use, or a path, such as ./{text}"
+        )
+    return ".".join(parts)
+
+
 def checkpoint_in(table: str) -> str:
     """Where a table's progress is kept by default; Delta passes over names that begin with ``_``."""
     return f"{table.rstrip('/')}/_checkpoint"
 
 
 def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
-    """The parser of job ``name`` with the options that every job has."""
-    text = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser(
-        prog=f"python -m jobs.{name}",
-        description=summary,
-        epilog=f"example:\n  {example}",
-        formatter_class=text,
-    )
-    source = made.add_argument_group("the Log")
-    source.add_argument("--endpoints", metavar="LIST", help="members: 0=host:9000,1=host:9010,…")
-    source.add_argument(
-        "--cluster-dir", metavar="DIR", help="a member's directory on this host, ours or Aeron's"
-    )
-    source.add_argument("--archive-dir", metavar="DIR", help="its archive, where that lies elsewhere")
+    """The parser of job ``name`` with the options that every job has that keeps on reading the Log."""
+    made = bare_parser(name, summary, example)
+    source = add_log(made)
     source.add_argument(
         "--starting-offsets",
         metavar="WHERE",
@@ -94,10 +103,7 @@ def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
     )
     source.add_argument("--max-entries-per-trigger", metavar="N", help="entries of one batch at most")
     source.add_argument("--max-bytes-per-trigger", metavar="SIZE", help="log bytes of one batch, such as 64m")
-    source.add_argument(
-        "--option", metavar="NAME=VALUE", action="append", default=[], help="any other option of the source"
-    )
-    run = made.add_argument_group("the run")
+    run = add_run(made)
     run.add_argument("--checkpoint", metavar="DIR", help="where progress is kept; default: TABLE/_checkpoint")
     run.add_argument(
         "--trigger",
@@ -105,52 +111,104 @@ def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
         default=AVAILABLE_NOW,
         help=f"{AVAILABLE_NOW}, to the present end and stop (the default), or an interval: '5 seconds'",
     )
+    return made
+
+
+def bare_parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
+    """A parser of job ``name`` without any option. ``cluster job`` names itself as the program."""
+    module = f"python -m jobs.{name}"
+    program = sys.argv[0] if sys.argv[0].startswith("cluster job ") else module
+    return argparse.ArgumentParser(
+        prog=program,
+        description=summary,
+        epilog=f"example:\n  {example.replace(module, program)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_log(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Options that say which Log is read."""
+    source = made.add_argument_group("the Log")
+    source.add_argument("--endpoints", metavar="LIST", help="members: 0=host:9000,1=host:9010,…")
+    source.add_argument(
+        "--cluster-dir", metavar="DIR", help="a member's directory on this host, ours or Aeron's"
+    )
+    source.add_argument("--archive-dir", metavar="DIR", help="its archive, where that lies elsewhere")
+    source.add_argument(
+        "--option", metavar="NAME=VALUE", action="append", default=[], help="any other option of the source"
+    )
+    return source
+
+
+def add_run(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Options of the Spark application."""
+    run = made.add_argument_group("the run")
     run.add_argument(
         "--master", metavar="URL", default="local[*]", help="Spark master (default: %(default)s)"
     )
     run.add_argument(
         "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Spark setting for this run"
     )
-    return made
+    return run
 
 
 def add_table(made: argparse.ArgumentParser) -> None:
     made.add_argument(
-        "--table", metavar="DIR", required=True, help="path of the Delta table; made when missing"
+        "--table",
+        metavar="TABLE",
+        required=True,
+        help="the Delta table: a path, or schema.table of Spark's catalog; made when missing",
     )
 
 
 def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> JobOptions:
     """Parse ``argv``; raises ConfigurationError, before Spark starts, for what the source would refuse."""
     given = made.parse_args(argv)
+    source = source_of(given)
+    table = table_place(given.table) if "table" in given else ""
+    return JobOptions(
+        source=source,
+        table=table,
+        checkpoint=_checkpoint(given.checkpoint, table),
+        trigger=_trigger(given.trigger),
+        master=given.master,
+        settings=pairs("--conf", given.conf),
+        arguments=given,
+        say=say,
+    )
+
+
+def source_of(given: argparse.Namespace) -> dict[str, str]:
+    """The options of the source that a command line gives.
+
+    Raises ConfigurationError, before Spark starts, for what the source would refuse.
+    """
+    named = vars(given)
     source = {
         "endpoints": given.endpoints,
         "clusterDir": given.cluster_dir and absolute(given.cluster_dir),
         "archiveDir": given.archive_dir and absolute(given.archive_dir),
-        "startingOffsets": given.starting_offsets,
-        "maxEntriesPerTrigger": given.max_entries_per_trigger,
-        "maxBytesPerTrigger": given.max_bytes_per_trigger,
-        **dict(_pair("--option", item) for item in given.option),
+        "startingOffsets": named.get("starting_offsets"),
+        "maxEntriesPerTrigger": named.get("max_entries_per_trigger"),
+        "maxBytesPerTrigger": named.get("max_bytes_per_trigger"),
+        **pairs("--option", given.option),
     }
     source = {name: value for name, value in source.items() if value is not None}
     SourceOptions.parse(source)
-    table = absolute(given.table) if "table" in given else ""
-    checkpoint = absolute(given.checkpoint) if given.checkpoint else (checkpoint_in(table) if table else "")
-    if not checkpoint:
+    return source
+
+
+def _checkpoint(given: str | None, table: str) -> str:
+    if given:
+        return absolute(given)
+    if not table:
         raise ConfigurationError("--checkpoint is not given, and this job has no table to keep it in")
-    return JobOptions(
-        source=source,
-        table=table,
-        checkpoint=checkpoint,
-        trigger=_trigger(given.trigger),
-        master=given.master,
-        settings=dict(_pair("--conf", item) for item in given.conf),
-        arguments=given,
-        say=_say,
-    )
+    if is_name(table):
+        raise ConfigurationError(f"--checkpoint is not given, and the catalog's {table} has no place for it")
+    return checkpoint_in(table)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -179,11 +237,16 @@ def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int)
     planned = _planned(Path(options.checkpoint))
     if planned is not None:
         return f"{planned:,}"
-    if source.starting_offsets is None:
-        if options.table and Path(options.table, "_delta_log").is_dir():
+    if source.starting_offsets is None and source.starting_timestamp is None:
+        if options.table and _has_table(options.table):
             return "the end of its table"
         return f"{log.start_position:,}"
-    return f"{log.resolve('startingOffsets', source.starting_offsets, end):,}"
+    return f"{resolve_start(log, source, EARLIEST, end):,}"
+
+
+def _has_table(place: str) -> bool:
+    """Whether there is a table, or one in the folder of several; one of the catalog may be."""
+    return is_name(place) or any(any(Path(place).glob(f"{depth}_delta_log")) for depth in ("", "*/"))
 
 
 def _planned(checkpoint: Path) -> int | None:
@@ -196,11 +259,15 @@ def _planned(checkpoint: Path) -> int | None:
     return offset.position if is_done or offset.from_position is None else offset.from_position
 
 
-def _pair(option: str, item: str) -> tuple[str, str]:
-    name, equals, value = item.partition("=")
-    if not equals or not name:
-        raise ConfigurationError(f"{option} is {item!r}; expected NAME=VALUE")
-    return name, value
+def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
+    """What an option that is given several times says. Raises ConfigurationError for what is no pair."""
+    found = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise ConfigurationError(f"{option} is {item!r}; expected NAME=VALUE")
+        found[name] = value
+    return found
 
 
 def _trigger(text: str) -> dict[str, Any]:

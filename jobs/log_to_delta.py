@@ -1,35 +1,21 @@
 """The whole committed Log as a Delta table, one row an entry, appended exactly once.
 
-Spark writes the batch number into Delta's own commit, so a batch that is repeated after a crash is skipped
-there. Without its checkpoint the job goes on after what the table already holds.
+Each batch is one commit that names query and batch, so a batch that is repeated after a crash is skipped.
+Without its checkpoint the job goes on after what the table already holds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from jobs.command import add_table, options_of, parser, run_main, start
-from jobs.merge import beyond, open_table
-from jobs.streaming import read_log, run, starting_at
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-# Readers skip files by these columns; payloads and the rest need no statistics.
-PROPERTIES = {
-    "delta.dataSkippingStatsColumns": "position,endPosition,leadershipTermId,timestamp,clusterSessionId",
-}
+from jobs.command import parser, run_main
+from jobs.delta_table import append
+from jobs.keeping import TableJob, run_table
 
 
-def appending(spark: SparkSession, source: dict[str, str], table: str) -> DataStreamWriter:
-    """The write of the Log after what ``table`` holds; the checkpoint and the trigger are the caller's."""
-    schema = read_log(spark, source).schema
-    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
-    known_to = open_table(spark, table, columns, properties=PROPERTIES, progress="endPosition")
-    entries = beyond(read_log(spark, starting_at(source, known_to)), known_to, "endPosition")
-    writer = entries.writeStream.queryName("log_to_delta").format("delta").outputMode("append")
-    return writer.option("path", table)
+def log_job() -> TableJob:
+    """The table of the Log, as it is kept."""
+    from jobs.schemas import LOG
+
+    return TableJob("log_to_delta", LOG, (), (), lambda entries: entries, append, progress="endPosition")
 
 
 def main() -> None:
@@ -38,9 +24,7 @@ def main() -> None:
         "Keep a Delta table of the committed Log, one row an entry, each exactly once.",
         "python -m jobs.log_to_delta --cluster-dir c1/member-0 --table delta/log",
     )
-    add_table(made)
-    options = options_of(made)
-    run(appending(start("log_to_delta", options), options.source, options.table), options)
+    run_table(made, log_job)
 
 
 if __name__ == "__main__":

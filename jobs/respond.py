@@ -68,8 +68,9 @@ def respond(spark: SparkSession, options: JobOptions) -> None:
     given = options.arguments
     entries = read_log(spark, starting_at(options.source, None))
     made = answers(transform_named(given.transform), entries, given.transform)
-    writer = made.writeStream.queryName("respond").format("cluster").outputMode("append")
-    run(writer.option("endpoints", given.to or options.source["endpoints"]), options)
+    writer = made.writeStream.format("cluster").outputMode("append")
+    writer = writer.option("endpoints", given.to or options.source["endpoints"])
+    run(spark, writer, "respond", options)
 
 
 def main() -> None:

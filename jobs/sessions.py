@@ -8,28 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import add_table, options_of, parser, run_main, start
-from jobs.merge import beyond, merge, open_table, query_id
-from jobs.streaming import read_log, run_batches, starting_at
+from jobs.command import parser, run_main
+from jobs.delta_table import merge
+from jobs.keeping import TableJob, run_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from jobs.command import JobOptions
+    from jobs.delta_table import Commit
 
 LOG_COLUMNS = (
-    "position BIGINT, leadershipTermId BIGINT, entryType STRING, timestamp TIMESTAMP, "
-    "clusterSessionId BIGINT, correlationId BIGINT, payload BINARY, responseStreamId INT, "
-    "responseChannel STRING, encodedPrincipal BINARY, closeReason STRING"
+    "position",
+    "leadershipTermId",
+    "entryType",
+    "timestamp",
+    "clusterSessionId",
+    "correlationId",
+    "payload",
+    "responseStreamId",
+    "responseChannel",
+    "encodedPrincipal",
+    "closeReason",
 )
-ENTRY_TYPES = "SESSION_MESSAGE,SESSION_OPEN,SESSION_CLOSE"
-
-TABLE_COLUMNS = (
-    "clusterSessionId BIGINT, state STRING, openPosition BIGINT, openedAt TIMESTAMP, openTermId BIGINT, "
-    "correlationId BIGINT, responseStreamId INT, responseChannel STRING, encodedPrincipal BINARY, "
-    "messages BIGINT, bytes BIGINT, lastActivityAt TIMESTAMP, "
-    "closePosition BIGINT, closedAt TIMESTAMP, closeTermId BIGINT, closeReason STRING, lastPosition BIGINT"
-)
+ENTRY_TYPES = ("SESSION_MESSAGE", "SESSION_OPEN", "SESSION_CLOSE")
 
 # What the entries of a batch add to a session that the table knows. A session opens and closes once, so the
 # first value that is known stays; closed is final, whatever the order of the batches that have it.
@@ -59,11 +60,13 @@ ON_MATCH = {
 
 
 def sessions(entries: DataFrame) -> DataFrame:
-    """One row per cluster session in ``entries``, with the columns of ``TABLE_COLUMNS``.
+    """One row per cluster session in ``entries``, with the columns of its table.
 
     ``bytes`` counts payloads; ``lastActivityAt`` is the time of the last message, or of the opening.
     """
     from pyspark.sql import functions as f
+
+    from jobs.schemas import SESSIONS
 
     kind = f.col("entryType")
     opening = [
@@ -92,21 +95,17 @@ def sessions(entries: DataFrame) -> DataFrame:
         )
     )
     state = f.when(f.col("closed").isNotNull(), "CLOSED").otherwise("OPEN").alias("state")
-    columns = [column.strip().split(" ")[0] for column in TABLE_COLUMNS.split(",")]
-    return per_session.select("*", "opened.*", "closed.*", state).select(*columns)
+    return per_session.select("*", "opened.*", "closed.*", state).select(*SESSIONS.schema.names)
 
 
-def keep_sessions(spark: SparkSession, options: JobOptions) -> None:
-    """Bring ``options.table`` up to what the Log has."""
-    known_to = open_table(spark, options.table, TABLE_COLUMNS, cluster_by="clusterSessionId")
-    source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
-    entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)
+def sessions_job() -> TableJob:
+    """The table of sessions, as it is kept."""
+    from jobs.schemas import SESSIONS
 
-    def on_batch(batch: DataFrame, batch_id: int) -> None:
-        transaction = (f"sessions-{query_id(batch)}", batch_id)
-        merge(sessions(batch), options.table, "clusterSessionId", ON_MATCH, transaction)
+    def update(entries: DataFrame, table: str, commit: Commit) -> None:
+        merge(sessions(entries), table, SESSIONS.key, ON_MATCH, commit)
 
-    run_batches(entries, "sessions", options, on_batch)
+    return TableJob("sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update)
 
 
 def main() -> None:
@@ -115,9 +114,7 @@ def main() -> None:
         "Keep a Delta table of cluster sessions: opened and closed, by whom, messages, bytes, last activity.",
         "python -m jobs.sessions --cluster-dir c1/member-0 --table delta/sessions",
     )
-    add_table(made)
-    options = options_of(made)
-    keep_sessions(start("sessions", options), options)
+    run_table(made, sessions_job)
 
 
 if __name__ == "__main__":

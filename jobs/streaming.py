@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import NOT_UP, JobOptions
+from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,12 +23,15 @@ POLL_SECONDS = 1
 STARTS = 3
 
 
-def read_log(spark: SparkSession, source: dict[str, str], columns: str | None = None) -> DataFrame:
-    """The committed Log as a stream. ``columns``, as DDL, leaves out what the job does not use."""
+def read_log(spark: SparkSession, source: dict[str, str], columns: Sequence[str] = ()) -> DataFrame:
+    """The committed Log as a stream, with all of its columns or those that the job uses."""
     reader = spark.readStream.format("cluster").options(**source)
-    if columns is not None:
-        reader = reader.schema(columns)
-    return reader.load()
+    return reader.schema(ddl(columns or ROW_COLUMNS)).load()
+
+
+def ddl(columns: Iterable[str]) -> str:
+    """Columns of the Log as a schema that readers take."""
+    return ", ".join(f"{name} {ROW_COLUMNS[name]}" for name in columns)
 
 
 def starting_at(source: dict[str, str], position: int | None) -> dict[str, str]:
@@ -41,32 +45,31 @@ def starting_at(source: dict[str, str], position: int | None) -> dict[str, str]:
     return source | {"startingOffsets": where}
 
 
-def run_batches(
-    rows: DataFrame, name: str, options: JobOptions, on_batch: Callable[[DataFrame, int], None]
-) -> None:
-    """Hand each micro-batch to ``on_batch(batch, batch_id)`` until the trigger is done or the run stopped."""
-    run(rows.writeStream.queryName(name).foreachBatch(on_batch), options)
-
-
-def run(writer: Any, options: JobOptions) -> None:
-    """Start ``writer`` and stay until its query ends; Ctrl-C and SIGTERM stop it after its current step.
+def run(spark: SparkSession, writer: Any, name: str, options: JobOptions) -> None:
+    """Start ``writer`` under ``name`` and stay until it ends; Ctrl-C and SIGTERM stop it after its step.
 
     Raises what made the query fail, and KeyboardInterrupt once an interrupted one has stopped.
     """
-    writer = writer.option("checkpointLocation", options.checkpoint).trigger(**options.trigger)
+    from jobs.progress import following
+
+    writer = writer.queryName(name).option("checkpointLocation", options.checkpoint)
+    writer = writer.trigger(**options.trigger)
     with _interrupts() as interrupted:
         for starts_left in reversed(range(STARTS)):
-            query = writer.start()
-            try:
-                for line in progress_lines(query, interrupted):
-                    options.say(line)
-                break
-            except Exception as error:
-                if not starts_left or not came_up_too_late(query, error):
-                    raise
-                options.say(f"{query.name}: its Python process took more than Spark's ten seconds, once more")
-            finally:
-                query.stop()
+            with following(spark, name, options.say) as progress:
+                query = writer.start()
+                try:
+                    while not (interrupted.is_set() or query.awaitTermination(POLL_SECONDS)):
+                        pass
+                    break
+                except Exception as error:
+                    if not starts_left or not came_up_too_late(query, error):
+                        raise
+                    options.say(f"{name}: its Python process took more than Spark's ten seconds, once more")
+                finally:
+                    query.stop()
+                    progress.await_end()
+        options.say(progress.closing_line("stopped" if interrupted.is_set() else "done"))
         if interrupted.is_set():
             raise KeyboardInterrupt
 
@@ -74,47 +77,6 @@ def run(writer: Any, options: JobOptions) -> None:
 def came_up_too_late(query: StreamingQuery, error: Exception) -> bool:
     """Whether ``query`` failed with ``error`` before it did anything, for want of its Python process."""
     return NOT_UP in str(error) and not query.recentProgress
-
-
-def progress_lines(query: StreamingQuery, interrupted: Event) -> Iterator[str]:
-    """One line for each batch with rows, as they complete, and a closing one; raises the query's failure.
-
-    Most of a first batch's time goes into starting: the JVM loads and compiles what it runs for the first
-    time. So the closing line gives the rate after it too.
-    """
-    seen, rows, milliseconds = -1, 0, 0
-    first: tuple[int, int] | None = None
-    active = True
-    while active and not interrupted.is_set():
-        active = not query.awaitTermination(POLL_SECONDS)
-        for progress in query.recentProgress:
-            if progress["batchId"] <= seen or not progress["numInputRows"]:
-                continue
-            seen = progress["batchId"]
-            rows += progress["numInputRows"]
-            milliseconds += progress["durationMs"]["triggerExecution"]
-            first = first or (rows, milliseconds)
-            yield progress_line(progress)
-    end = "stopped" if interrupted.is_set() else "done"
-    line = f"{query.name}: {end}, {rows:,} rows{_rate(rows, milliseconds)}"
-    if first is not None and milliseconds > first[1]:
-        line += f", after the first batch{_rate(rows - first[0], milliseconds - first[1])}"
-    yield line
-
-
-def progress_line(progress: Any) -> str:
-    """What one batch did: rows, time, rate, and how far in the log it got."""
-    rows, milliseconds = progress["numInputRows"], progress["durationMs"]["triggerExecution"]
-    end = progress["sources"][0]["endOffset"]
-    end = json.loads(end) if isinstance(end, str) else end
-    return (
-        f"{progress['name']}: batch {progress['batchId']}, {rows:,} rows in {milliseconds / 1000:.1f} s"
-        f"{_rate(rows, milliseconds)}, log position {end['position']:,}"
-    )
-
-
-def _rate(rows: int, milliseconds: int) -> str:
-    return f" ({rows * 1000 // milliseconds:,} rows/s)" if milliseconds else ""
 
 
 @contextmanager

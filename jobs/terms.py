@@ -7,25 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import add_table, options_of, parser, run_main, start
-from jobs.merge import beyond, merge, name_of, open_table, query_id
-from jobs.streaming import read_log, run_batches, starting_at
+from jobs.command import parser, run_main
+from jobs.delta_table import merge, read
+from jobs.keeping import TableJob, run_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from jobs.command import JobOptions
+    from jobs.delta_table import Commit
 
 LOG_COLUMNS = (
-    "position BIGINT, endPosition BIGINT, leadershipTermId BIGINT, entryType STRING, timestamp TIMESTAMP, "
-    "termBaseLogPosition BIGINT, leaderMemberId INT, logSessionId INT, timeUnit STRING, appVersion INT"
-)
-
-TABLE_COLUMNS = (
-    "leadershipTermId BIGINT, state STRING, leaderMemberId INT, termBaseLogPosition BIGINT, "
-    "logSessionId INT, timeUnit STRING, appVersion INT, startPosition BIGINT, startedAt TIMESTAMP, "
-    "endPosition BIGINT, endedAt TIMESTAMP, length BIGINT, durationMs BIGINT, entries BIGINT, "
-    "lastPosition BIGINT"
+    "position",
+    "endPosition",
+    "leadershipTermId",
+    "entryType",
+    "timestamp",
+    "termBaseLogPosition",
+    "leaderMemberId",
+    "logSessionId",
+    "timeUnit",
+    "appVersion",
 )
 
 OPENING_COLUMNS = (
@@ -76,7 +77,7 @@ def partial_terms(entries: DataFrame) -> DataFrame:
 
 
 def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
-    """``known``, rows of the table, brought up to ``entries``: every term whole, with ``TABLE_COLUMNS``.
+    """``known``, rows of the table, brought up to ``entries``: every term whole, with the table's columns.
 
     A term is ``CURRENT`` while none is newer. Both its length and its duration reach from its beginning to
     the end of its last entry; the beginning is unknown where the log's head was purged.
@@ -103,21 +104,21 @@ def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
     )
 
 
-def keep_terms(spark: SparkSession, options: JobOptions) -> None:
-    """Bring ``options.table`` up to what the Log has."""
-    known_to = open_table(spark, options.table, TABLE_COLUMNS)
-    entries = beyond(read_log(spark, starting_at(options.source, known_to), LOG_COLUMNS), known_to)
+def terms_job() -> TableJob:
+    """The table of leadership terms, as it is kept."""
+    from jobs.schemas import TERMS
 
-    def on_batch(batch: DataFrame, batch_id: int) -> None:
+    def rows(entries: DataFrame) -> DataFrame:
+        none = entries.sparkSession.createDataFrame([], TERMS.schema)
+        return terms(none, entries).select(*TERMS.schema.names)
+
+    def update(entries: DataFrame, table: str, commit: Commit) -> None:
         # One row a term is little; collected, it is not computed again when MERGE reads its source twice.
-        known = batch.sparkSession.table(name_of(options.table))
-        updated = batch.sparkSession.createDataFrame(
-            terms(known, batch).select(*known.columns).collect(), known.schema
-        )
-        transaction = (f"terms-{query_id(batch)}", batch_id)
-        merge(updated, options.table, "leadershipTermId", ON_MATCH, transaction)
+        spark = entries.sparkSession
+        updated = terms(read(spark, table), entries).select(*TERMS.schema.names).collect()
+        merge(spark.createDataFrame(updated, TERMS.schema), table, TERMS.key, ON_MATCH, commit)
 
-    run_batches(entries, "terms", options, on_batch)
+    return TableJob("terms", TERMS, LOG_COLUMNS, (), rows, update)
 
 
 def main() -> None:
@@ -126,9 +127,7 @@ def main() -> None:
         "Keep a Delta table of leadership terms: leader, base position, length, duration.",
         "python -m jobs.terms --cluster-dir c1/member-0 --table delta/leadership_terms",
     )
-    add_table(made)
-    options = options_of(made)
-    keep_terms(start("terms", options), options)
+    run_table(made, terms_job)
 
 
 if __name__ == "__main__":

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import add_table, options_of, parser, run_main, start
-from jobs.merge import beyond, merge, open_table, query_id
-from jobs.streaming import read_log, run_batches, starting_at
+from jobs.command import parser, run_main
+from jobs.delta_table import merge
+from jobs.keeping import TableJob, run_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from jobs.command import JobOptions
+    from jobs.delta_table import Commit
 
-LOG_COLUMNS = (
-    "position BIGINT, leadershipTermId BIGINT, timestamp TIMESTAMP, correlationId BIGINT, entryType STRING"
-)
-ENTRY_TYPES = "TIMER"
-
-TABLE_COLUMNS = (
-    "correlationId BIGINT, state STRING, deadline TIMESTAMP, "
-    "firedPosition BIGINT, firedAt TIMESTAMP, firedTermId BIGINT, firings BIGINT, lastPosition BIGINT"
-)
+LOG_COLUMNS = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
+ENTRY_TYPES = ("TIMER",)
 
 ON_MATCH = {
     **{
@@ -39,7 +32,7 @@ ON_MATCH = {
 
 
 def timers(entries: DataFrame) -> DataFrame:
-    """One row per timer that fired in ``entries``, with the columns of ``TABLE_COLUMNS``."""
+    """One row per timer that fired in ``entries``, with the columns of its table."""
     from pyspark.sql import functions as f
 
     fired = f.struct(
@@ -62,18 +55,14 @@ def timers(entries: DataFrame) -> DataFrame:
     )
 
 
-def keep_timers(spark: SparkSession, options: JobOptions) -> None:
-    """Bring ``options.table`` up to what the Log has."""
-    known_to = open_table(spark, options.table, TABLE_COLUMNS, cluster_by="correlationId")
-    source = starting_at({"entryTypes": ENTRY_TYPES} | options.source, known_to)
-    entries = beyond(read_log(spark, source, LOG_COLUMNS), known_to)
+def timers_job() -> TableJob:
+    """The table of timers, as it is kept."""
+    from jobs.schemas import TIMERS
 
-    def on_batch(batch: DataFrame, batch_id: int) -> None:
-        merge(
-            timers(batch), options.table, "correlationId", ON_MATCH, (f"timers-{query_id(batch)}", batch_id)
-        )
+    def update(entries: DataFrame, table: str, commit: Commit) -> None:
+        merge(timers(entries), table, TIMERS.key, ON_MATCH, commit)
 
-    run_batches(entries, "timers", options, on_batch)
+    return TableJob("timers", TIMERS, LOG_COLUMNS, ENTRY_TYPES, timers, update)
 
 
 def main() -> None:
@@ -82,9 +71,7 @@ def main() -> None:
         "Keep a Delta table of the timers that fired: when, at which position, in which leadership term.",
         "python -m jobs.timers --cluster-dir c1/member-0 --table delta/timers",
     )
-    add_table(made)
-    options = options_of(made)
-    keep_timers(start("timers", options), options)
+    run_table(made, timers_job)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import log_to_delta
 from jobs.demo import statistics
+from jobs.keeping import keeping
+from jobs.log_to_delta import log_job
 from jobs.streaming import STARTS, came_up_too_late, read_log
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 LOG_EVERY = "2 seconds"
 ANSWER_EVERY = "5 seconds"
 LOOK_EVERY_S = 0.1
-MESSAGE_COLUMNS = "position BIGINT, payload BINARY"
+MESSAGE_COLUMNS = ("position", "payload")
 
 
 class LiveQueries:
@@ -31,8 +32,8 @@ class LiveQueries:
         source = {"endpoints": endpoints, "startingOffsets": "earliest"}
         checkpoints = home / "checkpoints"
         self._log = started(
-            log_to_delta.appending(spark, source, str(home / "delta" / "log"))
-            .option("checkpointLocation", str(checkpoints / "log"))
+            keeping(spark, {str(home / "delta" / "log"): log_job()}, source, str(checkpoints / "log"))
+            .queryName("log_to_delta")
             .trigger(processingTime=LOG_EVERY)
         )
         messages = read_log(spark, source | {"entryTypes": "SESSION_MESSAGE"}, MESSAGE_COLUMNS)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from jobs.delta_table import read as read_table
 from jobs.demo import counts, statistics
 from jobs.demo.screen import Screen
-from jobs.merge import name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ class Found:
 
 def read(spark: SparkSession, delta: Path, carrier_names: dict[str, str]) -> Found:
     """Read everything back from the Delta tables under ``delta``."""
-    log = spark.table(name_of(str(delta / "log")))
+    log = read_table(spark, str(delta / "log"))
     rows = statistics.per_carrier(statistics.newest(log)).collect()
     carriers = [row.asDict() | {"name": carrier_names[row["carrier"]]} for row in rows]
     return Found(carriers, counts.of_table(log), of_tables(spark, delta))
@@ -39,8 +39,7 @@ def of_tables(spark: SparkSession, delta: Path) -> Counter[str]:
     """The entries that the tables of sessions, timers and terms have; ``total`` is the terms' count."""
 
     def total(table: str, *columns: str) -> int:
-        sums = ", ".join(columns)
-        (row,) = spark.sql(f"SELECT {sums} FROM {name_of(str(delta / table))}").collect()
+        (row,) = read_table(spark, str(delta / table)).selectExpr(*columns).collect()
         return sum(value or 0 for value in row)
 
     return Counter(

@@ -19,10 +19,11 @@ from jobs.demo.flights import read_carriers
 from jobs.demo.follower import LogFollower
 from jobs.demo.queries import LiveQueries
 from jobs.demo.screen import Gauges, Screen
+from jobs.keeping import keep
 from jobs.session import ending, spark_session
-from jobs.sessions import keep_sessions
-from jobs.terms import keep_terms
-from jobs.timers import keep_timers
+from jobs.sessions import sessions_job
+from jobs.terms import terms_job
+from jobs.timers import timers_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ MARKER = ".pyspark-cluster-demo"
 TURN_S = 0.25
 SETTLE_S = 60
 
-TABLE_JOBS = {"sessions": keep_sessions, "timers": keep_timers, "leadership_terms": keep_terms}
+TABLE_JOBS = (sessions_job, timers_job, terms_job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,9 @@ def await_closed_sessions(cluster: ClusterProcess, follower: LogFollower, sessio
 
 
 def keep_tables(spark: SparkSession, endpoints: str, delta: Path) -> None:
-    """Run the jobs of the other three tables over the whole Log, as their command lines would."""
-    for name, keep in TABLE_JOBS.items():
-        table = str(delta / name)
-        keep(spark, JobOptions.over({"endpoints": endpoints}, table, say=lambda _: None))
+    """Keep the other three tables over the whole Log, which is read once."""
+    tables = {str(delta / job.layout.name): job for job in (make() for make in TABLE_JOBS)}
+    keep(spark, "tables", tables, JobOptions.over({"endpoints": endpoints}, str(delta), say=lambda _: None))
 
 
 def per_second(follower: LogFollower) -> list[dict[str, Any]]:

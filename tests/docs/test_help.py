@@ -49,17 +49,22 @@ ELSEWHERE = {
     "cluster sim --seed 17": "tests/cli/test_sim.py::"
     "test_one_seed_again_shows_what_happened_and_the_same_failure",
     "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
-    "cluster top": README,
+    "cluster top --dir cluster-data": README,
+    "cluster top --endpoints": README,
+    "cluster top --dir backup": BACKUPS
+    + "test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for",
     "cluster log tail --follow": README,
     "cluster log tail -n 100 --follow": README,
     "cluster log dump --endpoints": "tests/reader/test_remote.py::"
     "test_every_medium_gives_what_the_directory_gives",
     "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"
     "test_directories_that_lie_apart_are_given_apart",
+    "cluster job tables": "tests/docs/test_spark_docs.py::test_the_example_of_a_jobs_help_runs_as_it_stands",
     "cluster backup": BACKUPS + "test_the_drill",
     "CLUSTER_ENDPOINTS=10.0.0.1": BACKUPS + "test_an_environment_variable_wins_over_the_file",
     "cluster tool backup-query": BACKUPS + "test_the_drill",
     "cluster tool restore": BACKUPS + "test_the_drill",
+    "cluster tool promote": "tests/docs/test_backup_docs.py::test_a_backup_is_promoted_by_the_page",
     "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
     "cluster tool is-leader": "tests/cli/test_tool.py::test_is_leader_tells_by_its_status",
@@ -70,6 +75,8 @@ ELSEWHERE = {
     "cluster tool standby-snapshot": ADMINISTRATORS,
     "cluster tool replicate-standby-snapshot": ADMINISTRATORS,
     "cluster tool validate-recording-log": ADMINISTRATORS,
+    "cluster tool lanes": "tests/cli/test_lanes.py::"
+    "test_lanes_are_shown_with_their_rows_by_application_and_partition",
     "cluster tool transfer-leadership": "tests/node/test_leadership_transfer.py::"
     "test_sessions_stay_open_and_all_that_is_sent_is_committed",
     "cluster restart": "tests/node/test_restart.py::test_a_rolling_restart_ends_no_session_and_loses_nothing",

@@ -76,6 +76,8 @@ def test_the_blocks_of_the_text_run_one_after_another_and_do_what_it_says(place)
     expected = {b"hello", b"from SQL", b"welcome, session %d" % next(opened), b"row 0", b"row 1", b"row 2"}
     assert expected <= set(place.payloads())
     assert place.payloads().count(b"from SQL") == 1
+    assert place.payloads().count(b"hello") == 2, "written back by its account"
+    assert place.payloads().count(b"seen: hello") == 1
 
 
 def test_an_offset_of_a_checkpoint_is_as_the_text_shows_it(place):
@@ -86,10 +88,10 @@ def test_an_offset_of_a_checkpoint_is_as_the_text_shows_it(place):
 
 
 def test_no_block_is_left_out():
-    assert len(PYTHON) == 5 and list(OTHERS) == ["json"]
+    assert len(PYTHON) == 8 and list(OTHERS) == ["json"]
 
 
-@pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "respond"])
+@pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"])
 def test_the_example_of_a_jobs_help_runs_as_it_stands(spark, place, monkeypatch, capfd, job):
     monkeypatch.chdir(place.folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -107,10 +109,11 @@ def test_the_example_of_a_jobs_help_runs_as_it_stands(spark, place, monkeypatch,
         opened = [entry["clusterSessionId"] for entry in entries if entry["entryType"] == "SESSION_OPEN"]
         assert {b"welcome, session %d" % session for session in opened} <= set(place.payloads())
         return
-    table = re.search(r"--table (\S+)", arguments)[1]
+    table = re.search(r"--tables? (\S+)", arguments)[1] + ("/log" if job == "tables" else "")
     rows = spark.read.format("delta").load(str(place.folder / table)).count()
     counted = {
         "log_to_delta": None,
+        "tables": None,
         "sessions": "SESSION_OPEN",
         "timers": "TIMER",
         "terms": "NEW_LEADERSHIP_TERM",

@@ -69,7 +69,14 @@ ELSEWHERE = {
     "test_a_member_that_died_is_started_again_by_its_own_file",
 }
 # Texts whose blocks have a test of their own.
-OWN_TESTS = ("docs/backup.md", "docs/clients.md", "docs/services.md", "docs/spark.md", "docs/tutorial.md")
+OWN_TESTS = (
+    "docs/backup.md",
+    "docs/clients.md",
+    "docs/services.md",
+    "docs/spark.md",
+    "docs/tables.md",
+    "docs/tutorial.md",
+)
 
 
 def elsewhere(step: Step) -> str | None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from jobs.command import JobOptions
+from jobs.keeping import keep
+from jobs.tables import tables_in
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
@@ -69,3 +72,22 @@ def rows_by(table, key: str) -> dict[int, dict[str, Any]]:
     found = {row[key]: row for row in rows}
     assert len(found) == len(rows)
     return found
+
+
+def keep_all(spark, member_dir, place, tables=None) -> list[str]:
+    """Keep all tables in the folder ``place`` up to the log's end, 300 entries a batch; what it says."""
+    said: list[str] = []
+    source = {"clusterDir": member_dir, "maxEntriesPerTrigger": "300"}
+    keep(spark, "tables", tables or tables_in(place), JobOptions.over(source, place, said.append))
+    return said
+
+
+@pytest.fixture(scope="session")
+def kept(spark, member_dir, tmp_path_factory) -> str:
+    """The folder of all tables after three batches of the log; tests that change them take copies."""
+    place = str(tmp_path_factory.mktemp("kept"))
+    said = keep_all(spark, member_dir, place)
+    assert [line.split(" in ")[0] for line in said[:-1]] == [
+        "tables: batch 0, 300 rows", "tables: batch 1, 300 rows", "tables: batch 2, 161 rows"
+    ], "the log is read once"  # fmt: skip
+    return place

@@ -6,21 +6,24 @@ import dataclasses
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
-from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
 from jobs import command, respond, streaming
-from jobs.session import WantedLines, defaults
+from jobs.progress import QueryProgress
+from jobs.session import DELTA_COORDINATE, DELTA_JARS, WantedLines, conf_dir, defaults
 from tests.spark.logs import open_log
 
 ROOT = Path(__file__).resolve().parents[2]
-JOBS = ["log_to_delta", "sessions", "timers", "terms", "respond"]
+JOBS = ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"]
+UPKEEP = ["verify", "rebuild", "maintenance"]
 
 
-@pytest.mark.parametrize("job", [*JOBS, "demo"])
+@pytest.mark.parametrize("job", [*JOBS, *UPKEEP, "demo"])
 def test_help_comes_with_an_example_and_without_spark(job):
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", f"jobs.{job}", "--help"],
@@ -72,6 +75,28 @@ def test_paths_with_a_scheme_and_absolute_ones_stay_as_they_are(path):
     assert (given.table, given.checkpoint) == (path, path)
 
 
+@pytest.mark.parametrize(
+    "given, table",
+    [
+        ("delta.log", "delta.log"),
+        ("spark_catalog.delta.log", "delta.log"),
+        ("./delta.log", "{here}/delta.log"),
+        ("log", "{here}/log"),
+        ("v1.5", "{here}/v1.5"),
+    ],
+)
+def test_a_name_of_the_catalog_is_no_path(monkeypatch, tmp_path, given, table):
+    monkeypatch.chdir(tmp_path)
+    assert options("--table", given, "--checkpoint", "c").table == table.format(here=tmp_path)
+
+
+def test_a_table_of_the_catalog_needs_a_checkpoint_and_the_catalog_of_the_session():
+    with pytest.raises(ConfigurationError, match=r"--checkpoint is not given, and the catalog's delta\.log"):
+        options("--table", "delta.log")
+    with pytest.raises(ConfigurationError, match=r"'unity\.a\.log'; expected schema\.table of"):
+        options("--table", "unity.a.log", "--checkpoint", "c")
+
+
 @pytest.fixture
 def told(monkeypatch, tmp_path):
     """A function: what a job over a log of 42 entries says before it starts Spark."""
@@ -100,6 +125,8 @@ def test_a_job_says_first_what_it_is_going_to_read(told, tmp_path):
     assert told(checkpoint="s3a://b/c") == "where it left off to 4,032"
     (tmp_path / "t" / "_delta_log").mkdir(parents=True)
     assert told() == "the end of its table to 4,032"
+    assert told(table=str(tmp_path)) == "the end of its table to 4,032", "the folder of several"
+    assert told(table="delta.log") == "the end of its table to 4,032"
 
 
 def test_a_job_with_a_checkpoint_says_where_it_goes_on(told, tmp_path):
@@ -191,15 +218,30 @@ def test_spark_defaults_are_read_as_spark_reads_them():
     assert defaults("# a comment\n\nspark.a   b c\nspark.d e\n") == {"spark.a": "b c", "spark.d": "e"}
 
 
+def test_the_jars_are_those_that_delta_spark_asks_for():
+    from delta import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    asked = configure_spark_with_delta_pip(SparkSession.builder)._options["spark.jars.packages"]
+    configured = defaults((conf_dir() / "spark-defaults.conf").read_text())["spark.jars.packages"]
+    assert asked == configured == DELTA_COORDINATE
+    group, artifact, version = asked.split(":")
+    assert DELTA_JARS[0] == f"{group}_{artifact}-{version}.jar"
+    assert {jar for jar in DELTA_JARS if "io.delta" in jar} == {
+        jar for jar in DELTA_JARS if jar.endswith(f"-{version}.jar")
+    }
+
+
 class Query:
     """A query that has ended after batches of so many (rows, milliseconds)."""
 
-    name = "log_to_delta"
+    runId = uuid.UUID(int=7)
 
     def __init__(self, *batches):
         self.recentProgress = [
             {
-                "name": self.name,
+                "name": "log_to_delta",
+                "runId": str(self.runId),
                 "batchId": number,
                 "numInputRows": rows,
                 "durationMs": {"triggerExecution": milliseconds},
@@ -211,13 +253,37 @@ class Query:
     def awaitTermination(self, seconds):
         return True
 
+    def report_to(self, listener):
+        """What Spark reports of it, and of another one that runs beside."""
+        other = Query((7, 7))
+        other.recentProgress[0]["runId"] = "another"
+        listener.onQueryStarted(SimpleNamespace(name="log_to_delta", runId=self.runId))
+        listener.onQueryStarted(SimpleNamespace(name="another", runId="another"))
+        for progress in (*self.recentProgress, *other.recentProgress):
+            listener.onQueryProgress(SimpleNamespace(progress=progress))
+        listener.onQueryTerminated(SimpleNamespace(runId=self.runId))
+
+
+def lines_of(*batches):
+    said = []
+    progress = QueryProgress("log_to_delta", said.append)
+    Query(*batches).report_to(progress)
+    progress.await_end()
+    return [*said, progress.closing_line("done")]
+
+
+def test_each_batch_with_rows_has_a_line_however_many_there_are():
+    """Spark itself remembers a hundred."""
+    lines = lines_of(*[(1000, 100), (0, 5)] * 150)
+    assert len(lines) == 151
+    assert lines[1] == "log_to_delta: batch 2, 1,000 rows in 0.1 s (10,000 rows/s), log position 192"
+
 
 def test_the_closing_line_tells_the_rate_after_the_first_batch_in_which_spark_starts():
-    *_, line = streaming.progress_lines(Query((1000, 10_000), (0, 5), (3000, 1000), (3000, 1000)), Event())
+    line = lines_of((1000, 10_000), (0, 5), (3000, 1000), (3000, 1000))[-1]
     assert line == "log_to_delta: done, 7,000 rows (583 rows/s), after the first batch (3,000 rows/s)"
-
-    *_, line = streaming.progress_lines(Query((1000, 10_000)), Event())
-    assert line == "log_to_delta: done, 1,000 rows (100 rows/s)"
+    assert lines_of((1000, 10_000))[-1] == "log_to_delta: done, 1,000 rows (100 rows/s)"
+    assert lines_of() == ["log_to_delta: done, 0 rows"]
 
 
 class Failing(Query):
@@ -232,22 +298,36 @@ class Failing(Query):
 
 
 class Writer:
-    """What starts the queries given, one after another."""
+    """What starts the queries given, one after another; and the session that reports them to listeners."""
 
     def __init__(self, *queries):
         self.queries = list(queries)
         self.stopped = []
+        self.streams = self
+        self.listeners = []
         for query in queries:
             query.stop = lambda query=query: self.stopped.append(query)
 
     def option(self, *_):
         return self
 
+    def queryName(self, _):
+        return self
+
     def trigger(self, **_):
         return self
 
+    def addListener(self, listener):
+        self.listeners.append(listener)
+
+    def removeListener(self, listener):
+        self.listeners.remove(listener)
+
     def start(self):
-        return self.queries.pop(0)
+        query = self.queries.pop(0)
+        for listener in self.listeners:
+            query.report_to(listener)
+        return query
 
 
 LATE = "[STREAM_FAILED] terminated with exception: Python worker failed to connect back."
@@ -261,9 +341,9 @@ def test_a_query_whose_python_process_came_up_too_late_is_started_again():
     writer = Writer(Failing(LATE), Failing(LATE), Query((1000, 10_000)))
     said = []
 
-    streaming.run(writer, job_that_says(said))
+    streaming.run(writer, writer, "log_to_delta", job_that_says(said))
 
-    assert len(writer.stopped) == 3
+    assert len(writer.stopped) == 3 and not writer.listeners
     assert ["once more" in line for line in said] == [True, True, False, False]
 
 
@@ -280,6 +360,6 @@ def test_a_query_that_fails_otherwise_or_too_often_is_not_started_again(queries)
     writer = Writer(*queries)
 
     with pytest.raises(RuntimeError):
-        streaming.run(writer, job_that_says([]))
+        streaming.run(writer, writer, "log_to_delta", job_that_says([]))
 
     assert len(writer.queries) == (0 if len(queries) == 3 else 1)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import log_to_delta, sessions, terms, timers
+from jobs import sessions, terms, timers
 from jobs.command import JobOptions, checkpoint_in
-from jobs.merge import name_of
-from jobs.streaming import run
+from jobs.delta_table import read
+from jobs.keeping import keep
+from jobs.log_to_delta import log_job
+from jobs.schemas import TERMS
 from tests.jobs.conftest import rows_by
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,22 +24,19 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
 
 
-def keep_log(spark, options):
-    run(log_to_delta.appending(spark, options.source, options.table), options)
-
-
 JOBS = {
-    "log": (keep_log, "position"),
-    "sessions": (sessions.keep_sessions, "clusterSessionId"),
-    "timers": (timers.keep_timers, "correlationId"),
-    "terms": (terms.keep_terms, "leadershipTermId"),
+    "log": log_job,
+    "sessions": sessions.sessions_job,
+    "timers": timers.timers_job,
+    "terms": terms.terms_job,
 }
 
 
 def run_job(spark, name, member_dir, table, **source):
-    keep, key = JOBS[name]
-    keep(spark, JobOptions.over({"clusterDir": member_dir, **source}, table, say=lambda _: None))
-    return rows_by(spark.table(name_of(table)), key)
+    job = JOBS[name]()
+    options = JobOptions.over({"clusterDir": member_dir, **source}, table, say=lambda _: None)
+    keep(spark, job.name, {table: job}, options)
+    return rows_by(read(spark, table), job.layout.key)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def test_the_log_table_holds_every_entry_once(whole, decoded):
 def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, log):
     assert whole["sessions"] == rows_by(sessions.sessions(log), "clusterSessionId")
     assert whole["timers"] == rows_by(timers.timers(log), "correlationId")
-    none = spark.createDataFrame([], terms.TABLE_COLUMNS)
+    none = spark.createDataFrame([], TERMS.schema)
     assert whole["terms"] == rows_by(terms.terms(none, log), "leadershipTermId")
 
 
@@ -108,7 +107,7 @@ def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_
     assert lines[0] == "terms: reading from 0 to 250,144", "before Spark is started"
     assert len(lines) == 3 and lines[1].startswith("terms: batch 0, 761 rows in "), lines
     assert lines[2].startswith("terms: done, 761 rows ("), lines
-    assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
+    assert rows_by(read(spark, table), "leadershipTermId") == whole["terms"]
 
 
 @pytest.mark.faults
@@ -138,7 +137,7 @@ def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
         capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert rows_by(spark.table(name_of(table)), "leadershipTermId") == whole["terms"]
+    assert rows_by(read(spark, table), "leadershipTermId") == whole["terms"]
 
 
 def test_a_directory_that_is_none_is_one_line_and_status_1(tmp_path, table):

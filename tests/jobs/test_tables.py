@@ -8,14 +8,16 @@ from collections import Counter
 
 import pytest
 
-from jobs import merge, sessions, terms, timers
+from jobs import sessions, terms, timers
+from jobs.delta_table import Commit, merge, open_table, read
+from jobs.schemas import SESSIONS, TERMS, TIMERS
 from tests.jobs.conftest import rows_by
 
 pytestmark = pytest.mark.timeout(300)
 
 CASES = [
-    (sessions.sessions, sessions.TABLE_COLUMNS),
-    (timers.timers, timers.TABLE_COLUMNS),
+    (sessions.sessions, SESSIONS),
+    (timers.timers, TIMERS),
 ]
 
 
@@ -82,7 +84,7 @@ def test_every_timer_that_fired_has_its_row(log, decoded):
 
 
 def test_terms_have_leader_length_and_duration(spark, log, decoded):
-    known = spark.createDataFrame([], terms.TABLE_COLUMNS)
+    known = spark.createDataFrame([], TERMS.schema)
     found = rows_by(terms.terms(known, log), "leadershipTermId")
     openings = of_type(decoded, "NEW_LEADERSHIP_TERM")
     assert len(openings) > 1 and found.keys() == {entry["leadershipTermId"] for entry in openings}
@@ -98,49 +100,43 @@ def test_terms_have_leader_length_and_duration(spark, log, decoded):
         assert row["state"] == ("CURRENT" if entry is openings[-1] else "ENDED")
 
 
-@pytest.mark.parametrize("transform,columns", CASES, ids=["sessions", "timers"])
-def test_a_transform_delivers_the_columns_of_its_table(spark, log, transform, columns):
-    wanted = spark.createDataFrame([], columns).schema
+@pytest.mark.parametrize("transform,layout", CASES, ids=["sessions", "timers"])
+def test_a_transform_delivers_the_columns_of_its_table(log, transform, layout):
     made = transform(log).schema
-    assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in wanted]
+    assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in layout.schema]
 
 
 def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, table):
-    for module, function, key in (
-        (sessions, sessions.sessions, "clusterSessionId"),
-        (timers, timers.timers, "correlationId"),
-    ):
-        path = f"{table}-{key}"
-        merge.open_table(spark, path, module.TABLE_COLUMNS, cluster_by=key)
+    for job in (sessions.sessions_job(), timers.timers_job()):
+        path = f"{table}-{job.layout.key}"
+        open_table(spark, path, job.layout)
         for number, batch in enumerate(batches(log, decoded, [3, 101, 400])):
-            merge.merge(function(batch), path, key, module.ON_MATCH, ("a query", number))
-        whole = rows_by(function(log), key)
-        assert rows_by(spark.table(merge.name_of(path)), key) == whole
+            job.update(batch, path, Commit("a query", number, "{}"))
+        function = dict(zip(("sessions", "timers"), (sessions.sessions, timers.timers)))[job.name]
+        assert rows_by(read(spark, path), job.layout.key) == rows_by(function(log), job.layout.key)
 
 
 def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
-    merge.open_table(spark, table, sessions.TABLE_COLUMNS)
-    for transaction in [("a query", 0), ("a query", 0), ("a query", 0)]:
-        merge.merge(sessions.sessions(log), table, "clusterSessionId", sessions.ON_MATCH, transaction)
-    assert rows_by(spark.table(merge.name_of(table)), "clusterSessionId") == rows_by(
-        sessions.sessions(log), "clusterSessionId"
-    )
-    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+    open_table(spark, table, SESSIONS)
+    for _ in range(3):
+        merge(sessions.sessions(log), table, SESSIONS.key, sessions.ON_MATCH, Commit("a query", 0, "a token"))
+    assert rows_by(read(spark, table), SESSIONS.key) == rows_by(sessions.sessions(log), SESSIONS.key)
+    for setting in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
+        assert spark.conf.get(f"spark.databricks.delta.{setting}", None) is None
 
 
 def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(spark, log, decoded, table):
     first, second = batches(log, decoded, [100])
-    merge.open_table(spark, table, timers.TABLE_COLUMNS)
-    merge.merge(timers.timers(first), table, "correlationId", timers.ON_MATCH, ("a query", 0))
-    merge.merge(timers.timers(second), table, "correlationId", timers.ON_MATCH, ("its successor", 0))
-    assert rows_by(spark.table(merge.name_of(table)), "correlationId") == rows_by(
-        timers.timers(log), "correlationId"
-    )
+    job = timers.timers_job()
+    open_table(spark, table, job.layout)
+    job.update(first, table, Commit("a query", 0, "{}"))
+    job.update(second, table, Commit("its successor", 0, "{}"))
+    assert rows_by(read(spark, table), TIMERS.key) == rows_by(timers.timers(log), TIMERS.key)
 
 
 @pytest.mark.parametrize("cuts", [[1], [100, 101, 400, 700]], ids=str)
 def test_terms_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, cuts):
-    empty = known = spark.createDataFrame([], terms.TABLE_COLUMNS)
+    empty = known = spark.createDataFrame([], TERMS.schema)
     for batch in batches(log, decoded, cuts):
         updated = terms.terms(known, batch).select(*empty.columns)
         known = spark.createDataFrame(updated.collect(), empty.schema)

@@ -1,0 +1,104 @@
+"""How tables are kept up to what the Log has: one query, and in each of its batches each table once.
+
+A table is one :class:`TableJob`. Several in one query read the Log once. A crash between two of them repeats
+the batch, and the first of them passes over what it has (``jobs.delta_table``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.command import add_table, options_of, start
+from jobs.delta_table import Commit, open_table
+from jobs.history import token_of_batch
+from jobs.streaming import read_log, run, starting_at
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from jobs.command import JobOptions
+    from jobs.schemas import TableLayout
+
+
+@dataclass(frozen=True, slots=True)
+class TableJob:
+    """One table: what it looks like, what it needs of the Log, and how entries go in."""
+
+    name: str
+    layout: TableLayout
+    columns: tuple[str, ...]  # of the Log that it needs; () for all of them
+    entry_types: tuple[str, ...]  # that it needs; () for all of them
+    rows: Callable[[DataFrame], DataFrame]  # what a table holds that is made of these entries alone
+    update: Callable[[DataFrame, str, Commit], None]  # with entries, the table, and what the commit says
+    progress: str = "position"  # the column of the Log that the table's own progress is compared with
+
+
+Tables = Mapping[str, TableJob]  # by path or name
+
+
+def keep(spark: SparkSession, name: str, tables: Tables, options: JobOptions) -> None:
+    """Bring ``tables`` up to what the Log has, in one query of that ``name``."""
+    run(spark, keeping(spark, tables, options.source, options.checkpoint), name, options)
+
+
+def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpoint: str) -> DataStreamWriter:
+    """The query that keeps ``tables`` after what they hold; name and trigger are the caller's."""
+    known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
+    wanted = _of_all([job.entry_types for job in tables.values()])
+    source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
+    source = starting_at(source, _least(known.values()))
+    entries = read_log(spark, source, _of_all([job.columns for job in tables.values()]))
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        token = token_of_batch(batch.sparkSession, checkpoint, batch_id)
+        query = query_id(batch)
+        if len(tables) > 1:
+            batch = batch.persist()  # the Log is read once, whatever is made of it
+        try:
+            for table, job in tables.items():
+                commit = Commit(f"{job.name}-{query}", batch_id, token)
+                job.update(_beyond(batch, known[table], job.progress), table, commit)
+        finally:
+            batch.unpersist()
+
+    return entries.writeStream.foreachBatch(on_batch).option("checkpointLocation", checkpoint)
+
+
+def _least(positions: Collection[int | None]) -> int | None:
+    """How far all tables go; None when one is empty."""
+    known = [position for position in positions if position is not None]
+    return min(known) if len(known) == len(positions) else None
+
+
+def _of_all(needs: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """What all tables together need, in which () stands for everything."""
+    return tuple(dict.fromkeys(name for need in needs for name in need)) if all(needs) else ()
+
+
+def _beyond(entries: DataFrame, position: int | None, column: str) -> DataFrame:
+    """The entries whose ``column`` is greater than ``position``; all of them when the table is empty."""
+    return entries if position is None else entries.where(entries[column] > position)
+
+
+def query_id(batch: DataFrame) -> str:
+    """The id of the streaming query that is handing over ``batch``.
+
+    It lives as long as the checkpoint: a new checkpoint counts its batches from 0 again and must not pass
+    for the old one, which Delta would take for a repetition.
+    """
+    found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    assert found, "only a streaming query's batch has one"
+    return str(found)
+
+
+def run_table(made: ArgumentParser, make_job: Callable[[], TableJob]) -> None:
+    """The ``main`` of a job that keeps one table, once ``made`` has the job's own options."""
+    add_table(made)
+    options = options_of(made)
+    job = make_job()
+    keep(start(job.name, options), job.name, {options.table: job}, options)

@@ -1,0 +1,66 @@
+"""Tables made again from the Log, as far as they go: after a mistake in them, or for a column that is new.
+
+A table is overwritten in one commit, so readers see the old rows and then the new ones, and its history
+stays. It goes exactly as far in the Log as before, so its job goes on over its checkpoint. The job must not
+run meanwhile; if it did, that is an error, and another rebuild makes it good.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from cluster import ClusterError, PositionToken
+from jobs.command import add_log, pairs, run_main, say, source_of
+from jobs.delta_table import latest_version, overwrite
+from jobs.history import newest_version
+from jobs.streaming import ddl
+from jobs.upkeep import parser, tables_meant
+from spark_connector.schema import ROW_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.keeping import TableJob
+
+
+def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, str]) -> PositionToken:
+    """Make the rows of ``table`` again; returns how far in the Log it goes.
+
+    Raises DataLoss when the Log's beginning was purged, so that the table has what is nowhere else, and
+    ClusterError when another commit came between.
+    """
+    before = latest_version(spark, table)
+    newest = newest_version(spark, table)
+    end = json.dumps({"position": newest.position, "cluster": newest.cluster})
+    wanted = source | {"startingOffsets": json.dumps({"position": 0}), "endingOffsets": end}
+    if job.entry_types:
+        wanted |= {"entryTypes": ",".join(job.entry_types)}
+    reader = spark.read.format("cluster").options(**wanted).schema(ddl(job.columns or ROW_COLUMNS))
+    token = PositionToken(newest.cluster, newest.position)
+    overwrite(job.rows(reader.load()), table, token.to_text())
+    if latest_version(spark, table) != before + 1:
+        raise ClusterError(
+            f"table {table} was written to while it was rebuilt: stop its job, and rebuild again"
+        )
+    return token
+
+
+def main() -> None:
+    made = parser(
+        "rebuild",
+        "Make the rows of Delta tables again from the Log, as far as the tables go.",
+        "python -m jobs.rebuild --cluster-dir c1/member-0 --tables delta/all",
+    )
+    add_log(made)
+    given = made.parse_args()
+    source, settings = source_of(given), pairs("--conf", given.conf)
+    from jobs.session import spark_session
+
+    spark = spark_session("rebuild", given.master, settings)
+    for table, job in tables_meant(spark, given).items():
+        say(f"{table}: rebuilt up to log position {rebuild(spark, table, job, source).position:,}")
+
+
+if __name__ == "__main__":
+    run_main(main)

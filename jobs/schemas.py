@@ -1,0 +1,157 @@
+"""The Delta tables that the jobs keep: one StructType each, whose comments are the table's documentation.
+
+``DESCRIBE TABLE`` shows the comments. A release may add columns: a table that lacks one gets it when a job
+opens it, with NULL in the rows that are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+# What makes a table that is merged into cheap to change, and its changes a stream (``readChangeFeed``).
+MERGED = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a table is made with."""
+
+    name: str  # under which ``jobs.tables`` keeps it
+    comment: str
+    key: str  # one row for each of its values
+    schema: StructType
+    progress: str = "lastPosition"  # the column whose largest value says how far in the Log rows come from
+    properties: dict[str, str] = field(default_factory=lambda: MERGED)
+
+
+def _column(name: str, data_type: DataType, comment: str) -> StructField:
+    return StructField(name, data_type, nullable=True, metadata={"comment": comment})
+
+
+LONG, INT, STRING, BINARY, TIME = LongType(), IntegerType(), StringType(), BinaryType(), TimestampType()
+
+LOG = TableLayout(
+    "log",
+    "The committed Log, one row an entry, in the order of position.",
+    "position",
+    StructType(
+        [
+            _column("position", LONG, "where the entry's first frame starts, in bytes of the Log; unique"),
+            _column("endPosition", LONG, "position after the entry, excluded: what services see"),
+            _column("leadershipTermId", LONG, "the leadership term that the entry belongs to"),
+            _column(
+                "entryType",
+                STRING,
+                "SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, CLUSTER_ACTION or NEW_LEADERSHIP_TERM",
+            ),
+            _column("timestamp", TIME, "cluster time of the entry"),
+            _column("clusterTime", LONG, "cluster time as the Log has it, in the cluster's time unit"),
+            _column(
+                "clusterSessionId",
+                LONG,
+                "session entries: the session; negative for a service's messages to its own cluster",
+            ),
+            _column("correlationId", LONG, "SESSION_OPEN: of the connect request; TIMER: of the timer"),
+            _column("payload", BINARY, "SESSION_MESSAGE: what was sent, reassembled from its fragments"),
+            _column("responseStreamId", INT, "SESSION_OPEN: stream that the client listens on"),
+            _column("responseChannel", STRING, "SESSION_OPEN: channel that the client listens on"),
+            _column("encodedPrincipal", BINARY, "SESSION_OPEN: who the authenticator says the client is"),
+            _column("closeReason", STRING, "SESSION_CLOSE: CLIENT_ACTION, SERVICE_ACTION or TIMEOUT"),
+            _column("action", STRING, "CLUSTER_ACTION: what the leader asked for, such as SNAPSHOT"),
+            _column("actionFlags", INT, "CLUSTER_ACTION: its flags; 1 means for standbys only"),
+            _column("termBaseLogPosition", LONG, "NEW_LEADERSHIP_TERM: position where the term begins"),
+            _column("leaderMemberId", INT, "NEW_LEADERSHIP_TERM: the member that leads the term"),
+            _column("logSessionId", INT, "NEW_LEADERSHIP_TERM: session id of the leader's log publication"),
+            _column("timeUnit", STRING, "NEW_LEADERSHIP_TERM: unit of clusterTime"),
+            _column("appVersion", INT, "NEW_LEADERSHIP_TERM: the services' semantic version as a number"),
+        ]
+    ),
+    progress="endPosition",
+    # Readers skip files by these columns; payloads and the rest need no statistics.
+    properties={
+        "delta.dataSkippingStatsColumns": "position,endPosition,leadershipTermId,timestamp,clusterSessionId",
+    },
+)
+
+_LAST_POSITION = _column("lastPosition", LONG, "position of the newest entry that this row has taken in")
+
+SESSIONS = TableLayout(
+    "sessions",
+    "Cluster sessions, one row each: opened and closed, by whom, how much was sent.",
+    "clusterSessionId",
+    StructType(
+        [
+            _column("clusterSessionId", LONG, "the session"),
+            _column("state", STRING, "OPEN or CLOSED"),
+            _column("openPosition", LONG, "position of the SESSION_OPEN; NULL: it was purged from the Log"),
+            _column("openedAt", TIME, "cluster time of the opening"),
+            _column("openTermId", LONG, "leadership term of the opening"),
+            _column("correlationId", LONG, "correlation id of the client's connect request"),
+            _column("responseStreamId", INT, "stream that the client listens on"),
+            _column("responseChannel", STRING, "channel that the client listens on"),
+            _column("encodedPrincipal", BINARY, "who the authenticator says the client is"),
+            _column("messages", LONG, "messages of the session in the Log; without those that were purged"),
+            _column("bytes", LONG, "bytes of their payloads"),
+            _column("lastActivityAt", TIME, "cluster time of the last message, or of the opening"),
+            _column("closePosition", LONG, "position of the SESSION_CLOSE"),
+            _column("closedAt", TIME, "cluster time of the closing"),
+            _column("closeTermId", LONG, "leadership term of the closing"),
+            _column("closeReason", STRING, "CLIENT_ACTION, SERVICE_ACTION or TIMEOUT"),
+            _LAST_POSITION,
+        ]
+    ),
+)
+
+TIMERS = TableLayout(
+    "timers",
+    "Timers, one row a correlation id, with the latest firing.",
+    "correlationId",
+    StructType(
+        [
+            _column("correlationId", LONG, "the timer's id, which its service chose"),
+            _column("state", STRING, "FIRED"),
+            _column("deadline", TIME, "cluster time that it was scheduled for; NULL: the Log does not say"),
+            _column("firedPosition", LONG, "position of the latest TIMER entry"),
+            _column("firedAt", TIME, "cluster time of the latest firing"),
+            _column("firedTermId", LONG, "leadership term of the latest firing"),
+            _column("firings", LONG, "how often timers of this id fired; without what was purged"),
+            _LAST_POSITION,
+        ]
+    ),
+)
+
+TERMS = TableLayout(
+    "leadership_terms",
+    "Leadership terms, one row each: who led, from where, for how many bytes and how long.",
+    "leadershipTermId",
+    StructType(
+        [
+            _column("leadershipTermId", LONG, "the term"),
+            _column("state", STRING, "CURRENT while no newer term is known, else ENDED"),
+            _column("leaderMemberId", INT, "the member that led it; NULL: its beginning was purged"),
+            _column("termBaseLogPosition", LONG, "position where the term begins"),
+            _column("logSessionId", INT, "session id of the leader's log publication"),
+            _column("timeUnit", STRING, "unit of cluster time in the term"),
+            _column("appVersion", INT, "semantic version of the services, as one number"),
+            _column("startPosition", LONG, "position of the NEW_LEADERSHIP_TERM"),
+            _column("startedAt", TIME, "cluster time of the NEW_LEADERSHIP_TERM"),
+            _column("endPosition", LONG, "position after the term's last entry, excluded"),
+            _column("endedAt", TIME, "cluster time of the term's last entry"),
+            _column("length", LONG, "bytes from termBaseLogPosition to endPosition"),
+            _column("durationMs", LONG, "milliseconds from startedAt to endedAt"),
+            _column("entries", LONG, "entries of the term"),
+            _LAST_POSITION,
+        ]
+    ),
+)

@@ -1,0 +1,172 @@
+"""Whether tables are what the Log says: counts, sums and hashes of both sides.
+
+The Log's side is read without Spark and added up entry by entry, so that no transform, plan or commit of the
+jobs has a part in it. A table is compared as far as its commits say that it goes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cluster import ClusterError, PositionToken
+from jobs.command import add_log, pairs, run_main, say, source_of
+from jobs.delta_table import read
+from jobs.history import newest_version
+from jobs.upkeep import parser, tables_meant
+from spark_connector.log import open_reader
+from spark_connector.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cluster import LogReader
+
+Figures = Mapping[str, int]
+
+# What a row of each table adds, in Spark's words. A hash is the sum of a CRC-32 a row.
+OF_TABLE = {
+    "log": {
+        "rows": "count(*)",
+        "log bytes": "sum(endPosition - position)",
+        "hash": "sum(crc32(concat(encode(concat_ws('|', position, endPosition, leadershipTermId, entryType, "
+        "clusterTime, ifnull(string(clusterSessionId), ''), ifnull(string(correlationId), '')), 'UTF-8'), "
+        "ifnull(payload, X''))))",
+    },
+    "sessions": {
+        "opened": "count(openPosition)",
+        "closed": "count(closePosition)",
+        "messages": "sum(messages)",
+        "payload bytes": "sum(bytes)",
+        "hash": "sum(coalesce(crc32(encode(clusterSessionId || '|' || openPosition, 'UTF-8')), 0)) + "
+        "sum(coalesce(crc32(encode(clusterSessionId || '|' || closePosition, 'UTF-8')), 0))",
+    },
+    "timers": {
+        "rows": "count(*)",
+        "firings": "sum(firings)",
+        "hash": "sum(crc32(encode(concat_ws('|', correlationId, firedPosition, firings), 'UTF-8')))",
+    },
+    "leadership_terms": {
+        "rows": "count(*)",
+        "entries": "sum(entries)",
+        "hash": "sum(crc32(encode(concat_ws('|', leadershipTermId, leaderMemberId, startPosition, "
+        "endPosition, entries), 'UTF-8')))",
+    },
+}
+
+
+def of_log(table: str, entries: Iterable[dict[str, Any]]) -> Figures:
+    """The same figures from the entries of the Log, each a dict of the columns that it has."""
+    return {
+        "log": _of_entries,
+        "sessions": _of_sessions,
+        "timers": _of_timers,
+        "leadership_terms": _of_terms,
+    }[table](entries)
+
+
+def _crc(*values: object, payload: bytes = b"") -> int:
+    return zlib.crc32("|".join(map(str, values)).encode() + payload)
+
+
+def _of_entries(entries: Iterable[dict[str, Any]]) -> Figures:
+    found: Counter[str] = Counter()
+    names = ("position", "endPosition", "leadershipTermId", "entryType", "clusterTime")
+    for entry in entries:
+        ids = (entry.get("clusterSessionId", ""), entry.get("correlationId", ""))
+        found["rows"] += 1
+        found["log bytes"] += entry["endPosition"] - entry["position"]
+        found["hash"] += _crc(*(entry[name] for name in names), *ids, payload=entry.get("payload", b""))
+    return found
+
+
+def _of_sessions(entries: Iterable[dict[str, Any]]) -> Figures:
+    found: Counter[str] = Counter()
+    ends = {"SESSION_OPEN": "opened", "SESSION_CLOSE": "closed"}
+    for entry in entries:
+        kind, session_id = entry["entryType"], entry.get("clusterSessionId", -1)
+        if kind in ends:
+            found[ends[kind]] += 1
+            found["hash"] += _crc(session_id, entry["position"])
+        elif kind == "SESSION_MESSAGE" and session_id >= 0:
+            found["messages"] += 1
+            found["payload bytes"] += len(entry["payload"])
+    return found
+
+
+def _of_timers(entries: Iterable[dict[str, Any]]) -> Figures:
+    firings: Counter[int] = Counter()
+    fired: dict[int, int] = {}
+    for entry in entries:
+        if entry["entryType"] == "TIMER":
+            firings[entry["correlationId"]] += 1
+            fired[entry["correlationId"]] = entry["position"]
+    crcs = (_crc(timer, position, firings[timer]) for timer, position in fired.items())
+    return {"rows": len(fired), "firings": firings.total(), "hash": sum(crcs)}
+
+
+def _of_terms(entries: Iterable[dict[str, Any]]) -> Figures:
+    counts: Counter[int] = Counter()
+    ends: dict[int, int] = {}
+    begins: dict[int, tuple[int, int]] = {}
+    for entry in entries:
+        term = entry["leadershipTermId"]
+        counts[term] += 1
+        ends[term] = entry["endPosition"]
+        if entry["entryType"] == "NEW_LEADERSHIP_TERM":
+            begins[term] = (entry["leaderMemberId"], entry["position"])
+    crcs = (_crc(term, *begins.get(term, ()), ends[term], counts[term]) for term in ends)
+    return {"rows": len(ends), "entries": counts.total(), "hash": sum(crcs)}
+
+
+def of_table(name: str, rows: DataFrame) -> Figures:
+    """The figures of a table's rows; 0 for a sum of nothing."""
+    expressions = [f"{expression} AS `{figure}`" for figure, expression in OF_TABLE[name].items()]
+    found = rows.selectExpr(*expressions).first()
+    assert found is not None
+    return {figure: value or 0 for figure, value in found.asDict().items()}
+
+
+def differences(spark: SparkSession, table: str, name: str, reader: LogReader) -> list[str]:
+    """What of ``table`` is not as the Log says, a line each.
+
+    Raises DataLoss when the Log's beginning was purged, or the table goes beyond its end.
+    """
+    newest = newest_version(spark, table)
+    reader.await_token(PositionToken(newest.cluster, newest.position).to_text())
+    wanted = of_log(name, reader.entries(0, newest.position))
+    found = of_table(name, read(spark, table))
+    return [
+        f"{table}: {figure} is {found[figure]:,}, in the Log up to {newest.position:,} {wanted[figure]:,}"
+        for figure in OF_TABLE[name]
+        if found[figure] != wanted[figure]
+    ]
+
+
+def main() -> None:
+    made = parser(
+        "verify",
+        "Compare Delta tables with the Log: counts, sums and hashes, as far as the tables go.",
+        "python -m jobs.verify --cluster-dir c1/member-0 --tables delta/all",
+    )
+    add_log(made)
+    given = made.parse_args()
+    source, settings = source_of(given), pairs("--conf", given.conf)
+    from jobs.session import spark_session
+
+    spark = spark_session("verify", given.master, settings)
+    wrong = []
+    with open_reader(SourceOptions.parse(source)) as reader:
+        for table, job in tables_meant(spark, given).items():
+            found = differences(spark, table, job.layout.name, reader)
+            wrong += found
+            for line in found or [f"{table}: as the Log says"]:
+                say(line)
+    if wrong:
+        raise ClusterError(f"{len(wrong)} figures of the tables are not as the Log says")
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,121 @@
+"""All tables in one query, and what their commits say: kept, stopped between two, read as of before."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from cluster import ConfigurationError, DataLoss, parse_token
+from jobs import as_of
+from jobs.delta_table import delta_table, read
+from jobs.history import versions
+from jobs.schemas import TERMS
+from jobs.sessions import sessions
+from jobs.tables import tables_in
+from jobs.terms import terms
+from jobs.timers import timers
+from tests.jobs.conftest import keep_all, rows_by
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text()
+
+pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
+
+
+def rows_of(spark, place):
+    return {
+        job.layout.name: rows_by(read(spark, table), job.layout.key)
+        for table, job in tables_in(place).items()
+    }
+
+
+def test_all_tables_are_what_the_transforms_make_of_the_log(spark, kept, log, decoded):
+    found = rows_of(spark, kept)
+    none = spark.createDataFrame([], TERMS.schema)
+    assert sorted(found["log"]) == [entry["position"] for entry in decoded]
+    assert found["sessions"] == rows_by(sessions(log), "clusterSessionId")
+    assert found["timers"] == rows_by(timers(log), "correlationId")
+    assert found["leadership_terms"] == rows_by(terms(none, log), "leadershipTermId")
+
+
+def test_a_crash_between_two_tables_of_a_batch_leaves_all_of_them_right(spark, member_dir, tmp_path, kept):
+    place = str(tmp_path)
+    tables = tables_in(place)
+    batches = []
+
+    def dying(entries, table, commit):
+        batches.append(commit.batch)
+        if commit.batch == 1:
+            raise MemoryError("the driver is killed here")
+        tables[table].update(entries, table, commit)
+
+    of_timers = next(table for table, job in tables.items() if job.layout.name == "timers")
+    doomed = tables | {of_timers: dataclasses.replace(tables[of_timers], update=dying)}
+    with pytest.raises(Exception, match="the driver is killed here"):
+        keep_all(spark, member_dir, place, doomed)
+    assert batches == [0, 1]
+    goes_to = {table: max(versions(spark, table)).position for table in tables}
+    assert len(set(goes_to.values())) == 2, "two tables have the batch, and two do not"
+
+    keep_all(spark, member_dir, place)
+
+    assert rows_of(spark, place) == rows_of(spark, kept)
+
+
+def test_a_commit_says_how_far_in_the_log_it_goes(spark, kept, decoded):
+    ends = [decoded[299]["endPosition"], decoded[599]["endPosition"], decoded[-1]["endPosition"]]
+    for table in tables_in(kept):
+        assert [version.position for version in versions(spark, table)] == ends
+        newest = delta_table(spark, table).history(1).first()
+        cluster, position = parse_token(newest.userMetadata)
+        assert (position, cluster.count(":")) == (ends[-1], 2)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_table_as_of_a_position_is_what_the_log_up_to_there_makes(spark, kept, log, decoded, batches):
+    end = decoded[min(300 * batches, len(decoded)) - 1]["endPosition"]
+    before = log.where(log.endPosition <= end)
+    for position in (end, end + 32):
+        assert as_of(spark, f"{kept}/log", position).count() == before.count()
+        assert rows_by(as_of(spark, f"{kept}/sessions", position), "clusterSessionId") == rows_by(
+            sessions(before), "clusterSessionId"
+        )
+
+
+def test_a_table_as_of_a_token_is_of_the_tokens_cluster(spark, kept):
+    token = delta_table(spark, f"{kept}/log").history(1).first().userMetadata
+    assert as_of(spark, f"{kept}/log", token).count() == 761
+    with pytest.raises(ConfigurationError, match=r"the token is of cluster 7:1:1, table .*log of 0:"):
+        as_of(spark, f"{kept}/log", '{"v": 2, "cluster": "7:1:1", "position": 96}')
+    with pytest.raises(ConfigurationError, match="is no position token"):
+        as_of(spark, f"{kept}/log", "yesterday")
+
+
+def test_a_position_before_the_first_commit_is_an_error_that_names_it(spark, kept, decoded, tmp_path):
+    first = decoded[299]["endPosition"]
+    with pytest.raises(DataLoss, match=rf"as of position 96: the first one left goes to {first}"):
+        as_of(spark, f"{kept}/timers", 96)
+    spark.range(1).write.format("delta").save(str(tmp_path / "other"))
+    with pytest.raises(DataLoss, match="none says how far it goes"):
+        as_of(spark, str(tmp_path / "other"), 96)
+
+
+def test_commits_of_others_do_not_count_as_versions_of_the_log(spark, kept):
+    before = versions(spark, f"{kept}/sessions")
+    delta_table(spark, f"{kept}/sessions").optimize().executeCompaction()
+    assert versions(spark, f"{kept}/sessions") == before
+
+
+def test_the_examples_of_the_page_run_as_they_stand(spark, kept, member_dir, capsys, decoded):
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    there = {"spark": spark}
+    for block in blocks:
+        exec(block.replace("/data/all", kept).replace("c1/member-0", member_dir), there)
+    printed = capsys.readouterr().out
+    assert "bytes of their payloads" in printed
+    assert printed.endswith(f"\n{sum(entry['entryType'] == 'TIMER' for entry in decoded)}\n")
+    assert there["changes"].isStreaming and "_change_type" in there["changes"].columns
+    assert there["then"].count() == read(spark, f"{kept}/sessions").count()

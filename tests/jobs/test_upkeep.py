@@ -1,0 +1,156 @@
+"""Tables that are verified, rebuilt and compacted."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+
+from cluster import ClusterError, ConfigurationError, LogReader
+from jobs import as_of, maintenance, rebuild, upkeep, verify
+from jobs.delta_table import Commit, append, delta_table, overwrite, read, retried
+from jobs.history import newest_version
+from jobs.maintenance import retained
+from jobs.tables import TABLES, tables_in
+from tests.jobs.conftest import keep_all, rows_by
+
+pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
+
+
+@pytest.fixture
+def place(kept, tmp_path) -> str:
+    """A copy of all tables."""
+    shutil.copytree(kept, tmp_path / "copy")
+    return str(tmp_path / "copy")
+
+
+@pytest.fixture
+def reader(member_dir):
+    with LogReader.open(dir=member_dir) as reader:
+        yield reader
+
+
+@pytest.fixture
+def run_main(spark, monkeypatch, capsys):
+    """A function: what the main of a job says, and to which status it comes."""
+    monkeypatch.setattr("jobs.session.spark_session", lambda *_: spark)
+
+    def run(module, *arguments):
+        monkeypatch.setattr(sys, "argv", ["job", *arguments])
+        try:
+            module.main()
+        finally:
+            said.extend(capsys.readouterr().err.splitlines())
+
+    said = run.said = []
+    return run
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_that_its_job_kept_is_as_the_log_says(spark, kept, reader, name):
+    assert verify.differences(spark, f"{kept}/{name}", name, reader) == []
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("log", {"payload": "CASE WHEN position = 960 THEN X'00' ELSE payload END"}),
+        ("log", {"clusterTime": "clusterTime + CASE WHEN position = 0 THEN 1 ELSE 0 END"}),
+        ("sessions", {"closePosition": "closePosition + 32"}),
+        ("timers", {"firedPosition": "firedPosition + 32"}),
+        ("leadership_terms", {"leaderMemberId": "leaderMemberId + 1"}),
+    ],
+    ids=str,
+)
+def test_one_wrong_value_is_found(spark, place, reader, decoded, name, change):
+    table = f"{place}/{name}"
+    first = next(entry["position"] for entry in decoded if entry["entryType"] == "SESSION_MESSAGE")
+    delta_table(spark, table).update(
+        set={column: value.replace("960", str(first)) for column, value in change.items()}
+    )
+    (line,) = verify.differences(spark, table, name, reader)
+    assert line.startswith(f"{table}: hash is ") and ", in the Log up to 250,144 " in line
+
+
+def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_error(
+    spark, place, member_dir, run_main
+):
+    log = read(spark, f"{place}/log")
+    append(log.where("entryType = 'TIMER'"), f"{place}/log", Commit("somebody", 0, "{}"))
+    delta_table(spark, f"{place}/sessions").delete("clusterSessionId = 1")
+    with pytest.raises(ClusterError, match=r"figures of the tables are not as the Log says"):
+        run_main(verify, "--cluster-dir", member_dir, "--tables", place, "--only", "log,sessions,timers")
+    assert any(line.startswith(f"{place}/log: rows is ") for line in run_main.said)
+    assert any(line.startswith(f"{place}/sessions: opened is ") for line in run_main.said)
+    assert f"{place}/timers: as the Log says" in run_main.said
+
+
+def test_a_rebuilt_table_is_as_before_and_its_job_goes_on(spark, place, kept, member_dir, reader, run_main):
+    for name in TABLES:
+        delta_table(spark, f"{place}/{name}").delete(f"{tables_in(place)[f'{place}/{name}'].layout.key} > 1")
+    run_main(rebuild, "--cluster-dir", member_dir, "--tables", place)
+
+    assert run_main.said == [f"{place}/{name}: rebuilt up to log position 250,144" for name in TABLES]
+    for table, job in tables_in(place).items():
+        before = f"{kept}/{job.layout.name}"
+        assert rows_by(read(spark, table), job.layout.key) == rows_by(read(spark, before), job.layout.key)
+        assert verify.differences(spark, table, job.layout.name, reader) == []
+        assert as_of(spark, table, 250_144).count() == read(spark, table).count()
+    said = keep_all(spark, member_dir, place)
+    assert said == ["tables: done, 0 rows"]
+
+
+def test_a_table_that_is_written_to_while_it_is_rebuilt_is_an_error(spark, place, member_dir, monkeypatch):
+    table = f"{place}/timers"
+    job = tables_in(place)[table]
+
+    def not_alone(rows, table, token):
+        append(read(spark, table).limit(0), table, Commit("its job", 0, token))
+        overwrite(rows, table, token)
+
+    monkeypatch.setattr(rebuild, "overwrite", not_alone)
+    with pytest.raises(ClusterError, match="was written to while it was rebuilt: stop its job"):
+        rebuild.rebuild(spark, table, job, {"clusterDir": member_dir})
+
+
+def test_maintenance_makes_few_files_of_many_and_changes_no_row(spark, place, run_main):
+    before = {name: read(spark, f"{place}/{name}").count() for name in TABLES}
+    assert len(read(spark, f"{place}/log").inputFiles()) >= 3
+    run_main(maintenance, "--tables", place)
+    assert run_main.said[0] == f"{place}/log: 3 files made into 1, versions older than 168 hours deleted"
+    assert {name: read(spark, f"{place}/{name}").count() for name in TABLES} == before
+    assert len(read(spark, f"{place}/log").inputFiles()) == 1
+    assert newest_version(spark, f"{place}/log").position == 250_144
+
+
+def test_a_commit_that_another_one_excludes_is_made_again_a_few_times(spark):
+    from delta.exceptions import ConcurrentDeleteReadException
+
+    def commit():
+        attempts.append(1)
+        if len(attempts) < fails_until:
+            raise ConcurrentDeleteReadException("a file that was read is gone")
+        return "done"
+
+    attempts, fails_until = [], 3
+    assert retried(commit) == "done" and len(attempts) == 3
+    attempts, fails_until = [], 100
+    with pytest.raises(ConcurrentDeleteReadException):
+        retried(commit)
+    assert len(attempts) == 5
+
+
+@pytest.mark.parametrize("hours", ["1", "167.9", "-200", "a week", ""])
+def test_versions_that_are_still_read_are_kept(hours):
+    with pytest.raises(ConfigurationError, match=rf"--retain-hours is '{hours}'; expected 168 at least"):
+        retained(hours)
+
+
+def test_tables_that_are_not_there_are_named(spark, tmp_path):
+    made = upkeep.parser("verify", "", "")
+    here = ["--tables", str(tmp_path)]
+    with pytest.raises(ConfigurationError, match=f"none of the Delta tables log, timers in {tmp_path}"):
+        upkeep.tables_meant(spark, made.parse_args([*here, "--only", "log,timers"]))
+    with pytest.raises(ConfigurationError, match="--only names 'logs'; expected some of log, sessions"):
+        upkeep.tables_meant(spark, made.parse_args([*here, "--only", "logs"]))
