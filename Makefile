@@ -37,10 +37,12 @@ sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM
 	@$(PYTHON_BIN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(if $(STORY),--story) $(ARGS)
 
 interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
+	@.ci/node
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
-faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power
-	@$(PYTHON_BIN) -m pytest -q -m faults $(ARGS)
+# So many random kills while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
+faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
+	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults) $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)

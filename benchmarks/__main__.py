@@ -22,10 +22,12 @@ BENCHMARKS = {
     "services": "a service inline and in a process of its own: replays, clients' messages, round trips",
     "checksums": "what CRC-32C of frames costs: throughput and starts, beside none",
     "failover": "fifty SIGKILLs of the leader under load: the gap without a commit, messages lost",
+    "transfer": "thirty transfers of the leadership under load: the gap without a commit",
     "recovery": "from start to ready, by the length of the log",
     "snapshots": "for how long a snapshot holds the ingress, by the size of a service's state",
     "wiped": "an empty directory filled again while the cluster works, beside the disk alone",
     "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
+    "spark_sink": "rows from Spark into three members, each once and at least once",
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
 }
 RESULTS = Path(__file__).parent / "results"

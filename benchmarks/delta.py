@@ -82,14 +82,15 @@ def _command(member: Path, table: Path) -> dict[str, Any]:
 
 
 def _warm(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    from jobs.log_to_delta import appending
+    from jobs.keeping import keeping
+    from jobs.log_to_delta import log_job
     from jobs.session import spark_session
 
     spark = spark_session("benchmark")
     source = {"clusterDir": str(folder / "many")}
     for number in range(-1, rounds):
         table, cpu_before = str(folder / f"warm-{number}"), tree_cpu_seconds(os.getpid())
-        writer = appending(spark, source, table).option("checkpointLocation", f"{table}/_checkpoint")
+        writer = keeping(spark, {table: log_job()}, source, f"{table}/_checkpoint")
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         batches = [batch for batch in query.recentProgress if batch["numInputRows"]]

@@ -70,8 +70,8 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
         "figure": "gap without a commit",
         "kills": kills,
         "messages_per_s": MESSAGES_PER_S,
-        "p50_s": round(_quantile(gaps, 0.5), 3),
-        "p99_s": round(_quantile(gaps, 0.99), 3),
+        "p50_s": round(quantile(gaps, 0.5), 3),
+        "p99_s": round(quantile(gaps, 0.99), 3),
         "max_s": round(max(gaps), 3),
         "mean_s": round(statistics.mean(gaps), 3),
         "messages_acknowledged": found.acknowledged,
@@ -81,7 +81,7 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
     }
 
 
-def _quantile(values: list[float], share: float) -> float:
+def quantile(values: list[float], share: float) -> float:
     """The smallest value that at least ``share`` of all do not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 

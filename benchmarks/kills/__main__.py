@@ -1,0 +1,48 @@
+"""Run rounds of kills and add them to the ledger."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.kills.ledger import RESULTS, Ledger
+from benchmarks.kills.rounds import stage
+
+KILLS_A_ROUND = 25
+
+
+def main() -> int:
+    made = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__)
+    made.add_argument("--kills", type=int, default=KILLS_A_ROUND, help="how many; default %(default)s")
+    made.add_argument("--seed", type=int, help="of the first round; default: after those in the ledger")
+    made.add_argument("--ledger", type=Path, default=RESULTS, help="file to add to; default %(default)s")
+    given = made.parse_args()
+    ledger = Ledger(given.ledger)
+    seed = ledger.next_seed if given.seed is None else given.seed
+    left = given.kills
+    with ExitStack() as stack:
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="cluster-kills-", ignore_cleanup_errors=True)
+        )
+        running = stack.enter_context(stage(Path(folder), print_now))
+        while left > 0:
+            kills = min(left, KILLS_A_ROUND)
+            try:
+                ledger.add(running.run_round(seed, kills))
+            except BaseException:
+                print_now(f"again: python -m benchmarks.kills --seed {seed} --kills {kills}")
+                raise
+            print_now(f"{ledger.rounds[-1]}\nso far: {ledger.totals()}")
+            seed, left = seed + 1, left - kills
+    return 0
+
+
+def print_now(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The application that is killed: each message answered through the sink, the log as a Delta table.
+
+    python -m benchmarks.kills.application MASTER ENDPOINTS FOLDER
+
+A query that fails is started again over its checkpoint, as an operator's tool would.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.keeping import keeping
+from jobs.log_to_delta import log_job
+from jobs.session import spark_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+QUESTION, ANSWER = "ask", "answer "
+ENTRIES_MAX = 2_000  # of a micro-batch: what has to be made again is made again in seconds
+PACE_ROWS, PACE_S = 5, 0.05  # a task is on its way for a while, and a kill meets it there
+SETTINGS = {
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "768m",
+    "spark.cores.max": "2",
+    "spark.task.maxFailures": "1000",
+    "spark.stage.maxConsecutiveAttempts": "1000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+}
+
+
+def main(master: str, endpoints: str, folder: Path) -> None:
+    spark = spark_session("kills", master=master, extra=SETTINGS)
+    source = {"endpoints": endpoints, "minPartitions": "2"}
+    makers = (
+        lambda: answering(spark, source, str(folder / "checkpoint-answers")),
+        lambda: keeping(spark, {str(folder / "log"): log_job()}, source, str(folder / "checkpoint-log")),
+    )
+    queries: list[StreamingQuery | None] = [None] * len(makers)
+    while True:
+        for number, query in enumerate(queries):
+            if query is None or not query.isActive:
+                queries[number] = started(makers[number], query)
+        time.sleep(0.2)
+
+
+def answering(spark: SparkSession, source: dict[str, str], checkpoint: str) -> DataStreamWriter:
+    """Each message of a client becomes one of ours."""
+    options = {**source, "startingOffsets": "earliest", "entryTypes": "SESSION_MESSAGE"}
+    options["maxEntriesPerTrigger"] = str(ENTRIES_MAX)
+    questions = spark.readStream.format("cluster").options(**options).schema("payload BINARY").load()
+    questions = questions.where(f"startswith(CAST(payload AS STRING), '{QUESTION}')")
+    answers = questions.mapInArrow(paced_answers, "payload STRING")
+    writer = answers.writeStream.queryName("answers").format("cluster")
+    return writer.option("endpoints", source["endpoints"]).option("checkpointLocation", checkpoint)
+
+
+def paced_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for row in range(0, batch.num_rows, PACE_ROWS):
+            questions = batch.column(0).slice(row, PACE_ROWS).cast(pa.string()).to_pylist()
+            time.sleep(PACE_S)
+            yield pa.record_batch({"payload": [ANSWER + question for question in questions]})
+
+
+def started(make: Callable[[], DataStreamWriter], failed: StreamingQuery | None) -> StreamingQuery | None:
+    """The query; None when it does not start now."""
+    try:
+        if failed is not None:
+            print(f"failed: {failed.exception()}"[:2000], file=sys.stderr, flush=True)
+        return make().trigger(processingTime="1 second").start()
+    except Exception as error:
+        print(f"not started: {error}"[:2000], file=sys.stderr, flush=True)
+        return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,59 @@
+"""Rows from Spark into the Log of three members on this machine: each once, and beside that at least once.
+
+Goal: 200,000 rows of 100 bytes a second, Spark included. A batch write in two tasks, in a warm session on two
+cores, over tcp; ``rows_per_s`` is rows over the wall time of the whole write, until all are committed.
+``write_of_two_rows_ms``: of a write of one row in each task, for what lanes and their registration cost.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.options import Options
+from benchmarks.processes import running_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 2_000_000
+TASKS = 2
+PAYLOAD_LENGTH = 100
+SMALL_WRITES = 5  # a round
+MODES = ("at-least-once", "exactly-once")
+
+
+def run(options: Options) -> Iterator[dict[str, Any]]:
+    """One figure for each delivery mode; their writes take turns, and a first round does not count."""
+    from jobs.session import spark_session
+
+    seconds: dict[tuple[str, int], list[float]] = {}
+    with running_cluster() as cluster:
+        spark = spark_session("benchmark", master="local[2]", extra={"spark.driver.memory": "2g"})
+        a_round = (ROWS, *[TASKS] * SMALL_WRITES)
+        for version, rows in enumerate(a_round * (options.rounds + 1)):
+            once = {"txnAppId": "benchmark", "txnVersion": str(version)}
+            for mode, given in zip(MODES, ({}, once), strict=True):
+                taken = _write(spark, rows, {"endpoints": cluster["tcpEndpoints"], **given})
+                seconds.setdefault((mode, rows), []).append(taken)
+        spark.stop()
+    for mode in MODES:
+        yield {
+            "figure": "spark to the log",
+            "mode": mode,
+            "rows": ROWS,
+            "tasks": TASKS,
+            "rows_per_s": round(ROWS / statistics.median(seconds[mode, ROWS][1:])),
+            "write_of_two_rows_ms": round(1000 * statistics.median(seconds[mode, TASKS][SMALL_WRITES:])),
+        }
+
+
+def _write(spark: SparkSession, rows: int, options: dict[str, str]) -> float:
+    """Seconds until the rows are in the log."""
+    payload = f"lpad(CAST(id AS STRING), {PAYLOAD_LENGTH}, '0') AS payload"
+    written = spark.range(0, rows, 1, TASKS).selectExpr(payload)
+    began = time.monotonic()
+    written.write.format("cluster").mode("append").options(**options).save()
+    return time.monotonic() - began

@@ -1,0 +1,15 @@
+"""A first slice of ``python -m benchmarks.kills``: kills of Spark and of members while rows go round."""
+
+import pytest
+
+from benchmarks.kills.rounds import WEIGHTS, stage
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.timeout(1200)
+def test_no_row_is_lost_or_doubled_by_kills_at_random_moments(tmp_path):
+    with stage(tmp_path, print) as running:
+        found = running.run_round(seed=118, kills=5)
+    assert found["rows"] > 0 and found["delta_rows"] > 2 * found["rows"]
+    assert found["kills"].keys() == WEIGHTS.keys(), "each kind is among them"
