@@ -1,6 +1,7 @@
 """What must hold of a backup (I-23).
 
-after every turn   its log is the committed one, is on its disk, and never falls behind what it has shown
+after every turn   its log is the committed one, is on its disk, never falls behind what it has shown,
+                   and reaches every snapshot that is named
 when it is killed  it can be restored, and nothing that it has shown is missing
 at the end         who is restored or promoted has all that was committed, services the state that they had
 """
@@ -67,6 +68,10 @@ class BackupInvariants(BackupObserver):
         recording, log = life.directory.log.recording, self._of_cluster.log
         if recording is None or life.directory.log.is_replacement:
             return
+        snapshot = life.directory.recording_log.latest_snapshot()
+        named = 0 if snapshot is None else snapshot.log_position
+        safe = life.directory.log.synced_position
+        require(named <= safe, "I-23", f"a snapshot at {named} is named, the copy is safe to {safe}")
         require(position <= self._bound, "I-23", f"the backup has {position}, committed was {self._bound}")
         number, begin = self._compared
         begin = max(begin if number == backup.lives else 0, recording.start_position)
