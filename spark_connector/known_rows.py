@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from cluster.errors import DataLoss, LocalProtocolError
-from cluster.protocol.lane import Lane, LaneStanding, split_lane
+from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding
 from cluster.reader.token import PositionToken
 from spark_connector.options import SinkOptions
 
@@ -94,5 +94,5 @@ def payloads_of(options: SinkOptions, lane: Lane, standing: LaneStanding) -> Ite
             if entry["entryType"] == "SESSION_MESSAGE":
                 if session_id in session_ids:
                     yield entry["payload"]
-            elif split_lane(entry.get("encodedPrincipal", b""))[1] == lane:
+            elif LanePrincipal.decode(entry.get("encodedPrincipal", b"")).lane == lane:
                 session_ids.add(session_id)

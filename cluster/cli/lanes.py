@@ -21,8 +21,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog=example(
         "tool",
         "lanes --dir cluster-data/member-0",
-        more="Partition -1 has the last batch that is registered. Lanes that members have dropped since the\n"
-        "last snapshot (lane_retention) are shown, too.",
+        more="Partition -1 has the last batch that is registered.",
     )
 )
 def lanes(

@@ -10,8 +10,8 @@ committed, and until then nobody else opens that lane. So there is nothing to un
 session's open is committed is exactly what lies before that open. A lane that a session holds is opened by
 another only behind the holder's close: the order of the log fences the holder off.
 
-An application that opened no lane for ``lane_retention`` is forgotten when somebody opens one: by the time of
-that entry, so on all members.
+An application that opened no lane for a while is forgotten when somebody opens one: by the time of that
+entry, and the retention that its leader has written there, so on all members.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import UncommittedEntries
 from cluster.log.session_table import SessionTable
-from cluster.protocol.lane import REGISTRATION, Lane, LaneStanding, registered_text, split_lane
+from cluster.protocol.lane import REGISTRATION, Lane, LanePrincipal, LaneStanding, registered_text
 from cluster.protocol.snapshot import SnapshotLane
 
 
@@ -57,15 +57,24 @@ class _Opened(NamedTuple):
     session_id: int
     lane: Lane
     principal: bytes
+    retention: int
     log_position: int
     timestamp: int
+
+
+def _opened(session_id: int, encoded_principal: bytes, log_position: int, timestamp: int) -> _Opened | None:
+    """None for a session without a lane."""
+    principal, lane, retention = LanePrincipal.decode(encoded_principal)
+    if lane is None:
+        return None
+    return _Opened(session_id, lane, principal, retention, log_position, timestamp)
 
 
 class LaneTable:
     """All lanes. ``table`` has the counts of the sessions that hold them."""
 
     def __init__(self, context: ConsensusModuleContext, table: SessionTable) -> None:
-        self._retention = context.cluster_duration(context.lane_retention_ns)
+        self.retention = context.cluster_duration(context.lane_retention_ns)
         self._lanes_max = context.lanes_max
         self._table = table
         self._applications: dict[str, _Application] = {}  # the one that was opened last stands last
@@ -99,8 +108,7 @@ class LaneTable:
 
     def refusal(self, lane: Lane, timestamp: int) -> str:
         """Why the lane cannot be opened, whoever asks for it; empty when it can."""
-        known = self._applications.get(lane.application)
-        lanes = {} if known is None else known.lanes
+        lanes = self._lanes_of(lane.application)
         state, registered = lanes.get(lane.partition), lanes.get(REGISTRATION)
         if registered is not None and lane.batch <= registered.batch:
             return self._registered(lane, registered)
@@ -111,6 +119,10 @@ class LaneTable:
         if state is None and self._is_full(timestamp):
             return f"lane {lane}: {self._count} lanes are kept, as many as lanes_max allows"
         return ""
+
+    def _lanes_of(self, application: str) -> dict[int, _State]:
+        known = self._applications.get(application)
+        return {} if known is None else known.lanes
 
     @staticmethod
     def _registered(lane: Lane, registered: _State) -> str:
@@ -146,18 +158,18 @@ class LaneTable:
 
     def _is_full(self, timestamp: int) -> bool:
         uncommitted = sum(isinstance(opened, _Opened) for opened in self._uncommitted)
-        forgotten = sum(len(self._applications[name].lanes) for name in self._expired(timestamp))
+        expired = self._expired(timestamp - self.retention)
+        forgotten = sum(len(self._applications[name].lanes) for name in expired)
         return self._count + uncommitted - forgotten >= self._lanes_max
 
-    def _expired(self, timestamp: int) -> list[str]:
+    def _expired(self, since: int) -> list[str]:
         applications = self._applications.items()
-        old = takewhile(lambda item: item[1].opened_at < timestamp - self._retention, applications)
+        old = takewhile(lambda item: item[1].opened_at < since, applications)
         return [name for name, known in old if not known.is_held]
 
     def holder_ids(self, lane: Lane) -> list[int]:
         """Sessions that are to be closed before the lane is opened: a registration ends those of all."""
-        known = self._applications.get(lane.application)
-        lanes = {} if known is None else known.lanes
+        lanes = self._lanes_of(lane.application)
         states = [state for p, state in sorted(lanes.items()) if lane.is_registration or p == lane.partition]
         return [state.holder_id for state in states if state.holder_id != NULL_VALUE]
 
@@ -167,9 +179,8 @@ class LaneTable:
         self, session_id: int, encoded_principal: bytes, log_position: int, timestamp: int
     ) -> None:
         """A session's open is appended; without a lane in its principal it changes nothing."""
-        principal, lane = split_lane(encoded_principal)
-        if lane is not None:
-            opened = _Opened(session_id, lane, principal, log_position, timestamp)
+        opened = _opened(session_id, encoded_principal, log_position, timestamp)
+        if opened is not None:
             self._uncommitted.add(log_position, opened)
 
     def append_close(self, session_id: int, log_position: int) -> None:
@@ -192,12 +203,12 @@ class LaneTable:
 
     def on_open(self, session_id: int, encoded_principal: bytes, log_position: int, timestamp: int) -> None:
         """A session's open that ends at ``log_position`` is committed."""
-        principal, lane = split_lane(encoded_principal)
-        if lane is not None:
-            self._open(_Opened(session_id, lane, principal, log_position, timestamp))
+        opened = _opened(session_id, encoded_principal, log_position, timestamp)
+        if opened is not None:
+            self._open(opened)
 
     def _open(self, opened: _Opened) -> None:
-        for name in self._expired(opened.timestamp):
+        for name in self._expired(opened.timestamp - opened.retention):
             self._count -= len(self._applications.pop(name).lanes)
         lane = opened.lane
         known = self._applications.pop(lane.application, None) or _Application(opened.principal)

@@ -19,7 +19,7 @@ from cluster.consensus.cluster_session import ClusterSession, SessionAction, Ses
 from cluster.consensus.lanes import LaneTable
 from cluster.protocol import CLUSTER
 from cluster.protocol.enums import EventCode
-from cluster.protocol.lane import Lane, principal_of, split_lane, with_lane
+from cluster.protocol.lane import Lane, LanePrincipal, split_lane
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ENCODED_PRINCIPAL_LENGTH_MAX, Challenge
 
@@ -91,8 +91,10 @@ class ClientProxy:
 class SessionAdmission:
     """Decides about the sessions of one member that are not open yet."""
 
-    def __init__(self, security: Security, port: AdmissionPort) -> None:
+    def __init__(self, security: Security, port: AdmissionPort, lane_retention: int) -> None:
+        """``lane_retention`` is in the unit of the cluster's time."""
         self.port = port
+        self._lane_retention = lane_retention
         self._authenticator = security.authenticator
         self._authorisation = security.authorisation
 
@@ -132,15 +134,14 @@ class SessionAdmission:
                 told += f", which it takes {what}"
             self.refuse(session, encoded_principal, told, f"no right to {right}")
 
-    @staticmethod
-    def _named(session: ClusterSession, encoded_principal: bytes) -> bytes:
+    def _named(self, session: ClusterSession, encoded_principal: bytes) -> bytes:
         """The principal as it is in the log. Nobody is given the name of a lane that he has not asked for."""
-        principal = principal_of(encoded_principal)
-        return principal if session.lane is None else with_lane(principal, session.lane)
+        principal = LanePrincipal.decode(encoded_principal).principal
+        return LanePrincipal(principal, session.lane, self._lane_retention).encode()
 
     def judge_lane(self, session: ClusterSession, lane: Lane, lanes: LaneTable, cluster_time: int) -> None:
         """Refuse a lane that is another principal's, or cannot be opened now."""
-        principal = principal_of(session.encoded_principal)
+        principal = LanePrincipal.decode(session.encoded_principal).principal
         if lanes.is_anothers(lane, principal):
             told = f"application {lane.application} is another principal's"
             self.refuse(session, principal, told, told)
@@ -157,7 +158,7 @@ class SessionAdmission:
         self, session: ClusterSession, connection_id: int, encoded_credentials: bytes, now_ms: int
     ) -> bool | None:
         """Whether the client of this connection may have the open session; None: not decided, ask again."""
-        principal = principal_of(session.encoded_principal)
+        principal = LanePrincipal.decode(session.encoded_principal).principal
         name = self.port.certificate_name(connection_id)
         may = self._authenticator.may_resume(principal, encoded_credentials, now_ms, name)
         if may is False:

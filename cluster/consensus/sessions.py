@@ -68,9 +68,9 @@ class SessionManager:
         self, context: ConsensusModuleContext, port: SessionPort, security: Security | None = None
     ) -> None:
         self.port = port
-        self.admission = SessionAdmission(security or open_security(), port)
         self.table = SessionTable(context.max_sessions)
         self.lanes = LaneTable(context, self.table)
+        self.admission = SessionAdmission(security or open_security(), port, self.lanes.retention)
         self.sessions: dict[int, ClusterSession] = {}
         self.next_session_id = 1
         self.next_committed_session_id = 1  # what a snapshot says: opens that are committed only

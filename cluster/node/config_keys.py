@@ -272,7 +272,7 @@ class NodeKeys(BaseModel):
     lane_retention_ns: Duration = _key(
         duration_text(MODULE.lane_retention_ns),
         """An application that opens none of its lanes for this long is forgotten: a batch that it sends again
-        is in the log twice then. The same on every member.""",
+        is in the log twice then. The leader's counts.""",
         unit=DURATION,
         gt=0,
     )

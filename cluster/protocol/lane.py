@@ -2,10 +2,12 @@
 
 The name stands behind a zero byte at the end of two fields that Aeron has:
 
-    SessionConnectRequest.encodedCredentials   the client's own ...........  \\0lane:3:17:0:0:orders
-    SessionOpenEvent.encodedPrincipal          the authenticator's word ...  \\0lane:3:17:0:0:orders
-                                                 partition, batch, partitions, rows, application
+    SessionConnectRequest.encodedCredentials   the client's own .........  \\0lane:3:17:0:0:orders
+    SessionOpenEvent.encodedPrincipal          the authenticator's word  \\0kept:9000\\0lane:3:17:0:0:orders
+                                               partition, batch, partitions, rows, application
 
+The leader says in the principal how long it keeps applications that open nothing, in the unit of the log's
+timestamps: what is forgotten follows from the log, whatever other members are configured to.
 Who has proved who he is opens any lane of an application that is his, so the name is no secret. The
 SessionEvent OK of such a session has a ``LaneStanding`` as its detail, which is empty otherwise.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from cluster.errors import ConfigurationError
 
@@ -22,6 +24,8 @@ REGISTRATION: Final = -1  # the partition in which an application registers its 
 APPLICATION_BYTES_MAX: Final = 256
 _MARK = b"\0lane:"
 _NAME = re.compile(rb"\0lane:(-1|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
+_KEPT_MARK = b"\0kept:"
+_KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
 _REGISTERED = "registered: "
 
 
@@ -79,7 +83,7 @@ def _is_text(name: bytes) -> bool:
 
 
 def with_lane(field: bytes, lane: Lane) -> bytes:
-    """Credentials, or a principal, with the lane's name behind them."""
+    """A field with the lane's name behind it."""
     numbers = f"{lane.partition}:{lane.batch}:{lane.partitions}:{lane.rows}:"
     return field + _MARK + numbers.encode() + lane.application.encode()
 
@@ -97,9 +101,29 @@ def split_lane(field: bytes) -> tuple[bytes, Lane | None]:
     return field[: found.start()], lane
 
 
-def principal_of(encoded_principal: bytes) -> bytes:
-    """Who it is, without the lane: what rights are given to."""
-    return split_lane(encoded_principal)[0]
+class LanePrincipal(NamedTuple):
+    """A principal as it stands in the log.
+
+    ``retention`` is in the unit of the log's timestamps, 0 without a lane.
+    """
+
+    principal: bytes
+    lane: Lane | None = None
+    retention: int = 0
+
+    def encode(self) -> bytes:
+        if self.lane is None:
+            return self.principal
+        return with_lane(self.principal + _KEPT_MARK + b"%d" % self.retention, self.lane)
+
+    @classmethod
+    def decode(cls, encoded_principal: bytes) -> Self:
+        """Where not both marks stand, no leader has put them there: all of it is the principal."""
+        field, lane = split_lane(encoded_principal)
+        found = _KEPT.search(field)
+        if lane is None or found is None:
+            return cls(encoded_principal)
+        return cls(field[: found.start()], lane, int(found[1]))
 
 
 class LaneStanding(NamedTuple):

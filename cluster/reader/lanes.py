@@ -17,7 +17,6 @@ from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.snapshot import SnapshotLane, SnapshotSession
 
 SESSIONS_MAX = 1_000_000  # at one time; no member takes more
-RETENTION_NS = 1 << 62  # what members have dropped is not known here
 
 
 class LaneCount:
@@ -25,7 +24,7 @@ class LaneCount:
 
     def __init__(self) -> None:
         self._table = SessionTable(SESSIONS_MAX)
-        self._lanes = LaneTable(ConsensusModuleContext(lane_retention_ns=RETENTION_NS), self._table)
+        self._lanes = LaneTable(ConsensusModuleContext(), self._table)
 
     def load(self, records: Iterable[bytes], log_position: int) -> None:
         """Begin from the snapshot of a consensus module at ``log_position``."""

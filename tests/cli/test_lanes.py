@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.protocol.lane import REGISTRATION, Lane, with_lane
+from cluster.protocol.lane import REGISTRATION, Lane, LanePrincipal
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.snapshot import SnapshotLane, SnapshotSession
 from cluster.reader.lanes import LaneCount
@@ -15,7 +15,7 @@ GROUP = "tool"
 
 
 def opens(log, session_id, lane):
-    principal = with_lane(b"alice", lane)
+    principal = LanePrincipal(b"alice", lane, 1_000_000).encode()
     log.append(SessionOpenEvent(0, 1, session_id, log._tick(), 102, "channel", principal).encode())
 
 

@@ -6,7 +6,14 @@ from cluster.consensus.authentication import AllowAllButAdmin
 from cluster.consensus.context import SECOND
 from cluster.errors import ConfigurationError
 from cluster.protocol.enums import CloseReason, EventCode
-from cluster.protocol.lane import REGISTRATION, Lane, LaneStanding, principal_of, split_lane, with_lane
+from cluster.protocol.lane import (
+    REGISTRATION,
+    Lane,
+    LanePrincipal,
+    LaneStanding,
+    split_lane,
+    with_lane,
+)
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from tests.consensus.session_language import LEADER, TERM, Sessions, Watching
 
@@ -30,8 +37,9 @@ class Lanes(Sessions):
         (event,) = self.outside.events(connection_id)
         return event
 
-    def reads_open(self, session_id, lane, position, timestamp=0, principal=b""):
-        event = SessionOpenEvent(TERM, 9, session_id, timestamp, 102, "channel", with_lane(principal, lane))
+    def reads_open(self, session_id, lane, position, timestamp=0, principal=b"", retention=1000):
+        named = LanePrincipal(principal, lane, retention).encode()
+        event = SessionOpenEvent(TERM, 9, session_id, timestamp, 102, "channel", named)
         self.manager.on_replay_session_open(event, position)
 
     def reads_close(self, session_id):
@@ -52,6 +60,15 @@ def by_credentials():
 )
 def test_a_name_is_read_as_it_was_written(lane):
     assert split_lane(with_lane(b"alice", lane)) == (b"alice", lane)
+    named = LanePrincipal(b"alice", lane, 604_800_000)
+    assert LanePrincipal.decode(named.encode()) == named
+
+
+@pytest.mark.parametrize(
+    "field", [b"alice", b"alice\0kept:5", with_lane(b"alice", LANE), b"\0kept:-1" + with_lane(b"", LANE)]
+)
+def test_a_principal_that_lacks_a_mark_of_the_leader_has_no_lane(field):
+    assert LanePrincipal.decode(field) == (field, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -248,11 +265,13 @@ def test_rights_and_authenticator_see_the_principal_without_the_lane():
 
     assert watching.asked[0] == ("connect", 1, b"alice")
     assert asked == [b"alice"]
-    assert lanes.manager.sessions[1].encoded_principal == with_lane(b"alice", LANE)
+    named = LanePrincipal.decode(lanes.manager.sessions[1].encoded_principal)
+    assert named == (b"alice", LANE, lanes.manager.lanes.retention)
 
 
 def test_an_authenticator_gives_nobody_a_lane():
-    lanes = Lanes(authenticator=Watching(lambda session: session.authenticate(with_lane(b"eve", LANE))))
+    named = LanePrincipal(b"eve", LANE, 5).encode()
+    lanes = Lanes(authenticator=Watching(lambda session: session.authenticate(named)))
     lanes.connects(1)
     lanes.tick()
 
@@ -321,25 +340,26 @@ def test_a_batch_that_is_greater_begins_with_no_rows_where_it_is_opened():
 
 @pytest.mark.parametrize(("timestamp", "is_known"), [(7, True), (8, False)])
 def test_an_application_is_forgotten_by_the_time_of_an_open(timestamp, is_known):
-    lanes = Lanes(lane_retention_ns=7_000_000)
-    lanes.reads_open(1, LANE, 1000, timestamp=0)
+    """Not by the retention of the member that reads it: members may be configured to different ones."""
+    lanes = Lanes(lane_retention_ns=3_000_000)
+    lanes.reads_open(1, LANE, 1000, timestamp=0, retention=1)
     lanes.reads_close(1)
-    lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=timestamp)
+    lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=timestamp, retention=7)
 
     assert (b"orders" in {record.application for record in records(lanes)}) is is_known
 
 
 def test_an_application_that_a_session_holds_is_not_forgotten():
-    lanes = Lanes(lane_retention_ns=7_000_000)
+    lanes = Lanes()
     lanes.reads_open(1, LANE, 1000, timestamp=0)
-    lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=1000)
+    lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=1000, retention=7)
 
     assert len(lanes.manager.lanes) == 2
 
 
 @pytest.mark.conformance("S-191")
 def test_a_table_that_begins_from_a_snapshot_goes_on_as_the_one_that_took_it():
-    one, other = (Lanes(lane_retention_ns=50_000_000) for _ in range(2))
+    one, other = (Lanes() for _ in range(2))
     one.reads_open(1, Lane("bills", 0, 1), 900, timestamp=10, principal=b"bob")
     one.reads_close(1)
     one.reads_open(2, LANE, 1000, timestamp=20, principal=b"alice")
@@ -350,7 +370,7 @@ def test_a_table_that_begins_from_a_snapshot_goes_on_as_the_one_that_took_it():
     other.writes(2, rows=4, position=1500)
     for lanes in (one, other):
         lanes.reads_close(2)
-        lanes.reads_open(3, LANE, 2100, timestamp=61, principal=b"alice")
+        lanes.reads_open(3, LANE, 2100, timestamp=61, principal=b"alice", retention=50)
 
     assert records(one) == records(other)
     assert [record.application for record in records(one)] == [b"orders"]
@@ -375,4 +395,4 @@ def test_a_resumed_client_is_judged_by_its_principal_without_the_lane():
     lanes.asks(1, LANE, b"alice")
 
     assert lanes.finds(1) is not None
-    assert principal_of(lanes.manager.sessions[1].encoded_principal) == b"alice"
+    assert LanePrincipal.decode(lanes.manager.sessions[1].encoded_principal).principal == b"alice"

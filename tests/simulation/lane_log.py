@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.protocol.lane import Lane, split_lane
+from cluster.protocol.lane import Lane, LanePrincipal
 from tests.simulation.violation import require
 
 
@@ -35,7 +35,7 @@ class LoggedLanes:
         return state.rows if state is not None and state.batch == batch else 0
 
     def on_open(self, session_id: int, encoded_principal: bytes, position: int) -> None:
-        _, lane = split_lane(encoded_principal)
+        lane = LanePrincipal.decode(encoded_principal).lane
         if lane is None:
             return
         self._sessions[session_id] = lane

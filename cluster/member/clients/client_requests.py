@@ -18,7 +18,7 @@ from cluster.protocol.enums import (
     ClusterControlToggle,
     EventCode,
 )
-from cluster.protocol.lane import principal_of
+from cluster.protocol.lane import LanePrincipal
 from cluster.protocol.link import AnswersTaken, SessionResume, SessionResumed
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import (
@@ -209,7 +209,8 @@ class ClientRequests:
         self._outlet.send_egress(connection_id, response)
 
     def _administer(self, session: ClusterSession, request: AdminRequest) -> tuple[AdminResponseCode, str]:
-        kind, principal = request.request_type, principal_of(session.encoded_principal)
+        kind = request.request_type
+        principal = LanePrincipal.decode(session.encoded_principal).principal
         if not self.authorisation.is_authorised(CLUSTER.id, ADMIN_REQUEST, kind, principal):
             self._outlet.on_refused(session.connection_id, principal, "to administer", "no right to admin")
             return AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
