@@ -131,7 +131,9 @@ def add_log(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     source = made.add_argument_group("the Log")
     source.add_argument("--endpoints", metavar="LIST", help="members: 0=host:9000,1=host:9010,…")
     source.add_argument(
-        "--cluster-dir", metavar="DIR", help="a member's directory on this host, ours or Aeron's"
+        "--cluster-dir",
+        metavar="DIR",
+        help="a member's directory on this host, ours or Aeron's, or several, comma between",
     )
     source.add_argument("--archive-dir", metavar="DIR", help="its archive, where that lies elsewhere")
     source.add_argument(
@@ -178,6 +180,10 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
     )
 
 
+def _absolute_all(paths: str) -> str:
+    return ",".join(absolute(path.strip()) if path.strip() else "" for path in paths.split(","))
+
+
 def source_of(given: argparse.Namespace) -> dict[str, str]:
     """The options of the source that a command line gives.
 
@@ -186,8 +192,8 @@ def source_of(given: argparse.Namespace) -> dict[str, str]:
     named = vars(given)
     source = {
         "endpoints": given.endpoints,
-        "clusterDir": given.cluster_dir and absolute(given.cluster_dir),
-        "archiveDir": given.archive_dir and absolute(given.archive_dir),
+        "clusterDir": given.cluster_dir and _absolute_all(given.cluster_dir),
+        "archiveDir": given.archive_dir and _absolute_all(given.archive_dir),
         "startingOffsets": named.get("starting_offsets"),
         "maxEntriesPerTrigger": named.get("max_entries_per_trigger"),
         "maxBytesPerTrigger": named.get("max_bytes_per_trigger"),

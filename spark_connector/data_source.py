@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ConfigurationError, NotAClusterDirectory
 from spark_connector.options import SinkOptions, SourceOptions, check_names
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
@@ -36,11 +36,8 @@ class ClusterDataSource(DataSource):
     def schema(self) -> str:
         """The columns by option. Spark asks at ``load()``, when it was given no narrower schema."""
         options = SourceOptions.parse(self.options)
-        if options.cluster_dir is not None:
-            from cluster.archive.files import OsFiles
-            from cluster.reader.member_directory import find_member
-
-            find_member(OsFiles(), options.cluster_dir, options.archive_dir)  # says what it is not
+        if options.cluster_dirs is not None:
+            _check_directories(options.cluster_dirs, options.archive_dirs)
         return ddl(options.row_names())
 
     def reader(self, schema: StructType) -> ClusterBatchReader:
@@ -80,6 +77,21 @@ class ClusterDataSource(DataSource):
             )
         check_sink_schema(schema)
         return SinkOptions.parse(self.options)
+
+
+def _check_directories(dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None) -> None:
+    """Raise NotAClusterDirectory, which says what is wrong with each, where none is a member's."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_member
+
+    refusals = []
+    for place in zip(dirs, archive_dirs or [None] * len(dirs), strict=True):
+        try:
+            find_member(OsFiles(), *place)
+        except NotAClusterDirectory as error:
+            refusals.append(str(error))
+    if len(refusals) == len(dirs):
+        raise NotAClusterDirectory("; ".join(refusals))
 
 
 def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with
 IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new; Spark asks every 11 ms
 
 _readers: dict[tuple[object, ...], LogReader] = {}
+_told: dict[tuple[object, ...], int] = {}  # of the reader's warnings
 
 
 def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> LogReader:
@@ -34,20 +35,29 @@ def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None)
     key = _key(options, entry_filter)
     reader = _readers.get(key)
     if reader is None:
-        reader = _open(options, entry_filter)
-        for line in reader.warnings:
-            warn(line)
-        _readers[key] = reader
+        reader = _readers[key] = _open(options, entry_filter)
+        _told[key] = 0
+    tell_warnings(options, entry_filter)
     return reader
+
+
+def tell_warnings(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
+    """Tell what the reader has to say since it was last asked: which of several directories failed."""
+    key = _key(options, entry_filter)
+    warnings = _readers[key].warnings
+    for line in warnings[_told[key] :]:
+        warn(line)
+    _told[key] = len(warnings)
 
 
 def _open(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader:
     from cluster.reader import LogReader
 
-    if options.endpoints is None:
-        return LogReader.open(
-            dir=options.cluster_dir, archive_dir=options.archive_dir, entry_filter=entry_filter
-        )
+    if options.cluster_dirs is not None:
+        dirs, archives = options.cluster_dirs, options.archive_dirs
+        if len(dirs) > 1:
+            return LogReader.open(dir=dirs, archive_dir=archives, entry_filter=entry_filter)
+        return LogReader.open(dir=dirs[0], archive_dir=archives and archives[0], entry_filter=entry_filter)
     asking: dict[str, Any] = {"entry_filter": entry_filter}
     if options.read_preference is not None:
         asking["read_preference"] = options.read_preference
@@ -78,7 +88,7 @@ def warn(line: str) -> None:
 
 
 def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[object, ...]:
-    where = options.endpoints, options.tls, options.cluster_dir, options.archive_dir
+    where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs
     asked = options.read_preference, options.request_timeout_ms, entry_filter
     return os.getpid(), *where, *asked, options.auth_token_file, options.user, options.password_file
 
@@ -113,7 +123,9 @@ class SourceLog:
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
         if self._options.read_uncommitted and not self._reader.is_live:
             return self._reader.end_position()
-        return self._reader.commit_position()
+        position = self._reader.commit_position()
+        tell_warnings(self._options)
+        return position
 
     def recorded_end(self) -> int:
         """How far a batch goes."""

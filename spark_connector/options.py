@@ -155,6 +155,13 @@ def parse_names(name: str, value: str) -> tuple[str, ...]:
     return names
 
 
+def parse_directories(name: str, value: str) -> tuple[str, ...]:
+    paths = tuple(path.strip() for path in value.split(","))
+    if not all(paths) or len(set(paths)) < len(paths):
+        raise wrong_value(name, value, "a directory, or a comma list of different ones")
+    return paths
+
+
 def parse_session_ids(name: str, value: str) -> tuple[int, ...]:
     return _numbers(name, value, -(1 << 63), (1 << 63) - 1, "session ids")
 
@@ -252,11 +259,16 @@ class _ConnectionOptions(_Options):
 class SourceOptions(_ConnectionOptions):
     """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
 
-    cluster_dir: str | None = _option(
-        "clusterDir", parse_text, "a member's directory on this host, instead of `endpoints`"
+    cluster_dirs: tuple[str, ...] | None = _option(
+        "clusterDir",
+        parse_directories,
+        "a member's directory on this host, instead of `endpoints`; of a comma list of members' and backups' "
+        "what one lacks is read from the next",
     )
-    archive_dir: str | None = _option(
-        "archiveDir", parse_text, "its archive, where it does not lie beside the cluster directory"
+    archive_dirs: tuple[str, ...] | None = _option(
+        "archiveDir",
+        parse_directories,
+        "its archive, where it does not lie beside the cluster directory; one for each of `clusterDir`",
     )
     read_preference: ReadPreference | None = _option(  # noqa: RUF009 - a field, as all of these
         "readPreference",
@@ -431,16 +443,21 @@ class SourceOptions(_ConnectionOptions):
 
     def __post_init__(self) -> None:
         _ConnectionOptions.__post_init__(self)
-        if (self.endpoints is None) == (self.cluster_dir is None):
+        if (self.endpoints is None) == (self.cluster_dirs is None):
             given = "neither is" if self.endpoints is None else "both are"
             raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
         for option, value, needed, place in (
-            ("archiveDir", self.archive_dir, "clusterDir", self.cluster_dir),
+            ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
             ("readPreference", self.read_preference, "endpoints", self.endpoints),
             ("requestTimeoutMs", self.request_timeout_ms, "endpoints", self.endpoints),
         ):
             if value is not None and place is None:
                 raise ConfigurationError(f"option {option} goes with {needed}, which is not given")
+        if self.archive_dirs is not None and len(self.archive_dirs) != len(self.cluster_dirs or ()):
+            raise ConfigurationError(
+                f"option archiveDir is {','.join(self.archive_dirs)}; expected one for each of clusterDir, "
+                f"which is {','.join(self.cluster_dirs or ())}"
+            )
         if self.ending_offsets == EARLIEST:
             raise wrong_value("endingOffsets", "earliest", 'latest, {"position": n} or an offset')
         if self.columns is not None:

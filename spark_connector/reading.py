@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss, LogPurged
 from cluster.reader.token import identity_text
-from spark_connector.log import forget_reader, open_reader, pass_over
+from spark_connector.log import forget_reader, open_reader, pass_over, tell_warnings
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
 from spark_connector.schema import row_columns
@@ -58,6 +58,7 @@ def read_range(
                     is_committed=True,
                 ):
                     yield batch.rename_columns(columns)
+                tell_warnings(options, entry_filter)
                 return
             except LogPurged as error:  # it begins after all that was read
                 pass_over(error, options)

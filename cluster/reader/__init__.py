@@ -1,8 +1,8 @@
 """Readers of the committed log: ``LogReader.open(dir=…)`` or ``LogReader.open(endpoints=…)``.
 
 Read ``log_reader.py`` first (what every reader can do), then ``committed_log.py`` (what it needs of a medium)
-and ``directory.py`` (a member's files; ``extent.py``: how far they may be read) or ``remote.py`` (over the
-network). ``member_directory.py`` finds a member's folders.
+and ``directory.py`` (a member's files; ``extent.py``: how far they may be read; ``directories.py``: those of
+several) or ``remote.py`` (over the network). ``member_directory.py`` finds a member's folders.
 Nothing here writes, takes part in consensus, or shows what is not committed without saying so.
 """
 

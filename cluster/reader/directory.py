@@ -100,10 +100,10 @@ class DirectoryLog:
         return self.state.live() is not None
 
     def commit_position(self) -> int:
-        return self._extent().committed
+        return self.extent().committed
 
     def end_position(self) -> int:
-        return self._extent().end
+        return self.extent().end
 
     def close(self) -> None:
         self._segments.close()
@@ -123,7 +123,7 @@ class DirectoryLog:
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        extent = self._extent()
+        extent = self.extent()
         position = self.start_position if from_position is None else from_position
         limit = extent.written if is_committed and to_position is not None else extent.end
         end = limit if to_position is None else min(to_position, limit)
@@ -154,9 +154,8 @@ class DirectoryLog:
                 tried = len(run)
                 wanted = 2 * max(wanted, tried)
 
-    # ---- reading
-
-    def _extent(self) -> Extent:
+    def extent(self) -> Extent:
+        """How far the log goes now, each end looked up once."""
         try:
             extent = self.state.extent(self.checksum)
         except OSError as error:
@@ -165,6 +164,8 @@ class DirectoryLog:
             self._generation = self.state.generation
             self._segments.close()  # a repaired or recovered log may lie in new files of the same names
         return extent
+
+    # ---- reading
 
     def _check_start(self, position: int) -> None:
         """Raise LogPurged when ``position`` is not in the log any more."""

@@ -44,8 +44,8 @@ class LogReader:
     def open(
         cls,
         *,
-        dir: str | None = None,
-        archive_dir: str | None = None,
+        dir: str | Sequence[str] | None = None,
+        archive_dir: str | Sequence[str] | None = None,
         cluster_dir: str | None = None,
         aeron_dir: str | None = None,
         endpoints: str | None = None,
@@ -56,7 +56,8 @@ class LogReader:
         """A reader of a member's directory on this host, or of a running cluster by its endpoints.
 
         ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
-        first member that runs is read then; ``cluster_dir`` and ``archive_dir`` name the two when they lie
+        first member that runs is read then. Several, of members and backups of one cluster, are read as one
+        log (``DirectoriesLog``). ``cluster_dir`` and ``archive_dir`` name the two when they lie
         apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says. ``options`` are
         those of ``DirectoryLog`` or ``RemoteLog``, and ``entry_filter``: members then send no more than that.
 
@@ -74,8 +75,8 @@ class LogReader:
     @classmethod
     def _open(
         cls,
-        dir: str | None,
-        archive_dir: str | None,
+        dir: str | Sequence[str] | None,
+        archive_dir: str | Sequence[str] | None,
         cluster_dir: str | None,
         aeron_dir: str | None,
         endpoints: str | None,
@@ -91,6 +92,14 @@ class LogReader:
             return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter)
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
+        if not isinstance(dir, str | None):
+            if cluster_dir is not None or aeron_dir is not None or isinstance(archive_dir, str):
+                raise ConfigurationError("beside several directories give archive_dir alone, as many")
+            from cluster.reader.directories import DirectoriesLog
+
+            return cls(DirectoriesLog(dir, archive_dirs=archive_dir, **options), entry_filter)
+        if not isinstance(archive_dir, str | None):
+            raise ConfigurationError("several archive directories go with several directories in dir")
         from cluster.archive.files import OsFiles
         from cluster.reader.directory import DirectoryLog
         from cluster.reader.member_directory import serving_member

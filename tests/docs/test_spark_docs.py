@@ -88,7 +88,7 @@ def test_an_offset_of_a_checkpoint_is_as_the_text_shows_it(place):
 
 
 def test_no_block_is_left_out():
-    assert len(PYTHON) == 8 and list(OTHERS) == ["json"]
+    assert len(PYTHON) == 9 and list(OTHERS) == ["json"]
 
 
 @pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"])

@@ -63,6 +63,7 @@ def test_options_become_those_of_the_source(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     given = options("--max-bytes-per-trigger", "8m", "--option", "minPartitions=3", "--conf", "a.b=c=d")
     assert given.source == {"clusterDir": f"{tmp_path}/d", "maxBytesPerTrigger": "8m", "minPartitions": "3"}
+    assert options("--cluster-dir", "d, e").source["clusterDir"] == f"{tmp_path}/d,{tmp_path}/e"
     assert given.settings == {"a.b": "c=d"}
     assert given.table == f"{tmp_path}/delta/t", "Delta's SQL takes no relative paths"
     assert given.checkpoint == f"{tmp_path}/delta/t/_checkpoint"

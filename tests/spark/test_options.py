@@ -184,6 +184,8 @@ def test_entry_types_are_a_list_without_order_or_case():
         ("templateIds", "65536"),
         ("templateIds", "-1"),
         ("clusterDir", " "),
+        ("clusterDir", "/m,"),
+        ("clusterDir", "/m, /m"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_option_and_what_was_expected(name, value):
@@ -238,6 +240,10 @@ def test_a_path_is_answered_with_the_option_to_use():
             "readPreference goes with endpoints, which is not given",
         ),
         ({"clusterDir": "/m", "requestTimeoutMs": "9"}, "requestTimeoutMs goes with endpoints"),
+        (
+            {"clusterDir": "/m,/n", "archiveDir": "/a"},
+            "archiveDir is /a; expected one for each of clusterDir",
+        ),
         ({"clusterDir": "/m", "minPartitions": "9", "maxPartitions": "8"}, "minPartitions is 9"),
         (
             {"clusterDir": "/m", "minEntriesPerTrigger": "9", "maxEntriesPerTrigger": "8"},
