@@ -1,8 +1,9 @@
 """The Spark connector: the committed Log as a DataFrame, and DataFrames back as ingress.
 
 ``source.py`` and ``sink.py`` do the I/O; ``options.py``, ``offsets.py`` and ``planning.py`` only
-compute; ``ingress_order.py`` is for rows that were shuffled on their way back. Never here: starting
-nodes, the consensus core, Delta tables. Read ``data_source.py`` first.
+compute; ``snapshots.py`` reads what members keep beside the log; ``ingress_order.py`` is for rows that were
+shuffled on their way back. Never here: starting nodes, the consensus core, Delta tables. Read
+``data_source.py`` first.
 
 Importing this package, which every Spark session does that looks for data sources, loads neither
 numba nor grpc.
@@ -21,10 +22,12 @@ __all__ = ["register", "for_ingress"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("cluster")`` known to a session that does not discover it by itself.
+    """Make the formats ``cluster`` and ``cluster-snapshot`` known to a session.
 
-    Where the package is installed Spark finds the format without this; with ``addPyFile`` it does not.
+    Where the package is installed Spark finds ``cluster`` without this; with ``addPyFile`` it does not.
     """
     from spark_connector.data_source import ClusterDataSource
+    from spark_connector.snapshots import SnapshotDataSource
 
-    spark.dataSource.register(ClusterDataSource)
+    for source in (ClusterDataSource, SnapshotDataSource):
+        spark.dataSource.register(source)

@@ -526,6 +526,31 @@ class SinkOptions(_ConnectionOptions):
         Lane(application, REGISTRATION, version)  # says what a name cannot be
 
 
+def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
+    return _numbers(name, value, -1, 9, "service ids from 0 to 9, or -1 for the consensus module")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions(_Options):
+    """The options of ``cluster-snapshot``."""
+
+    cluster_dir: str = _option("clusterDir", parse_text, "a member's directory, or that of all members", "")
+    archive_dir: str | None = _option(
+        "archiveDir", parse_text, "a member's archive, where it does not lie beside its cluster directory"
+    )
+    service_ids: tuple[int, ...] = _option(
+        "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
+    )
+    is_latest: bool = _option("latest", parse_flag, "only the newest log position", False, "false")
+
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
+    KIND = "snapshot"
+
+    def __post_init__(self) -> None:
+        if not self.cluster_dir:
+            raise ConfigurationError("format cluster-snapshot needs option clusterDir, which is not given")
+
+
 def check_names(given: Iterable[str]) -> None:
     """Raise ConfigurationError for a name that neither the source nor the sink knows.
 

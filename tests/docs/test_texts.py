@@ -72,6 +72,7 @@ ELSEWHERE = {
 OWN_TESTS = (
     "docs/backup.md",
     "docs/clients.md",
+    "docs/replay.md",
     "docs/services.md",
     "docs/spark.md",
     "docs/tables.md",

@@ -1,0 +1,69 @@
+"""Columns that are declared once: their types for Spark and for Arrow, and the comments that explain them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from cluster.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+Columns = Mapping[str, tuple[str, str]]  # a name's type in SQL, and its comment
+ROWS_AT_ONCE = 4096
+
+
+def struct_type(columns: Columns) -> StructType:
+    """The schema with all of the columns, each with its comment."""
+    from pyspark.sql import types
+
+    types_by_name = {
+        "INT": types.IntegerType(),
+        "BIGINT": types.LongType(),
+        "BOOLEAN": types.BooleanType(),
+        "STRING": types.StringType(),
+        "BINARY": types.BinaryType(),
+    }
+    return types.StructType(
+        [
+            types.StructField(name, types_by_name[type_name], metadata={"comment": comment})
+            for name, (type_name, comment) in columns.items()
+        ]
+    )
+
+
+def given_columns(schema: StructType, columns: Columns) -> tuple[str, ...]:
+    """The columns of a schema that a user gives, or that ``struct_type`` made, in its order.
+
+    Raises ConfigurationError for one that is not there, or has another type.
+    """
+    known = {field.name: field.dataType for field in struct_type(columns)}
+    for field in schema.fields:
+        if (expected := known.get(field.name)) != field.dataType:
+            wanted = f"one of {', '.join(columns)}" if expected is None else expected.simpleString().upper()
+            raise ConfigurationError(
+                f"column {field.name} {field.dataType.simpleString().upper()}: expected {wanted}"
+            )
+    return tuple(schema.fieldNames())
+
+
+def record_batches(
+    rows: Iterable[dict[str, Any]], columns: Columns, names: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Rows, null in what they lack, as record batches with the columns ``names``."""
+    import pyarrow as pa
+
+    types = {
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "BOOLEAN": pa.bool_(),
+        "STRING": pa.string(),
+        "BINARY": pa.binary(),
+    }
+    schema = pa.schema([(name, types[columns[name][0]]) for name in names])
+    iterator = iter(rows)
+    while some := list(islice(iterator, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(some, schema)

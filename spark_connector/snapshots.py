@@ -1,0 +1,178 @@
+"""The ``cluster-snapshot`` format: what members keep in snapshots, a row a record, members compared.
+
+A task reads the snapshots that all members have of one service at one log position, record by record, side by
+side. So a row can say whether the members have the same record in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from spark_connector.columns import Columns, given_columns, record_batches, struct_type
+from spark_connector.options import SnapshotOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from cluster.reader.snapshots import StoredSnapshot
+
+MODULE = -1  # as service id: the consensus module
+SERVICE_STATE = "SERVICE_STATE"
+# What is of a member's own recordings, or of the answers that it happens to keep.
+OF_ONE_MEMBER = frozenset({"SNAPSHOT_ANSWER", "SNAPSHOT_RECORDING", "SNAPSHOT_CHECKSUM"})
+
+SNAPSHOT_COLUMNS: Columns = {
+    "memberId": ("INT", "the member, by its mark file"),
+    "directory": ("STRING", "its directory"),
+    "serviceId": ("INT", "whose snapshot it is: -1 the consensus module, else a service"),
+    "recordingId": ("BIGINT", "the recording in the archive of the member"),
+    "leadershipTermId": ("BIGINT", "the leadership term in which it was taken"),
+    "logPosition": ("BIGINT", "the position in the log after the entry that asked for it"),
+    "clusterTime": ("BIGINT", "the time of that entry, in the time unit of the cluster"),
+    "recordIndex": ("INT", "place of the record in its snapshot, from 0"),
+    "recordType": ("STRING", "what the record is; SERVICE_STATE is a message of the service itself"),
+    "membersAgree": (
+        "BOOLEAN",
+        "whether all members that have this snapshot have this record in its place; null where only one "
+        "has it, and for records that are of one member only",
+    ),
+    "record": ("BINARY", "the record as it is stored"),
+    "mark": ("STRING", "SNAPSHOT_MARKER: BEGIN or END"),
+    "timeUnit": ("STRING", "SNAPSHOT_MARKER: the time unit of the cluster"),
+    "appVersion": ("INT", "SNAPSHOT_MARKER: the version of the application"),
+    "clusterSessionId": ("BIGINT", "sessions, and messages of services that are not in the log yet"),
+    "correlationId": ("BIGINT", "CLUSTER_SESSION: of its connect request; TIMER: the id of the timer"),
+    "deadline": ("BIGINT", "TIMER: when it is due, in cluster time"),
+    "openedLogPosition": ("BIGINT", "CLUSTER_SESSION: where in the log it was opened"),
+    "closeReason": ("STRING", "CLUSTER_SESSION: why it is being closed"),
+    "responseStreamId": ("INT", "sessions: where answers go"),
+    "responseChannel": ("STRING", "sessions: where answers go"),
+    "encodedPrincipal": ("BINARY", "sessions: who it is"),
+    "nextSessionId": ("BIGINT", "CONSENSUS_MODULE: the id of the next session"),
+    "nextServiceSessionId": ("BIGINT", "PENDING_MESSAGE_TRACKER: the id of the next message of the service"),
+    "logServiceSessionId": ("BIGINT", "PENDING_MESSAGE_TRACKER: the id of its last message in the log"),
+    "committedMessages": ("BIGINT", "SNAPSHOT_SESSION: messages of the session in the log"),
+    "committedPosition": ("BIGINT", "SNAPSHOT_SESSION: the position after the last of them"),
+}
+_FIELDS = tuple(SNAPSHOT_COLUMNS)[tuple(SNAPSHOT_COLUMNS).index("mark") :]
+
+
+def _snake(name: str) -> str:
+    return re.sub("(?<=.)([A-Z])", lambda match: f"_{match[1]}", name).lower()
+
+
+_ATTRIBUTES = {name: _snake(name) for name in _FIELDS}
+
+
+class SnapshotDataSource(DataSource):
+    """``spark.read.format("cluster-snapshot")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "cluster-snapshot"
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._parsed = SnapshotOptions.parse(options)
+
+    def schema(self) -> StructType:
+        return struct_type(SNAPSHOT_COLUMNS)
+
+    def reader(self, schema: StructType) -> SnapshotReader:
+        return SnapshotReader(self._parsed, given_columns(schema, SNAPSHOT_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsOfMembers(InputPartition):
+    """What one task reads: those of one service at one log position, in the order of the members."""
+
+    snapshots: tuple[StoredSnapshot, ...]
+
+
+class SnapshotReader(DataSourceReader):
+    """Plans and reads; a task raises LogDamaged for a snapshot that is not whole."""
+
+    def __init__(self, options: SnapshotOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises NotAClusterDirectory, LogDamaged."""
+        from cluster.archive.files import OsFiles
+        from cluster.reader.snapshots import stored_snapshots
+
+        wanted = self._options
+        found = stored_snapshots(OsFiles(), wanted.cluster_dir, wanted.archive_dir)
+        found = [one for one in found if not wanted.service_ids or one.service_id in wanted.service_ids]
+        if wanted.is_latest and found:
+            found = [one for one in found if one.log_position == found[-1].log_position]
+        groups = groupby(found, key=lambda one: (one.log_position, one.service_id))
+        # Spark asks for one at least.
+        return [SnapshotsOfMembers(tuple(group)) for _, group in groups] or [SnapshotsOfMembers(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SnapshotsOfMembers)
+        return record_batches(snapshot_rows(partition.snapshots), SNAPSHOT_COLUMNS, self._columns)
+
+
+def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, Any]]:
+    """The records of one service's snapshots at one position, each with the columns that it has.
+
+    Raises LogDamaged, RemoteProtocolError.
+    """
+    from cluster.archive.files import OsFiles
+
+    files = OsFiles()
+    places = [
+        {
+            "memberId": snapshot.member_id,
+            "directory": snapshot.directory,
+            "serviceId": snapshot.service_id,
+            "recordingId": snapshot.recording_id,
+            "leadershipTermId": snapshot.leadership_term_id,
+            "logPosition": snapshot.log_position,
+            "clusterTime": snapshot.timestamp,
+        }
+        for snapshot in snapshots
+    ]
+    is_after_end = [False for _ in snapshots]
+    images = [snapshot.open(files) for snapshot in snapshots]
+    for index, records in enumerate(zip_longest(*images)):
+        agree = len(set(records)) == 1 if len(records) > 1 else None
+        for number, record in enumerate(records):
+            if record is None:
+                continue
+            is_own = is_after_end[number] and snapshots[number].service_id != MODULE
+            fields = {"recordType": SERVICE_STATE} if is_own else _fields(record)
+            is_after_end[number] |= fields.get("mark") == "END"
+            agrees = None if fields["recordType"] in OF_ONE_MEMBER else agree
+            yield {
+                **places[number],
+                "recordIndex": index,
+                "membersAgree": agrees,
+                "record": record,
+                **fields,
+            }
+
+
+def _fields(record: bytes) -> dict[str, Any]:
+    """The type of a record that is the cluster's, and what it has for the columns."""
+    from cluster.protocol import decode
+
+    message = decode(record)
+    if message is None:
+        return {"recordType": "UNKNOWN"}
+    kind = _snake(type(message).__name__).upper()
+    fields: dict[str, Any] = {"recordType": "SESSION_MESSAGE" if kind == "SESSION_MESSAGE_HEADER" else kind}
+    for name, attribute in _ATTRIBUTES.items():
+        value = getattr(message, attribute, None)
+        fields[name] = value.name if isinstance(value, Enum) else value
+    return fields
