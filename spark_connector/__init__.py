@@ -1,9 +1,9 @@
 """The Spark connector: the committed Log as a DataFrame, and DataFrames back as ingress.
 
-``source.py`` and ``sink.py`` do the I/O; ``options.py``, ``offsets.py`` and ``planning.py`` only
-compute; ``snapshots.py`` reads what members keep beside the log; ``ingress_order.py`` is for rows that were
-shuffled on their way back. Never here: starting nodes, the consensus core, Delta tables. Read
-``data_source.py`` first.
+``source.py`` and ``sink.py`` do the I/O; ``options.py``, ``directory_options.py``, ``offsets.py`` and
+``planning.py`` only compute. ``snapshots.py`` reads what members keep beside the log; ``replay.py`` gives the
+log to a service once more. ``ingress_order.py`` is for rows that were shuffled on their way back. Never here:
+starting nodes, the consensus core, Delta tables. Read ``data_source.py`` first.
 
 Importing this package, which every Spark session does that looks for data sources, loads neither
 numba nor grpc.
@@ -14,20 +14,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_connector.ingress_order import for_ingress
+from spark_connector.replayed_service import replay_service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "for_ingress"]
+__all__ = ["register", "for_ingress", "replay_service"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``cluster`` and ``cluster-snapshot`` known to a session.
+    """Make the formats ``cluster``, ``cluster-snapshot`` and ``cluster-replay`` known to a session.
 
     Where the package is installed Spark finds ``cluster`` without this; with ``addPyFile`` it does not.
     """
     from spark_connector.data_source import ClusterDataSource
+    from spark_connector.replay import ReplayDataSource
     from spark_connector.snapshots import SnapshotDataSource
 
-    for source in (ClusterDataSource, SnapshotDataSource):
+    for source in (ClusterDataSource, SnapshotDataSource, ReplayDataSource):
         spark.dataSource.register(source)

@@ -65,7 +65,7 @@ TABLE_OPTION_PREFIX = "option."
 _MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Parse = Callable[[str, str], Any]
-T = TypeVar("T", bound="_Options")
+T = TypeVar("T", bound="Options")
 
 
 def parse_text(name: str, value: str) -> str:
@@ -187,12 +187,12 @@ def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
     return tuple(entry_type for entry_type in ENTRY_TYPES if entry_type in wanted)
 
 
-def _option(name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "") -> Any:
+def option_field(name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "") -> Any:
     """A field of an options class. ``shown`` is how the documentation writes the default."""
     return field(default=default, metadata={"name": name, "parse": parse, "meaning": meaning, "shown": shown})
 
 
-class _Options:
+class Options:
     """What the options of the source and of the sink have in common: names, and how to read them."""
 
     SPARK_OPTIONS: frozenset[str]
@@ -217,27 +217,27 @@ class _Options:
 
 
 @dataclass(frozen=True, slots=True)
-class _ConnectionOptions(_Options):
+class _ConnectionOptions(Options):
     """How members are met. The files are read where a task runs: only their paths are in a plan."""
 
-    endpoints: str | None = _option(
+    endpoints: str | None = option_field(
         "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
     )
-    tls_ca_file: str = _option(
+    tls_ca_file: str = option_field(
         "tlsCaFile",
         parse_text,
         "authorities (PEM) to check members by that speak TLS; a path on every host",
         "",
     )
-    tls_certificate_file: str = _option(
+    tls_certificate_file: str = option_field(
         "tlsCertificateFile", parse_text, "certificate (PEM) to show where the members ask for one", ""
     )
-    tls_key_file: str = _option("tlsKeyFile", parse_text, "its key (PEM)", "")
-    auth_token_file: str | None = _option(
+    tls_key_file: str = option_field("tlsKeyFile", parse_text, "its key (PEM)", "")
+    auth_token_file: str | None = option_field(
         "authTokenFile", parse_text, "file of the token to show; a path on every host"
     )
-    user: str | None = _option("user", parse_text, "user to be, with `passwordFile`")
-    password_file: str | None = _option("passwordFile", parse_text, "file of the user's password")
+    user: str | None = option_field("user", parse_text, "user to be, with `passwordFile`")
+    password_file: str | None = option_field("passwordFile", parse_text, "file of the user's password")
 
     @property
     def tls(self) -> TlsFiles | None:
@@ -259,68 +259,68 @@ class _ConnectionOptions(_Options):
 class SourceOptions(_ConnectionOptions):
     """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
 
-    cluster_dirs: tuple[str, ...] | None = _option(
+    cluster_dirs: tuple[str, ...] | None = option_field(
         "clusterDir",
         parse_directories,
         "a member's directory on this host, instead of `endpoints`; of a comma list of members' and backups' "
         "what one lacks is read from the next",
     )
-    archive_dirs: tuple[str, ...] | None = _option(
+    archive_dirs: tuple[str, ...] | None = option_field(
         "archiveDir",
         parse_directories,
         "its archive, where it does not lie beside the cluster directory; one for each of `clusterDir`",
     )
-    read_preference: ReadPreference | None = _option(  # noqa: RUF009 - a field, as all of these
+    read_preference: ReadPreference | None = option_field(  # noqa: RUF009 - a field, as all of these
         "readPreference",
         parse_read_preference,
         "whom to ask first of `endpoints`: a `follower`, the `leader`, `any` member, or the member of an id; "
         "others when that one fails",
         shown="`follower`",
     )
-    request_timeout_ms: int | None = _option(
+    request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
         parse_count,
         "how long one of `endpoints` may take to answer before another is asked",
         shown="5000",
     )
-    starting_offsets: Place | None = _option(  # noqa: RUF009 - a field, as all of these
+    starting_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
         "startingOffsets",
         parse_offsets,
         '`earliest`, `latest`, `{"position": n}`, `{"term": n}` or an offset; of a stream only without a '
         "checkpoint",
         shown="`latest` for a stream, `earliest` for a batch",
     )
-    starting_timestamp: Instant | None = _option(  # noqa: RUF009 - a field, as all of these
+    starting_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
         "startingTimestamp",
         parse_instant,
         "begin with the first entry of this time or later, whatever `startingOffsets` says: milliseconds "
         "since 1970, or as `2026-11-22T09:30:00Z`",
     )
-    starting_strategy: str = _option(
+    starting_strategy: str = option_field(
         "startingOffsetsByTimestampStrategy",
         parse_strategy,
         "where the log has no entry of `startingTimestamp` or later: `error`, or begin at `latest`",
         ERROR,
         "`error`",
     )
-    ending_offsets: Place | None = _option(  # noqa: RUF009 - a field, as all of these
+    ending_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
         "endingOffsets",
         parse_offsets,
         'where a batch read ends, excluded: `latest`, `{"position": n}`, `{"term": n}` or an offset; a '
         "stream has no end",
         shown="`latest`",
     )
-    ending_timestamp: Instant | None = _option(  # noqa: RUF009 - a field, as all of these
+    ending_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
         "endingTimestamp",
         parse_instant,
         "end a batch read before the first entry of this time or later, whatever `endingOffsets` says",
     )
-    at_least: str | None = _option(
+    at_least: str | None = option_field(
         "atLeast",
         parse_at_least,
         "a client's position token: planning begins when the log is committed that far, within 20 s",
     )
-    fail_on_data_loss: bool = _option(
+    fail_on_data_loss: bool = option_field(
         "failOnDataLoss",
         parse_flag,
         "fail when what is to be read was purged; with `false` go on where the log begins, and warn with the "
@@ -328,22 +328,22 @@ class SourceOptions(_ConnectionOptions):
         True,
         "true",
     )
-    max_entries_per_trigger: int | None = _option(
+    max_entries_per_trigger: int | None = option_field(
         "maxEntriesPerTrigger", parse_count, "a micro-batch holds at most so many entries"
     )
-    max_bytes_per_trigger: int = _option(
+    max_bytes_per_trigger: int = option_field(
         "maxBytesPerTrigger",
         parse_size,
         "a micro-batch covers at most so many bytes of log, but always one entry",
         256 << 20,
         "`256m`",
     )
-    min_entries_per_trigger: int | None = _option(
+    min_entries_per_trigger: int | None = option_field(
         "minEntriesPerTrigger",
         parse_count,
         "let a micro-batch wait until there are so many entries, or `maxTriggerDelay` is over",
     )
-    max_trigger_delay_ms: int = _option(
+    max_trigger_delay_ms: int = option_field(
         "maxTriggerDelay",
         parse_duration,
         "but not longer than this after the last one: `500ms`, `30s`, `15m`, `2h`; a number alone is "
@@ -351,50 +351,50 @@ class SourceOptions(_ConnectionOptions):
         15 * 60_000,
         "`15m`",
     )
-    min_partitions: int = _option(
+    min_partitions: int = option_field(
         "minPartitions", parse_count, "cut a range into at least so many tasks", 1, "1"
     )
-    max_bytes_per_partition: int = _option(
+    max_bytes_per_partition: int = option_field(
         "maxBytesPerPartition", parse_size, "bytes of log for one task", 64 << 20, "`64m`"
     )
-    max_partitions: int = _option(
+    max_partitions: int = option_field(
         "maxPartitions", parse_count, "but never into more tasks than this", 200, "200"
     )
-    entry_types: tuple[str, ...] = _option(
+    entry_types: tuple[str, ...] = option_field(
         "entryTypes",
         parse_entry_types,
         "comma list of the entry types wanted: " + ", ".join(f"`{name}`" for name in ENTRY_TYPES),
         ENTRY_TYPES,
         "all",
     )
-    columns: tuple[str, ...] | None = _option(
+    columns: tuple[str, ...] | None = option_field(
         "columns",
         parse_names,
         "comma list of the columns wanted, in this order; others are never decoded",
         shown="all",
     )
-    has_frame_header: bool = _option(
+    has_frame_header: bool = option_field(
         "includeFrameHeader",
         parse_flag,
         "add columns with the header of each entry's first frame",
         False,
         "false",
     )
-    sessions: tuple[int, ...] = _option(
+    sessions: tuple[int, ...] = option_field(
         "sessions",
         parse_session_ids,
         "comma list of the cluster session ids wanted: their messages, opens and closes",
         (),
         "all",
     )
-    template_ids: tuple[int, ...] = _option(
+    template_ids: tuple[int, ...] = option_field(
         "templateIds",
         parse_template_ids,
         "comma list of the SBE template ids wanted: messages whose payload begins with the header of one",
         (),
         "all",
     )
-    push_filters: bool = _option(
+    push_filters: bool = option_field(
         "pushFilters",
         parse_flag,
         "let a batch read no more of the log than the query's filters on `position`, `timestamp`, "
@@ -403,7 +403,7 @@ class SourceOptions(_ConnectionOptions):
         False,
         "false",
     )
-    read_uncommitted: bool = _option(
+    read_uncommitted: bool = option_field(
         "readUncommitted",
         parse_flag,
         "let a stream over the directory of a member that crashed go to the recording's end, "
@@ -411,7 +411,7 @@ class SourceOptions(_ConnectionOptions):
         False,
         "false",
     )
-    rows_per_batch: int = _option(
+    rows_per_batch: int = option_field(
         "rowsPerBatch", parse_count, "rows of one Arrow record batch", 32768, "32768"
     )
 
@@ -477,30 +477,30 @@ def _check_order(least: str, value: int, most: str, bound: int) -> None:
 class SinkOptions(_ConnectionOptions):
     """The options of a write, as a stream or as a batch."""
 
-    commit_timeout_ms: int = _option(
+    commit_timeout_ms: int = option_field(
         "commitTimeoutMs",
         parse_count,
         "fail a task when the cluster has committed none of its rows for so long",
         60_000,
         "60000",
     )
-    delivery_mode: str | None = _option(
+    delivery_mode: str | None = option_field(
         "deliveryMode",
         parse_delivery_mode,
         "`exactly-once`: what an attempt of a task has in the log is not sent again; or `at-least-once`",
         shown="`exactly-once`; for a batch write without `txnAppId` `at-least-once`",
     )
-    check_order: bool = _option(
+    check_order: bool = option_field(
         "checkOrder",
         parse_flag,
         "read back rows that are not sent again, and fail where the task has others; takes the right to read",
         True,
         "true",
     )
-    txn_app_id: str | None = _option(
+    txn_app_id: str | None = option_field(
         "txnAppId", parse_text, "whose batch write it is, with `txnVersion`: it is in the log once then"
     )
-    txn_version: int | None = _option(
+    txn_version: int | None = option_field(
         "txnVersion", parse_version, "its number, which rises from one write of `txnAppId` to the next"
     )
 
@@ -524,31 +524,6 @@ class SinkOptions(_ConnectionOptions):
                 f"option deliveryMode is at-least-once, txnAppId is {application!r}; expected one of them"
             )
         Lane(application, REGISTRATION, version)  # says what a name cannot be
-
-
-def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
-    return _numbers(name, value, -1, 9, "service ids from 0 to 9, or -1 for the consensus module")
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotOptions(_Options):
-    """The options of ``cluster-snapshot``."""
-
-    cluster_dir: str = _option("clusterDir", parse_text, "a member's directory, or that of all members", "")
-    archive_dir: str | None = _option(
-        "archiveDir", parse_text, "a member's archive, where it does not lie beside its cluster directory"
-    )
-    service_ids: tuple[int, ...] = _option(
-        "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
-    )
-    is_latest: bool = _option("latest", parse_flag, "only the newest log position", False, "false")
-
-    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
-    KIND = "snapshot"
-
-    def __post_init__(self) -> None:
-        if not self.cluster_dir:
-            raise ConfigurationError("format cluster-snapshot needs option clusterDir, which is not given")
 
 
 def check_names(given: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from spark_connector.columns import Columns, given_columns, record_batches, struct_type
-from spark_connector.options import SnapshotOptions
+from spark_connector.directory_options import SnapshotOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -46,7 +46,7 @@ def sim(
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each history.")] = False,
 ) -> None:
     """Try services on clusters in memory: same state on every member, through snapshots and kills."""
-    from cluster.node.service_loader import load_service
+    from cluster.service.service_loader import load_service
     from cluster.testing.messages import load_messages
 
     services = service.split(",")

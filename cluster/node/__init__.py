@@ -6,7 +6,7 @@
     machine.py         the files, sockets and clock of this machine, as such ports
     node.py            ClusterNode: one life after the other, in a thread or in the caller's
     runner.py          one thread that turns the agents
-    hosted_service.py  a service beside them; service_loader.py, service_errors.py
+    hosted_service.py  a service beside them; service_errors.py
     disk_failures.py   when a failed disk ends a life, and when the next one begins
     descriptors.py     how many strangers fit into the file descriptors
     node_log.py        node.log

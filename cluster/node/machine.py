@@ -18,9 +18,9 @@ from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
-from cluster.node.service_loader import load_service
 from cluster.node.service_process import ChildProcess, command_of
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.service_loader import load_service
 from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint

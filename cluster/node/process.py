@@ -22,8 +22,8 @@ from cluster.node.config import NodeConfig
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
-from cluster.node.service_loader import load_service
 from cluster.node.supervisor import RESTART_STATUS, ignore_signals_at_exit, name_process, tell
+from cluster.service.service_loader import load_service
 
 GATEWAY_MODULES = (
     "cluster.transport.grpc_gateway",

@@ -19,7 +19,6 @@ from cluster.node.module_link import ModuleLink
 from cluster.node.process import settle_memory
 from cluster.node.runner import AgentRunner
 from cluster.node.service_errors import raised
-from cluster.node.service_loader import load_service
 from cluster.node.service_process import socket_path
 from cluster.node.service_snapshots import ServiceSnapshots
 from cluster.node.supervisor import die_with
@@ -31,6 +30,7 @@ from cluster.protocol.service_link import (
 )
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.service_context import ServiceContext
+from cluster.service.service_loader import load_service
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection, ReceiveBuffer, dial

@@ -6,7 +6,10 @@ from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotImage
+from cluster.errors import LogDamaged
+from cluster.protocol import decode
 from cluster.protocol.recording_log import SNAPSHOT
+from cluster.protocol.snapshot import SnapshotMarker
 from cluster.reader.member_directory import find_cluster_directory, find_member, members_in, read_cluster_mark
 from cluster.reader.recordings import open_recording
 
@@ -36,6 +39,14 @@ class StoredSnapshot:
     def open(self, files: Files) -> SnapshotImage:
         """Read it. Raises NotAClusterDirectory when its recording is gone, LogDamaged, StorageError."""
         return SnapshotImage(open_recording(files, self.archive, self.recording_id))
+
+    def app_version(self, files: Files) -> int:
+        """The version of the application that took it. Raises as ``open``, and LogDamaged for no snapshot."""
+        record = self.open(files).next_message()
+        marker = None if record is None else decode(record)
+        if not isinstance(marker, SnapshotMarker):
+            raise LogDamaged(None, None, f"recording {self.recording_id} of {self.archive} is no snapshot")
+        return marker.app_version
 
 
 def stored_snapshots(files: Files, dir: str, archive_dir: str | None = None) -> list[StoredSnapshot]:

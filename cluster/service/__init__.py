@@ -11,6 +11,7 @@ to the log.
     service_state.py       where it is in the log; open_sessions.py
     agent.py               the duty cycle; bounded_log_adapter.py, callbacks.py, container_snapshot.py
     channel.py             what passes between the container and the consensus module
+    replay.py              the agent over a part of a log, beside any member; service_loader.py
 
 Read ``clustered_service.py`` first, then ``agent.py``. Services hold what ``cluster.py`` names, and nothing
 of the container.

@@ -12,12 +12,13 @@ from cluster.log.frames import message_length_max
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.replay import SnapshotRecords
 from cluster.testing.client import SimulatedClient
 from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
-from cluster.testing.replay import Replay, SnapshotRecords, replay_log
+from cluster.testing.replay import Replay, replay_log
 from cluster.testing.world import MS, SECOND, Clock, VirtualWorld, readable
 from cluster.transport.endpoint import Endpoint, Medium
 

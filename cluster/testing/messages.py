@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 from cluster.errors import ConfigurationError
-from cluster.node.service_loader import import_here
 from cluster.service.callbacks import RAISED
+from cluster.service.service_loader import import_here
 from cluster.testing.storm import Messages
 
 WORDS = ("a", "b", "c", "get", "set", "add", "cancel", "buy", "sell", "order", "x" * 100)

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from functools import partial
 
-from cluster.node.service_loader import load_service
+from cluster.service.service_loader import load_service
 from cluster.testing.messages import load_messages
 from cluster.testing.storm import play
 

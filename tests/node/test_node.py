@@ -24,8 +24,8 @@ from cluster import (
 from cluster.counters import CountersReader
 from cluster.node.node_log import NodeLog
 from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
-from cluster.node.service_loader import load_service
 from cluster.protocol.counter_types import CounterTypeId
+from cluster.service.service_loader import load_service
 from cluster.transport.poller import Poller
 from tests.node.processes import DEADLINE_S, ask, await_that, free_base_port, keys_of
 

@@ -10,7 +10,8 @@ import pytest
 
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
-from spark_connector.options import SnapshotOptions
+from spark_connector.directory_options import ReplayOptions, SnapshotOptions
+from spark_connector.replay import REPLAY_COLUMNS
 from spark_connector.snapshots import SNAPSHOT_COLUMNS
 from tests.spark.simulated import write_out
 
@@ -35,17 +36,19 @@ def test_the_blocks_of_the_text_run_one_after_another(spark, c1, capsys):
     for block in BLOCKS:
         exec(block.replace('"c1"', repr(c1)), names)
 
-    assert "correlationId" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "6 snapshots are what the replay saves" in shown
+    assert "trade 2 1 7" in shown
 
 
-@pytest.mark.parametrize("columns", [SNAPSHOT_COLUMNS])
+@pytest.mark.parametrize("columns", [SNAPSHOT_COLUMNS, REPLAY_COLUMNS])
 def test_the_text_has_every_column(columns):
     table = [f"| `{name}` | {sql_type} | {comment} |" for name, (sql_type, comment) in columns.items()]
 
     assert "\n".join(table) in TEXT
 
 
-@pytest.mark.parametrize("options", [SnapshotOptions])
+@pytest.mark.parametrize("options", [SnapshotOptions, ReplayOptions])
 def test_the_text_has_every_option_with_its_default(options):
     shown = [field.metadata for field in fields(options)]
     table = [f"| `{one['name']}` | {one['shown'] or '–'} | {one['meaning']} |" for one in shown]

@@ -1,0 +1,73 @@
+"""What a replay of services reads: a range of a reader's log, and the snapshots to begin and to compare with.
+
+start of the log                                               end of the log
+  |──────── interval ────────|──────── interval ────────|── interval ──|
+  nothing or a snapshot      snapshots of members       snapshots of members
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from cluster.errors import LogPurged
+from cluster.reader.log_reader import LogReader
+from cluster.reader.snapshots import StoredSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayInterval:
+    """A part ``[begin, end)`` of a log, to be replayed on its own.
+
+    ``start`` is the snapshot at ``begin``, None at the start of a log, ``compared`` are those in the part and
+    at its end, of all members.
+    """
+
+    begin: int
+    end: int
+    start: StoredSnapshot | None
+    compared: tuple[StoredSnapshot, ...]
+
+
+def replay_intervals(
+    start: int, end: int, snapshots: Sequence[StoredSnapshot], *, is_whole: bool = False
+) -> list[ReplayInterval]:
+    """The log ``[start, end)`` cut at the snapshots of one service, or as one interval; none if it is empty.
+
+    ``snapshots`` are by position; of several at one position the first is begun with. Raises LogPurged when
+    the log begins after its first entry, and no snapshot is there to begin with.
+    """
+    at = {one.log_position: one for one in reversed(snapshots) if start <= one.log_position <= end}
+    if start > 0 and not at:
+        raise LogPurged(f"the log begins at position {start}, and no snapshot is there to begin with", start)
+    begins = sorted(at if start > 0 else {0, *at})
+    cuts = [begins[0], end] if is_whole else [*begins, end]
+    return [
+        ReplayInterval(
+            begin, until, at.get(begin), tuple(one for one in snapshots if begin < one.log_position <= until)
+        )
+        for begin, until in pairwise(cuts)
+        if begin < until
+    ]
+
+
+class ReplayedLog:
+    """A range of a reader's log as a ``LogSource`` that is read once, from its begin on."""
+
+    def __init__(self, reader: LogReader, begin: int, end: int) -> None:
+        self._blocks = reader.blocks(begin, end, is_committed=True)
+        self._begin = begin
+        self._block = np.empty(0, np.uint8)
+        self.is_at_end = False  # no whole message is left before the end of the range
+
+    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
+        """The rest of the block that ``position`` is in; empty at the end. Raises as ``LogReader.blocks``."""
+        while position >= self._begin + len(self._block):
+            block = next(self._blocks, None)
+            if block is None:
+                self.is_at_end = True
+                return np.empty(0, np.uint8)
+            self._begin, self._block = block
+        assert position >= self._begin
+        return self._block[position - self._begin :]

@@ -1,0 +1,250 @@
+"""The ``cluster-replay`` format: a service and the log once more, compared with what members have saved.
+
+    |── interval ──|── interval ──|── interval ──|    a task each
+    nothing        snapshot       snapshot            to begin with, and to compare with at the end of the
+                                                      interval before
+
+A deterministic service saves at the end of an interval, byte for byte, what members have saved there. So the
+history is replayed in parallel, and each task proves its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from cluster.errors import ClusterError, ServiceError
+from spark_connector.columns import Columns, given_columns, record_batches, struct_type
+from spark_connector.directory_options import REPLAY_KINDS, ReplayOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from cluster.reader import LogReader
+    from cluster.reader.replayed_log import ReplayInterval
+    from cluster.reader.snapshots import StoredSnapshot
+    from cluster.service.replay import Saved, Sent, ServiceReplay
+
+SHOWN_BYTES = 100
+
+REPLAY_COLUMNS: Columns = {
+    "kind": ("STRING", "what the row is: " + ", ".join(REPLAY_KINDS)),
+    "beginPosition": ("BIGINT", "where the interval begins"),
+    "endPosition": ("BIGINT", "where the interval ends, excluded"),
+    "position": ("BIGINT", "the position after the entry at which it was sent, raised or saved"),
+    "number": ("BIGINT", "the place of the row among those of its interval, from 0"),
+    "clusterTime": ("BIGINT", "the time of the entry, in the time unit of the cluster"),
+    "clusterSessionId": ("BIGINT", "EGRESS, CLOSE_SESSION: whose session"),
+    "correlationId": ("BIGINT", "SCHEDULE_TIMER, CANCEL_TIMER: the id of the timer"),
+    "deadline": ("BIGINT", "SCHEDULE_TIMER: when it is due, in cluster time"),
+    "payload": ("BINARY", "EGRESS, SERVICE_MESSAGE: the message; STATE: a record that the service saves"),
+    "memberId": ("INT", "SNAPSHOT: the member whose snapshot is compared"),
+    "directory": ("STRING", "SNAPSHOT: its directory"),
+    "isEqual": (
+        "BOOLEAN",
+        "SNAPSHOT: whether the replay saves what the member has saved; null where the service says that its "
+        "snapshots are not to be compared",
+    ),
+    "message": ("STRING", "SNAPSHOT: the first difference; ERROR: what a callback raised, and where"),
+}
+
+
+class ReplayDataSource(DataSource):
+    """``spark.read.format("cluster-replay")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "cluster-replay"
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._parsed = ReplayOptions.parse(options)
+
+    def schema(self) -> StructType:
+        return struct_type(REPLAY_COLUMNS)
+
+    def reader(self, schema: StructType) -> ReplayReader:
+        return ReplayReader(self._parsed, given_columns(schema, REPLAY_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask(InputPartition):
+    """What one task replays; None of a log without entries."""
+
+    interval: ReplayInterval | None
+
+
+class ReplayReader(DataSourceReader):
+    """Plans by the snapshots that are there, and replays."""
+
+    def __init__(self, options: ReplayOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises NotAClusterDirectory, LogDamaged, LogPurged."""
+        from cluster.archive.files import OsFiles
+        from cluster.reader.replayed_log import replay_intervals
+        from cluster.reader.snapshots import stored_snapshots
+
+        options = self._options
+        snapshots = [
+            one
+            for one in stored_snapshots(OsFiles(), options.cluster_dir, options.archive_dir)
+            if one.service_id == options.service_id
+        ]
+        with _log_of(options) as reader:
+            start, end = reader.start_position, reader.end_position()
+        intervals = replay_intervals(start, end, snapshots, is_whole=options.is_whole)
+        # Spark asks for one at least.
+        return [ReplayTask(interval) for interval in intervals] or [ReplayTask(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReplayTask)
+        rows = iter(()) if partition.interval is None else replay_rows(self._options, partition.interval)
+        return record_batches(rows, REPLAY_COLUMNS, self._columns)
+
+
+def _log_of(options: ReplayOptions) -> LogReader:
+    from cluster.reader import LogReader
+
+    return LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
+
+
+def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[dict[str, Any]]:
+    """Replay an interval; the rows of the kinds that ``options`` want, in the order of the log.
+
+    Raises ClusterError, with the interval, when the service cannot be made or started, or the log be read.
+    """
+    where = {"beginPosition": interval.begin, "endPosition": interval.end}
+    try:
+        with _log_of(options) as reader:
+            wanted = (row for row in _all_rows(options, interval, reader) if row["kind"] in options.kinds)
+            for number, row in enumerate(wanted):
+                yield {**where, "number": number, **row}
+    except ClusterError as error:
+        what = f"the replay of {options.service} from position {interval.begin} to {interval.end}"
+        raise ClusterError(f"{what} failed: {error}") from error
+
+
+def _all_rows(
+    options: ReplayOptions, interval: ReplayInterval, reader: LogReader
+) -> Iterator[dict[str, Any]]:
+    from cluster.service.replay import Saved
+
+    replay = _replay(options, interval, reader)
+    to_compare = list(interval.compared) if "SNAPSHOT" in options.kinds else []
+    for event in replay.run():
+        if isinstance(event, ServiceError):
+            yield {"kind": "ERROR", "position": event.log_position, "message": str(event)}
+        elif isinstance(event, Saved):
+            here = [one for one in to_compare if one.log_position == event.position]
+            to_compare = [one for one in to_compare if one not in here]
+            yield from (_compared(replay, one, event) for one in here)
+            if event.position < interval.end:
+                yield from _state(event.state, event.position)
+        else:
+            yield _sent(event)
+    yield from (_compared(replay, one, None) for one in to_compare)
+    if "STATE" in options.kinds:
+        yield from _state(replay.state(), interval.end)
+
+
+def _replay(options: ReplayOptions, interval: ReplayInterval, reader: LogReader) -> ServiceReplay:
+    from cluster.archive.files import OsFiles
+    from cluster.log.frames import message_length_max
+    from cluster.reader.replayed_log import ReplayedLog
+    from cluster.service.channel import RecoveryState
+    from cluster.service.replay import ServiceReplay
+    from cluster.service.service_context import ServiceContext
+    from cluster.service.service_loader import load_service
+
+    files, start = OsFiles(), interval.start
+    log = ReplayedLog(reader, interval.begin, interval.end)
+    context = ServiceContext(
+        service_id=options.service_id,
+        service_name=options.service,
+        cluster_id=reader.identity.cluster_id if reader.identity is not None else 0,
+        client_id=options.service_id + 1,
+        app_version=_app_version(interval, reader),
+        max_message_length=message_length_max(reader.term_length),
+    )
+    if "EGRESS" in options.kinds:
+        context = replace(context, log_fragment_limit=1)  # answers have the position of their turn
+    recovery = None
+    if start is not None:
+        recording_ids = (start.recording_id,) * (options.service_id + 1)
+        recovery = RecoveryState(start.leadership_term_id, interval.begin, start.timestamp, recording_ids)
+    return ServiceReplay(
+        load_service(options.service),
+        log,
+        interval.end,
+        context,
+        recovery=recovery,
+        image=None if start is None else start.open(files),
+        is_at_end=lambda: log.is_at_end,
+    )
+
+
+def _app_version(interval: ReplayInterval, reader: LogReader) -> int:
+    """Of the application that saved what is compared, else of the log's first leadership term."""
+    from cluster.archive.files import OsFiles
+
+    snapshots = [*interval.compared, *([] if interval.start is None else [interval.start])]
+    if snapshots:
+        return snapshots[0].app_version(OsFiles())
+    entries = reader.entries(interval.begin, interval.end, entry_types=("NEW_LEADERSHIP_TERM",))
+    return int(next(entries, {}).get("appVersion", 0))
+
+
+def _sent(sent: Sent) -> dict[str, Any]:
+    return {
+        "kind": sent.kind.name,
+        "position": sent.position,
+        "clusterTime": sent.cluster_time,
+        "clusterSessionId": sent.cluster_session_id,
+        "correlationId": sent.correlation_id,
+        "deadline": sent.deadline,
+        "payload": sent.payload,
+    }
+
+
+def _state(records: Iterable[bytes], position: int) -> Iterator[dict[str, Any]]:
+    return ({"kind": "STATE", "position": position, "payload": record} for record in records)
+
+
+def _compared(replay: ServiceReplay, stored: StoredSnapshot, saved: Saved | None) -> dict[str, Any]:
+    """The row of one member's snapshot; ``saved`` is what the replay saves at its position, if anything."""
+    difference = _difference(stored, saved)
+    is_equal = not difference if replay.compares_snapshots else None
+    return {
+        "kind": "SNAPSHOT",
+        "position": stored.log_position,
+        "clusterTime": stored.timestamp,
+        "memberId": stored.member_id,
+        "directory": stored.directory,
+        "isEqual": is_equal,
+        "message": difference or None,
+    }
+
+
+def _difference(stored: StoredSnapshot, saved: Saved | None) -> str:
+    from cluster.archive.files import OsFiles
+
+    if saved is None:
+        return "the log asks for no snapshot here"
+    for number, (there, here) in enumerate(zip_longest(stored.open(OsFiles()), saved.records)):
+        if there != here:
+            return f"record {number} is {_shown(there)}, the replay saves {_shown(here)}"
+    return ""
+
+
+def _shown(record: bytes | None) -> str:
+    if record is None:
+        return "none"
+    return f"{record[:SHOWN_BYTES]!r}" + ("…" if len(record) > SHOWN_BYTES else "")
