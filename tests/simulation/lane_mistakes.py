@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from cluster.consensus.lanes import LaneTable
 from cluster.consensus.sessions import SessionManager
+from cluster.log.frames import SBE_HEADER_LENGTH
+from cluster.member.clients.ingress_adapter import IngressAdapter
+from cluster.protocol.frame import HEADER_LENGTH, header_at
+from cluster.protocol.session import SessionMessageHeader
 from tests.simulation.mistakes import Patch, Sought
 
 
@@ -66,10 +71,28 @@ def registration_leaves_sessions_open(patch: Patch) -> None:
     )
 
 
+def row_skipped_by_the_leader(patch: Patch) -> None:
+    """A hole in what it takes of a session: row n + 1 of a lane where row n was dropped."""
+    on_frames, calls = IngressAdapter.on_frames, count(1)
+
+    def lossy(self: Any, connection_id: int, buffer: Any, start: int, end: int) -> int | None:
+        sessions = self._replica.sessions.sessions.values()
+        is_of_lane = any(s.lane is not None and s.connection_id == connection_id for s in sessions)
+        header = header_at(buffer, start)
+        message = bytes(buffer[start + HEADER_LENGTH : start + HEADER_LENGTH + SBE_HEADER_LENGTH])
+        is_row = int.from_bytes(message[2:4], "little") == SessionMessageHeader.TEMPLATE_ID
+        if is_of_lane and is_row and self._requests.publication is not None and next(calls) % 20 == 0:
+            start += header.aligned_length
+        return on_frames(self, connection_id, buffer, start, end) if start < end else None
+
+    patch(IngressAdapter, "on_frames", lossy)
+
+
 LANE_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     lane_rows_begin_again_with_each_session: Sought(("I-22",), 16),
     lane_holder_is_not_closed: Sought(("I-22",), 16),
     lane_holder_is_closed_behind_the_open: Sought(("I-22",), 16),
     lane_opens_do_not_wait_for_the_last_one: Sought(("I-22",), 16),
     registration_leaves_sessions_open: Sought(("I-22",), 16),
+    row_skipped_by_the_leader: Sought(("I-22", "I-7"), 16),
 }
