@@ -39,6 +39,7 @@ def test_the_blocks_of_the_text_run_one_after_another(spark, c1, capsys):
     shown = capsys.readouterr().out
     assert "6 snapshots are what the replay saves" in shown
     assert "trade 2 1 7" in shown
+    assert "turnoverWhatIf" in shown
 
 
 @pytest.mark.parametrize("columns", [SNAPSHOT_COLUMNS, REPLAY_COLUMNS])
