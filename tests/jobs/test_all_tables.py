@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,10 @@ def test_the_examples_of_the_page_run_as_they_stand(spark, kept, member_dir, cap
         exec(block.replace("/data/all", kept).replace("c1/member-0", member_dir), there)
     printed = capsys.readouterr().out
     assert "bytes of their payloads" in printed
-    assert printed.endswith(f"\n{sum(entry['entryType'] == 'TIMER' for entry in decoded)}\n")
+    counted = Counter(entry["entryType"] for entry in decoded)
+    assert dict(re.findall(r"^│ ([A-Z_]+) +│ +(\d+) │$", printed, re.MULTILINE)) == {
+        name: str(count) for name, count in counted.items()
+    }
+    assert printed.endswith(f"\n{counted['TIMER']}\n")
     assert there["changes"].isStreaming and "_change_type" in there["changes"].columns
     assert there["then"].count() == read(spark, f"{kept}/sessions").count()

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from contextlib import ExitStack
 
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+
+from cluster import ClusterClient
 from cluster.log.columns import ROW_SCHEMA
 from cluster.reader import LogReader
+from tests.node.processes import await_that
+from tests.node.three import Three
 from tests.reader.real import expected, members
 
 
@@ -29,3 +37,47 @@ def test_the_log_is_one_stream_of_arrows_c_interface():
 
         end = reader.end_position()
         assert reader.to_arrow_reader(end).read_all() == ROW_SCHEMA.empty_table(), "a stream without a batch"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with ExitStack() as opened:
+        three = Three(tmp_path_factory.mktemp("three"), opened)
+        await_that(lambda: three.leader() is not None, "a leader")
+        yield three
+
+
+@pytest.mark.parametrize("over", ["endpoints", "dir"])
+def test_duckdb_and_polars_read_the_log_of_a_cluster_that_runs(running, over):
+    """Each stream ends where the log was committed when it was made; the next one has what came since."""
+    place = {"endpoints": running.endpoints, "dir": str(running.leader().config.path)}
+    with (
+        LogReader.open(**{over: place[over]}) as reader,
+        ClusterClient.connect(running.endpoints) as client,
+    ):
+        sent = []
+
+        def send(*payloads):
+            for payload in payloads:
+                client.offer(payload)
+            client.await_committed(20)
+            reader.await_token(client.token(), 20)
+            sent.extend(payloads)
+
+        def stream():
+            return reader.to_arrow_reader(entry_types=["SESSION_MESSAGE"])
+
+        before = polars.DataFrame(stream()).height
+        send(b"one", b"two" * 2_000, b"three")
+        database = duckdb.connect()
+        database.register("log", stream())
+        send(b"four")
+        session = client.cluster_session_id
+        wanted = f"SELECT payload, timestamp <= now() FROM log WHERE clusterSessionId = {session}"
+        rows = database.sql(f"{wanted} ORDER BY position").fetchall()
+        assert rows == [(payload, True) for payload in sent[:3]]
+
+        frame = polars.DataFrame(stream())
+        assert frame["payload"].to_list()[before:] == sent
+        assert frame["timestamp"].dtype == polars.Datetime("us", "UTC")
+        assert frame.filter(polars.col("position") >= polars.col("endPosition")).is_empty()
