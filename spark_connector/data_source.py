@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from cluster.errors import ConfigurationError, NotAClusterDirectory
+from spark_connector.decoded import DECODED
+from spark_connector.decoding import decoded_type, decoder_of
 from spark_connector.options import SinkOptions, SourceOptions, check_names
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from spark_connector.decoded_column import DecodedColumn
     from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
     from spark_connector.source import ClusterBatchReader, ClusterStreamReader, RefusedStreamReader
 
@@ -38,14 +41,15 @@ class ClusterDataSource(DataSource):
         options = SourceOptions.parse(self.options)
         if options.cluster_dirs is not None:
             _check_directories(options.cluster_dirs, options.archive_dirs)
-        return ddl(options.row_names())
+        names = options.row_names()
+        return ddl(names, "" if options.decode is None else decoded_type(options.decode))
 
     def reader(self, schema: StructType) -> ClusterBatchReader:
         from spark_connector.source import ClusterBatchReader, FilteringBatchReader
 
         options = SourceOptions.parse(self.options)
         kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
-        return kind(options, _columns(options, schema))
+        return kind(options, _columns(options, schema), _decoded_column(options, schema))
 
     def streamReader(self, schema: StructType) -> ClusterStreamReader | RefusedStreamReader:
         from spark_connector.source import ClusterStreamReader, RefusedStreamReader
@@ -56,7 +60,8 @@ class ClusterDataSource(DataSource):
                 raise ConfigurationError(
                     f"option {end.option} is for a batch; a stream goes on as the log does"
                 )
-            return ClusterStreamReader(options, _columns(options, schema))
+            columns = _columns(options, schema)
+            return ClusterStreamReader(options, columns, _decoded_column(options, schema))
         except ConfigurationError as error:
             return RefusedStreamReader(error)
 
@@ -96,9 +101,20 @@ def _check_directories(dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | No
 
 def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
     """The columns of a read; ``schema`` is what the user gave, or what the options made."""
-    names = wanted_columns(schema, options.has_frame_header)
+    names = wanted_columns(schema, options.has_frame_header, options.decode is not None)
     if options.columns is not None and names != options.columns:
         raise ConfigurationError(
             f"option columns is {','.join(options.columns)}, the schema has {','.join(names)}: give one"
         )
     return names
+
+
+def _decoded_column(options: SourceOptions, schema: StructType) -> DecodedColumn | None:
+    """How column ``decoded`` of the schema is made; None where the schema has none."""
+    field = next((field for field in schema.fields if field.name.lower() == DECODED), None)
+    if options.decode is None or field is None:
+        return None
+    from spark_connector.decoded_column import DecodedColumn
+
+    decode = decoder_of(options.decode, field.dataType)
+    return DecodedColumn(options.decode.format, options.decode_mode, decode)

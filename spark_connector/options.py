@@ -20,6 +20,13 @@ from cluster.reader.token import parse_token
 from cluster.transport.credentials import CredentialsSupplier, credentials_of
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
+from spark_connector.decoded import DECODED
+from spark_connector.decoding import (
+    PERMISSIVE,
+    Decoding,
+    parse_decode,
+    parse_decode_mode,
+)
 from spark_connector.places import (
     EARLIEST,
     Instant,
@@ -380,6 +387,19 @@ class SourceOptions(_ConnectionOptions):
         False,
         "false",
     )
+    decode: Decoding | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "decode",
+        parse_decode,
+        "add column `decoded`, made of the payload: `json:COLUMNS`, `arrow:COLUMNS`, `dtype:DTYPE` or "
+        "`sbe:FILE`",
+    )
+    decode_mode: str = option_field(
+        "decodeMode",
+        parse_decode_mode,
+        "what becomes of a payload that does not decode: `PERMISSIVE`, its `decoded` is null, or `FAILFAST`",
+        PERMISSIVE,
+        "`PERMISSIVE`",
+    )
     sessions: tuple[int, ...] = option_field(
         "sessions",
         parse_session_ids,
@@ -422,7 +442,8 @@ class SourceOptions(_ConnectionOptions):
         """The columns of the rows, where no schema is given."""
         if self.columns is not None:
             return self.columns
-        return (*ROW_COLUMNS, *FRAME_COLUMNS) if self.has_frame_header else tuple(ROW_COLUMNS)
+        names = (*ROW_COLUMNS, *FRAME_COLUMNS) if self.has_frame_header else tuple(ROW_COLUMNS)
+        return names if self.decode is None else (*names, DECODED)
 
     @property
     def plan_limits(self) -> PlanLimits:
@@ -461,7 +482,7 @@ class SourceOptions(_ConnectionOptions):
         if self.ending_offsets == EARLIEST:
             raise wrong_value("endingOffsets", "earliest", 'latest, {"position": n} or an offset')
         if self.columns is not None:
-            check_columns(self.columns, self.has_frame_header)
+            check_columns(self.columns, self.has_frame_header, self.decode is not None)
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
         least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
         if least is not None and most is not None:

@@ -13,13 +13,13 @@ from cluster.reader.token import identity_text
 from spark_connector.log import forget_reader, open_reader, pass_over, tell_warnings
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
-from spark_connector.schema import row_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
+    from spark_connector.decoded_column import DecodedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,13 @@ class LogRange(InputPartition):
 
 
 def read_range(
-    options: SourceOptions, columns: tuple[str, ...], log_range: LogRange
+    options: SourceOptions,
+    columns: tuple[str, ...],
+    log_range: LogRange,
+    decoded: DecodedColumn | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The range's entries as record batches with ``columns``, in the user's spelling, all of one schema.
+    Where ``decoded`` is one of them, it is made as the argument says.
 
     Raises DataLoss when the log here is not the one that was planned, does not reach as far, or, where that
     is a failure, was purged after the range's start.
@@ -43,7 +47,9 @@ def read_range(
     if log_range.start == log_range.end:
         return
     from cluster.log.entry_filter import EntryFilter
+    from spark_connector.decoded_column import RowMaker
 
+    maker = RowMaker(columns, decoded)
     entry_filter = EntryFilter(options.entry_types, options.sessions, options.template_ids)
     reader = _open_checked(options, entry_filter, log_range)
     start, known = log_range.start, log_range.known
@@ -53,12 +59,13 @@ def read_range(
                 for batch in reader.batches(
                     reader.boundary_at_or_after(start, known=known, is_committed=True),
                     log_range.end,
-                    columns=row_columns(columns),
+                    columns=maker.needed,
                     rows_per_batch=options.rows_per_batch,
                     is_committed=True,
                 ):
-                    yield batch.rename_columns(columns)
+                    yield maker.rows(batch)
                 tell_warnings(options, entry_filter)
+                maker.report()
                 return
             except LogPurged as error:  # it begins after all that was read
                 pass_over(error, options)

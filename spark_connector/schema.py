@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
+from spark_connector.decoded import DECODED
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,12 +48,13 @@ FRAME_COLUMNS = {
     "reservedValue": "BIGINT",
 }
 _ALL_COLUMNS = ROW_COLUMNS | FRAME_COLUMNS
-_BY_LOWER_NAME = {name.lower(): name for name in _ALL_COLUMNS}
+_BY_LOWER_NAME = {name.lower(): name for name in (*_ALL_COLUMNS, DECODED)}
 
 
-def ddl(names: Iterable[str]) -> str:
-    """The schema with the columns ``names``, in their spelling."""
-    return ", ".join(f"{name} {_ALL_COLUMNS[_BY_LOWER_NAME[name.lower()]]}" for name in names)
+def ddl(names: Iterable[str], decoded: str = "") -> str:
+    """The schema with the columns ``names``, in their spelling; ``decoded`` is the type of that column."""
+    types = _ALL_COLUMNS | {DECODED: decoded}
+    return ", ".join(f"{name} {types[_BY_LOWER_NAME[name.lower()]]}" for name in names)
 
 
 ROW_DDL = ddl(ROW_COLUMNS)
@@ -63,9 +65,9 @@ def row_columns(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(_BY_LOWER_NAME[name.lower()] for name in names)
 
 
-def check_columns(names: Sequence[str], has_frame_header: bool) -> None:
+def check_columns(names: Sequence[str], has_frame_header: bool, has_decoded: bool = False) -> None:
     """Raise ConfigurationError for a name that the log does not have, and for one that occurs twice."""
-    known = _ALL_COLUMNS if has_frame_header else ROW_COLUMNS
+    known = {**(_ALL_COLUMNS if has_frame_header else ROW_COLUMNS), **({DECODED: ""} if has_decoded else {})}
     for name in names:
         if _BY_LOWER_NAME.get(name.lower()) not in known:
             raise ConfigurationError(f"the log has no column {name!r}; {_hint(name, known)}")
@@ -74,23 +76,27 @@ def check_columns(names: Sequence[str], has_frame_header: bool) -> None:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
+    if name.lower() == DECODED:
+        return "option decode adds it"
     if name.lower() in _BY_LOWER_NAME:
         return "includeFrameHeader=true adds it"
     near = difflib.get_close_matches(name, known, n=3)
     return f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(known)}"
 
 
-def wanted_columns(schema: StructType, has_frame_header: bool = False) -> tuple[str, ...]:
+def wanted_columns(
+    schema: StructType, has_frame_header: bool = False, has_decoded: bool = False
+) -> tuple[str, ...]:
     """The columns of a schema given by the user, in its order and its spelling: Spark compares without case.
 
     Raises ConfigurationError for a column that the log does not have, has with another type, or that
-    is declared NOT NULL.
+    is declared NOT NULL. The type of ``decoded`` is its decoder's to judge.
     """
-    check_columns(schema.fieldNames(), has_frame_header)
+    check_columns(schema.fieldNames(), has_frame_header, has_decoded)
     for column in schema.fields:
-        type_name = _ALL_COLUMNS[_BY_LOWER_NAME[column.name.lower()]]
+        type_name = _ALL_COLUMNS.get(_BY_LOWER_NAME[column.name.lower()])
         given = _type_name(column.dataType.simpleString())
-        if given != type_name:
+        if type_name is not None and given != type_name:
             raise ConfigurationError(
                 f"column {column.name} of the log is {type_name}, the schema says {given}; "
                 "read it as it is and cast it afterwards"

@@ -34,13 +34,18 @@ from spark_connector.resolving import resolve, resolve_start
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_connector.decoded_column import DecodedColumn
+
 
 class ClusterBatchReader(DataSourceReader):
     """One range of the log, ``[startingOffsets, endingOffsets)``, by default all that is recorded."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], decoded: DecodedColumn | None = None
+    ) -> None:
         self._options = options
         self._columns = columns
+        self._decoded = decoded
         self._pushed = Pushed(options)
 
     def partitions(self) -> list[InputPartition]:
@@ -63,7 +68,7 @@ class ClusterBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)
-        return read_range(self._pushed.options(self._options), self._columns, partition)
+        return read_range(self._pushed.options(self._options), self._columns, partition, self._decoded)
 
 
 class FilteringBatchReader(ClusterBatchReader):
@@ -82,9 +87,12 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Spark makes several of these: the one that plans keeps its few notes, the one that reads has none.
     """
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], decoded: DecodedColumn | None = None
+    ) -> None:
         self._options = options
         self._columns = columns
+        self._decoded = decoded
         self._log: SourceLog | None = None
         self._admission = Admission(options)
         self._initial: Offset | None = None  # Spark asks twice, and must hear the same
@@ -146,7 +154,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)
-        return read_range(self._options, self._columns, partition)
+        return read_range(self._options, self._columns, partition, self._decoded)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the log is kept or purged by its cluster, not by its readers."""

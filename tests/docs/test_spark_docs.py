@@ -72,6 +72,7 @@ def test_the_blocks_of_the_text_run_one_after_another_and_do_what_it_says(place)
     assert cells(shown)[0] == ["position", "payload"] and len(cells(shown)) == 2
     assert cells(counted)[0] == ["entryType", "entries"] and ["SESSION_MESSAGE", "1"] in cells(counted)
 
+    assert "[Row(name='seven')]" in done.stdout
     opened = (e["clusterSessionId"] for e in place.entries() if e["entryType"] == "SESSION_OPEN")
     expected = {b"hello", b"from SQL", b"welcome, session %d" % next(opened), b"row 0", b"row 1", b"row 2"}
     assert expected <= set(place.payloads())
@@ -88,7 +89,7 @@ def test_an_offset_of_a_checkpoint_is_as_the_text_shows_it(place):
 
 
 def test_no_block_is_left_out():
-    assert len(PYTHON) == 9 and list(OTHERS) == ["json"]
+    assert len(PYTHON) == 10 and list(OTHERS) == ["json"]
 
 
 @pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"])

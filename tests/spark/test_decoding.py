@@ -1,0 +1,292 @@
+"""Option decode: payloads as a struct column, a whole batch at once, and what does not decode."""
+
+import io
+import json
+import pickle
+import random
+import struct
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_type
+
+from cluster.errors import ConfigurationError
+from spark_connector.data_source import ClusterDataSource
+from spark_connector.decoded_column import DecodedColumn
+from spark_connector.decoding import decoded_type, decoder_of, parse_decode
+from spark_connector.fixed_fields import fields_of_dtype
+from spark_connector.options import SourceOptions
+from spark_connector.sbe_schema import read_sbe_schema
+from spark_connector.source import ClusterBatchReader
+from tests.spark.logs import open_log
+from tests.spark.sbe_orders import ORDERS, schema_file
+
+PRICES = np.dtype([("id", "<i8"), ("price", ">f8"), ("size", "<u4"), ("is_bid", "?"), ("venue", "S4")])
+
+
+def binary(payloads):
+    return pa.array(payloads, pa.binary())
+
+
+def decode(option, payloads, arrow_type):
+    made = pickle.loads(pickle.dumps(decoder_of(parse_decode("decode", option), from_arrow_type(arrow_type))))
+    column, failures = made(binary(payloads))
+    assert column.type == arrow_type and len(column) == len(payloads)
+    column.validate(full=True)
+    assert [i for i, value in enumerate(column.to_pylist()) if value is None] == sorted(failures)
+    return column.to_pylist(), failures
+
+
+def test_no_payload_makes_an_empty_column(tmp_path):
+    path = schema_file(tmp_path)
+    for option, arrow_type in (
+        ("json:id BIGINT", TRADE),
+        ("arrow:id BIGINT", pa.list_(TRADE)),
+        (f"dtype:{PRICES.descr}", fields_of_dtype(PRICES).arrow_type),
+        (f"sbe:{path}", arrow_type_of(path)),
+    ):
+        assert decode(option, [], arrow_type) == ([], {})
+
+
+# ---- JSON
+
+TRADE = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("l", pa.list_(pa.int32())),
+    ]
+)
+
+
+def test_json_objects_become_structs():
+    rows, failures = decode(
+        "json:whatever Spark parsed",
+        [
+            b'{"id": 1, "name": "a\xc3\xa4\\n", "at": "2026-01-01T01:00:00+01:00", "l": [1, 2], "more": {}}',
+            b'  {"name": null}',
+            b'{\n"id": -5\n}',
+        ],
+        TRADE,
+    )
+    assert failures == {}
+    assert rows[0]["at"].isoformat() == "2026-01-01T00:00:00+00:00" and rows[0]["l"] == [1, 2]
+    assert [(row["id"], row["name"]) for row in rows] == [(1, "aä\n"), (None, None), (-5, None)]
+
+
+NO_TRADES = [
+    b"", b" ", b"null", b"[]", b"7", b'{"id": 1', b'{"id": "x"}', b'{"id": 1.5}', b'{"id": 1}{"id": 2}',
+    b'{"id": 1}\n{"id": 2}', b'{"name": "\xff"}', b'{"id": 1, "id": 2}', b'{"id":', b'{"id": 3}, "i": 0',
+    b'{}}\n{"i": 9, "d": {}', b"{", b"}", b"\x00", b'{"at": "yesterday"}', b'{"id": 99999999999999999999}',
+]  # fmt: skip
+
+
+def test_what_is_no_such_object_is_null_and_harms_no_other():
+    chosen = random.Random(1)
+    payloads = [
+        chosen.choice(NO_TRADES) if chosen.random() < 0.1 else b'{"id": %d}' % number
+        for number in range(2000)
+    ]
+    rows, failures = decode("json:id BIGINT", payloads, TRADE)
+    for payload, row in zip(payloads, rows, strict=True):
+        assert (row is None) == (payload in NO_TRADES), payload
+        assert row is None or row["id"] == json.loads(payload)["id"]
+    assert set(failures) == {i for i, payload in enumerate(payloads) if payload in NO_TRADES}
+
+
+# ---- numpy
+
+
+def test_values_of_a_dtype_become_structs_with_the_types_that_spark_has():
+    values = np.array([(1, 2.5, 3, True, b"XNYS"), (-1, -0.5, 2**32 - 1, False, b"X")], PRICES)
+    option = "dtype:" + str(PRICES.descr)
+    assert decoded_type(parse_decode("decode", option)) == (
+        "STRUCT<id:BIGINT,price:DOUBLE,size:BIGINT,is_bid:BOOLEAN,venue:BINARY>"
+    )
+    payloads = [values[0].tobytes(), b"short", values[1].tobytes(), values[1].tobytes() + b"!"]
+    rows, failures = decode(option, payloads, fields_of_dtype(PRICES).arrow_type)
+    assert rows[0] == {"id": 1, "price": 2.5, "size": 3, "is_bid": True, "venue": b"XNYS"}
+    assert rows[2] == {"id": -1, "price": -0.5, "size": 2**32 - 1, "is_bid": False, "venue": b"X"}
+    assert failures == {1: "5 bytes, expected 25", 3: "26 bytes, expected 25"}
+
+
+@pytest.mark.parametrize(
+    "code", ["i1", "u1", "<i2", ">i2", "u2", "i4", ">u4", ">i8", "<u8", "f2", "f4", ">f8"]
+)
+def test_each_number_keeps_its_value(code):
+    dtype = np.dtype([("x", code)])
+    kind = dtype["x"]
+    info = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    values = [info.min, 0, 1, info.max]
+    payloads = [np.array([(value,)], dtype).tobytes() for value in values]
+    rows, _ = decode(f"dtype:{dtype.descr}", payloads, fields_of_dtype(dtype).arrow_type)
+    assert [row["x"] for row in rows] == [Decimal(int(v)) if code == "<u8" else v for v in values]
+
+
+# ---- Arrow
+
+
+def ipc(table):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+    return sink.getvalue()
+
+
+def test_arrow_streams_become_arrays_of_their_rows():
+    struct_type = pa.struct([("b", pa.string()), ("a", pa.int64())])
+    table = pa.table({"a": pa.array([1, 2, 3], pa.int32()), "x": [0, 0, 0], "b": ["p", None, "q"]})
+    payloads = [
+        ipc(table),
+        ipc(table)[:-40],
+        b"",
+        ipc(table.slice(0, 0)),
+        ipc(table.select(["a"])),
+        ipc(table),
+    ]
+    rows, failures = decode("arrow:b STRING, a BIGINT", payloads, pa.list_(struct_type))
+    assert rows[0] == rows[5] == [{"b": "p", "a": 1}, {"b": None, "a": 2}, {"b": "q", "a": 3}]
+    assert rows[3] == [] and {2, 4} <= set(failures) <= {1, 2, 4}
+
+
+# ---- SBE
+
+
+@pytest.mark.parametrize(("order", "mark"), [("littleEndian", "<"), ("bigEndian", ">")])
+def test_sbe_messages_become_the_struct_of_their_message(tmp_path, order, mark):
+    path = schema_file(tmp_path, ORDERS % order)
+    header, body = mark + "4H", mark + "QB6sxq"
+    whole = struct.pack(header, 26, 1, 7, 1) + struct.pack(body + "h", 2**64 - 1, 1, b"ABC", 5, -3)
+    older = struct.pack(header, 24, 1, 7, 0) + struct.pack(body, 8, 0, b"ABCDEF", -(2**63))
+    newer = struct.pack(header, 30, 1, 7, 2) + whole[8:] + b"more"
+    cancel = struct.pack(header, 8, 2, 7, 0) + struct.pack(mark + "Q", 8)
+    other = struct.pack(header, 8, 2, 8, 0) + struct.pack(mark + "Q", 8)
+    unknown = struct.pack(header, 8, 3, 7, 0) + struct.pack(mark + "Q", 8)
+    payloads = [whole, older, newer, cancel, other, unknown, whole[:-1], b"1234567"]
+    rows, failures = decode(f"sbe:{path}", payloads, arrow_type_of(path))
+
+    first = {"orderId": Decimal(2**64 - 1), "side": 1, "symbol": "ABC", "price": 5, "note": -3}
+    assert rows[0] == rows[2] == {"Order": first, "Cancel": None}
+    second = {"orderId": Decimal(8), "side": 0, "symbol": "ABCDEF", "price": None, "note": None}
+    assert rows[1] == {"Order": second, "Cancel": None}
+    assert rows[3] == {"Order": None, "Cancel": {"orderId": Decimal(8)}}
+    assert failures == {
+        4: "template 2 of schema 8 is not in schema 7",
+        5: "template 3 of schema 7 is not in schema 7",
+        6: "33 bytes, expected 34",
+        7: "7 bytes, a header has 8",
+    }
+
+
+def arrow_type_of(path):
+    return pa.struct([(m.name, m.block.arrow_type) for m in read_sbe_schema(path).messages])
+
+
+ORDER_ID = '<field name="orderId" id="1" type="uint64"/><field name="side"'
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "said"),
+    [
+        ("messageSchema", "schema", "its root is schema, expected messageSchema"),
+        ("</types>", "", "mismatched tag"),
+        (
+            'name="messageHeader"',
+            'name="header"',
+            "composite messageHeader, the message header, is not in it",
+        ),
+        (
+            'type="Side"',
+            'type="messageHeader"',
+            "Order.side is a composite; taken are fields of primitive types",
+        ),
+        ('type="Side"', 'type="Sides"', "Order.side has type 'Sides'; taken are"),
+        ('type="Side"', 'type="Side" presence="constant"', "Order.side is a constant"),
+        ('primitiveType="char" length="6"', 'primitiveType="int8" length="6"', "an array of 6 int8"),
+        (
+            '<field name="note" id="5" type="int16" sinceVersion="1"/>',
+            '<data name="note" id="5"/>',
+            "note is a data",
+        ),
+        ('name="side"', 'name="orderid"', "Order: 'orderid' cannot be a column's name, or occurs twice"),
+        ('offset="16"', 'offset="9"', "the offset of Order.price is 9, before 15"),
+        ('id="2"><field', 'id="1"><field', "two of its messages have one id"),
+        ('id="7"', 'id="seven"', "id of messageSchema  is 'seven', expected a number"),
+        ('byteOrder="littleEndian"', 'byteOrder="middle"', "byteOrder is middle"),
+    ],
+)
+def test_a_schema_with_more_is_refused_by_what_it_is(tmp_path, there, instead, said):
+    assert there in ORDERS % "littleEndian"
+    path = schema_file(tmp_path, (ORDERS % "littleEndian").replace(there, instead))
+    with pytest.raises(ConfigurationError) as refused:
+        read_sbe_schema(path)
+    assert str(refused.value).startswith(f"option decode names {path}") and said in str(refused.value)
+
+
+def test_a_schema_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"none\.xml: No such file"):
+        ClusterDataSource({"endpoints": "0=a:1", "decode": f"sbe:{tmp_path}/none.xml"}).schema()
+
+
+# ---- options and rows
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("xml:a INT", "expected json:COLUMNS, arrow:COLUMNS, dtype:DTYPE or sbe:FILE"),
+        ("json", "expected json:COLUMNS"),
+        ("dtype:[('a', 'i3')]", "expected a dtype of numpy"),
+        ("dtype:i8", "expected a dtype with fields"),
+        ("dtype:[('a', 'M8[s]')]", "field a is datetime64[s]"),
+        ("dtype:[('a b', 'i8')]", "'a b' cannot be a column's name"),
+        ("dtype:[('a', 'i8'", "expected a dtype of numpy"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(value, said):
+    with pytest.raises(ConfigurationError) as refused:
+        parse_decode("decode", value)
+    assert said in str(refused.value)
+
+
+def test_a_type_that_a_format_does_not_make_is_refused():
+    for option, arrow_type, said in (
+        ("json:d DATE", pa.struct([("d", pa.date32())]), "decoded.d is date32"),
+        ("json:d INT", pa.int32(), "decode=json makes a struct"),
+        ("arrow:d INT", pa.struct([("d", pa.int32())]), "makes an array of structs"),
+        ("dtype:i8,i4", pa.struct([("f0", pa.int64())]), "decode=dtype makes STRUCT<f0:BIGINT,f1:INT>"),
+        (
+            "json:d INT",
+            pa.struct([pa.field("d", pa.int32(), nullable=False)]),
+            "decoded.d is declared NOT NULL",
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            decoder_of(parse_decode("decode", option), from_arrow_type(arrow_type))
+    with pytest.raises(ConfigurationError, match="option decode adds it"):
+        ClusterDataSource({"endpoints": "0=a:1", "columns": "decoded"}).schema()
+
+
+def test_what_does_not_decode_is_counted_by_its_task(tmp_path, capsys):
+    log, session = open_log(tmp_path / "member-0")
+    log.lines(session, 0, 2)
+    log.messages(session, [struct.pack("<q", 5), b"line x"])
+    log.commit()
+    decode_ids = decoder_of(parse_decode("decode", "dtype:[('id', '<i8')]"), from_arrow_type(IDS))
+    options = SourceOptions.parse({"clusterDir": str(log.directory), "decode": "dtype:[('id', '<i8')]"})
+    reader = ClusterBatchReader(options, ("decoded",), DecodedColumn("dtype", "PERMISSIVE", decode_ids))
+    (partition,) = reader.partitions()
+    found = [value for batch in reader.read(partition) for value in batch.column(0).to_pylist()]
+    log.stop()
+    assert found == [None, None, None, None, {"id": 5}, None]
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .startswith("cluster source: 3 of 4 payloads did not decode as dtype, the first at position ")
+    )
+
+
+IDS = pa.struct([("id", pa.int64())])
