@@ -1,8 +1,8 @@
 """Timers as a Delta table: one row a correlation id, with its latest firing.
 
-The Log says that a timer fired, not that it was scheduled: a timer that is still pending stands in snapshots
-only, so ``state`` is always ``FIRED`` and ``deadline`` unknown until snapshots are read. An id that is
-scheduled again after firing keeps its row; ``firings`` counts.
+The Log says that a timer fired, not that it was scheduled, so ``state`` is always ``FIRED`` and ``deadline``
+unknown: ``spark_connector.replay_service`` has them, and format ``cluster-snapshot`` those that are pending.
+An id that is scheduled again after firing keeps its row; ``firings`` counts.
 """
 
 from __future__ import annotations

@@ -154,6 +154,12 @@ def test_the_member_that_was_not_deterministic_is_named_with_the_interval_and_th
     assert differing[0]["beginPosition"] == ends[0]
 
 
+def test_the_state_is_that_at_each_snapshot_also_where_many_entries_are_given_at_once(biased):
+    (task,) = rows(biased, f"{SERVICES}:Counter", whole="true", kinds="STATE")
+
+    assert [row["payload"] for row in task] == [b"1", b"3", b"4", b"5"]
+
+
 def test_another_service_than_the_one_that_saved_the_snapshots_is_found(orders):
     directory, _ = orders
 

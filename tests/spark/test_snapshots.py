@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cluster import ClusteredService
+from cluster.archive.archive import Archive
+from cluster.archive.files import OsFiles
 from cluster.errors import ConfigurationError, LogDamaged, NotAClusterDirectory
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
@@ -136,6 +138,16 @@ def test_without_a_snapshot_there_are_no_rows(tmp_path):
     cluster.await_leader()
 
     assert rows(write_out(cluster, tmp_path)) == []
+
+
+def test_a_snapshot_whose_recording_is_gone_is_none(orders, tmp_path):
+    copy = shutil.copytree(f"{orders}/member-0", tmp_path / "member-0")
+    archive = Archive.open(str(copy / "archive"), files=OsFiles(), epoch_ms=lambda: 0)
+    archive.purge_recording(min(row["recordingId"] for row in rows(copy, serviceIds="0")))
+    archive.close()
+
+    assert len({row["logPosition"] for row in rows(copy, serviceIds="0")}) == 1
+    assert len({row["logPosition"] for row in rows(copy, serviceIds="-1")}) == 2
 
 
 def test_a_damaged_snapshot_is_told_with_its_file(orders, tmp_path):
