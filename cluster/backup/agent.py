@@ -100,6 +100,11 @@ class ClusterBackupAgent:
         return self._state
 
     @property
+    def is_retrieving(self) -> bool:
+        """Whether a snapshot is on its way that is not named yet."""
+        return self._retrieval is not None
+
+    @property
     def position(self) -> int:
         """Up to here the log is copied, and safe."""
         return self._log.synced_position

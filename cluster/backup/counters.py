@@ -1,6 +1,7 @@
 """A backup's counters, under Aeron's types, and those by which readers bound what they read of its log."""
 
 from cluster.archive.recording import Recording
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter, CountersFile
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState
@@ -38,3 +39,19 @@ class BackupCounters:
             recording.stream_id,
             position=recording.append_position,
         )
+
+
+class StandbyCounters:
+    """What a standby shows besides; its services have their own."""
+
+    def __init__(self, backup: BackupCounters, cluster_id: int) -> None:
+        file, types = backup.file, CounterTypeId
+        self.errors = backup.errors
+        self.snapshot_count = file.allocate_cluster_counter(types.SNAPSHOT_COUNT, cluster_id)  # it has taken
+        self.max_snapshot_duration_ns = file.allocate_cluster_counter(types.MAX_SNAPSHOT_DURATION, cluster_id)
+        self.snapshot_duration_exceeded = file.allocate_cluster_counter(
+            types.SNAPSHOT_DURATION_EXCEEDED,
+            cluster_id,
+            threshold_ns=ConsensusModuleContext.total_snapshot_threshold_ns,
+        )
+        self.leadership_term_id = file.allocate_cluster_counter(types.LEADERSHIP_TERM_ID, cluster_id, -1)

@@ -123,9 +123,14 @@ class BackupDirectory:
     def name(self, entries: Sequence[RecordingLogEntry]) -> None:
         """Let recording.log name a snapshot whose position the log has reached, the module's entry last.
 
-        With it a log that takes the place of the one before. Raises StorageError.
+        With it a log that takes the place of the one before. Of two of one position the first is kept: a
+        standby may have taken it itself meanwhile. Raises StorageError.
         """
         ordered = sorted(entries, key=lambda entry: entry.service_id)
+        newest = self.recording_log.latest_snapshot()
+        if newest is not None and newest.log_position == ordered[0].log_position:
+            self.discard([self.archive.recording(entry.recording_id) for entry in ordered])
+            return
         if self.log.is_replacement:
             self.log.replace(tuple(ordered))
             return

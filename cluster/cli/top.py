@@ -36,13 +36,13 @@ With --json each look is one object a line: {"time", "members": [{"memberId", "i
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
 "bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below the
 greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the member
-replays its log. Of a backup's directory the role is BACKUP; "backupState" is its state, lag how far it is
-below what the members had committed when it heard of them last, and "nextQuery" when it asks the members for
-a new snapshot. serviceLag is how far the slowest service is below the commit position (--dir). A member
-whose process is gone is "not running" at once. "waitsFor" are the members that one without its promises has
-to hear before it takes part: docs/operations.md says when, and what to do when they never come.
-"certificateEnds" is when the certificate ends that a member shows over TLS; it takes a new one from its
-files without a restart.
+replays its log. Of a backup's directory the role is BACKUP, or STANDBY where it runs services. "backupState"
+is its state, lag how far it is below what the members had committed when it heard of them last, and
+"nextQuery" when it asks the members for a new snapshot. serviceLag is how far the slowest service is below
+the commit position (--dir). A member whose process is gone is "not running" at once. "waitsFor" are the
+members that one without its promises has to hear before it takes part: docs/operations.md says when, and
+what to do when they never come. "certificateEnds" is when the certificate ends that a member shows over
+TLS; it takes a new one from its files without a restart.
 """
 
 
@@ -262,7 +262,7 @@ def _of_backup(value_of: dict[int, int]) -> dict[str, Any]:
 
     return {
         "memberId": None,
-        "role": "BACKUP",
+        "role": "STANDBY" if Id.SERVICE_POSITION in value_of else "BACKUP",
         "backupState": ClusterBackupState(value_of[Id.BACKUP_STATE]).name,
         "membersCommitPosition": value_of.get(Id.BACKUP_MEMBERS_COMMIT_POSITION),
         "nextQuery": _minute(value_of.get(Id.BACKUP_NEXT_QUERY_DEADLINE)),

@@ -33,6 +33,7 @@ class ConsensusModuleContext:
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
     service_count: int = 1
+    is_standby: bool = False  # it takes snapshots that are for standbys, too
     response_channel_length_max: int = 1024
     request_length_max: int = 16 * 1024
     connection_sessions_max: int = 8

@@ -19,7 +19,7 @@ from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager, SessionPort
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import AgentTermination
-from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, ConsensusModuleState
+from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, ConsensusModuleState, takes_snapshot
 from cluster.protocol.log import (
     ClusterActionRequest,
     NewLeadershipTermEvent,
@@ -118,13 +118,15 @@ class ReplicatedState:
             )
 
     def _apply_action(self, request: ClusterActionRequest) -> ClusterAction | None:
-        """An action of another term than wrote the log here is none, a snapshot with flags is for standbys.
+        """An action of another term than wrote the log here is none, nor is a snapshot for others (flags).
 
         The term that is joined may be a later one: what is left of the log before it is read after the join,
         and services act on it, too.
         """
-        is_for_standbys = request.action is ClusterAction.SNAPSHOT and bool(request.flags)
-        if request.leadership_term_id != self._term_id_of_log or is_for_standbys:
+        is_ours = request.action is not ClusterAction.SNAPSHOT or takes_snapshot(
+            request.flags, is_standby=self._context.is_standby
+        )
+        if request.leadership_term_id != self._term_id_of_log or not is_ours:
             return None
         self.module.change(_STATE_OF_ACTION[request.action])
         return request.action

@@ -5,15 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
 
 from cluster.backup.agent import BackupContext
 from cluster.backup.supplier import SourceType
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
+from cluster.node.config import TIME_UNITS, service_modes_of
+from cluster.node.config_keys import KIB, MIB, MODULE, SERVICE
 from cluster.node.config_text import BACKUP_PREFIX, load_keys, text_of
-from cluster.node.config_types import DURATION, Duration, duration_text, key, key_of
+from cluster.node.config_types import (
+    DURATION,
+    SIZE,
+    Duration,
+    Names,
+    ServiceModes,
+    Size,
+    Version,
+    duration_text,
+    key,
+    key_of,
+    size_text,
+)
+from cluster.node.ports import ServiceSettings
+from cluster.protocol.versions import version_text
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in, credentials_of
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, parse_endpoints
 from cluster.transport.tls import TlsFiles, tls_in
@@ -81,6 +99,56 @@ class BackupConfig(BaseModel):
         ge=0,
         le=2,
     )
+    services: Names = key(
+        [],
+        """With services the backup is a standby: it runs them on the log that it copies, and takes their
+        snapshots. As in its members' configuration, and so are all keys of this section; none, and it
+        copies alone.""",
+        aeron="aeron.cluster.service.class.name, aeron.cluster.service.count",
+        section="Services: what makes it a standby",
+        max_length=10,
+    )
+    service_mode: ServiceModes = key(
+        ["auto"],
+        """Where they run: process, inline, external, or auto, which is inline for echo and process for
+        others.""",
+    )
+    service_snapshot_timeout_ns: Duration = key(
+        "60s",
+        """How long a snapshot waits for a service in a process of its own to come to its place in the log;
+        then the standby goes on without that snapshot.""",
+        unit=DURATION,
+        gt=0,
+    )
+    app_version: Version = key(
+        version_text(MODULE.app_version),
+        "Version of the services. A log of another major version is not replayed.",
+        unit="major.minor.patch",
+    )
+    cluster_clock: Literal["ms", "us", "ns"] = key(
+        "ms", "Unit of cluster time in the log.", aeron="aeron.cluster.clock"
+    )
+    max_sessions: int = key(
+        MODULE.max_sessions,
+        "Most sessions that are open at a time: at least as many as at the members.",
+        aeron="aeron.cluster.max.sessions",
+        ge=1,
+        le=1_000_000,
+    )
+    supervised_bytes_max: Size = key(
+        size_text(MODULE.supervised_bytes_max),
+        "Most bytes of answers that are kept of a supervised session until its client has them.",
+        unit=SIZE,
+        ge=64 * KIB,
+        le=1024 * MIB,
+    )
+    lanes_max: int = key(MODULE.lanes_max, "Most lanes that are kept.", unit="lanes", ge=1, le=1_000_000)
+    lane_retention_ns: Duration = key(
+        duration_text(MODULE.lane_retention_ns),
+        "An application that opens none of its lanes for this long is forgotten.",
+        unit=DURATION,
+        gt=0,
+    )
     tls_ca: str = key(
         "",
         """Authorities (PEM) to check the members by, which speak TLS. Where no key of TLS is set,
@@ -93,6 +161,16 @@ class BackupConfig(BaseModel):
     user: str = key("", "The user to be, with password_file.")
     password_file: str = key("", "The user's password, in the first line of a file.")
 
+    @model_validator(mode="after")
+    def _check_service_modes(self) -> BackupConfig:
+        if len(self.service_mode) not in (1, len(self.services)):
+            raise PydanticCustomError(
+                "together",
+                "service_mode: expected one mode, or one for each of services = {names}",
+                {"names": ", ".join(self.services)},
+            )
+        return self
+
     @property
     def context(self) -> BackupContext:
         return BackupContext(
@@ -101,6 +179,40 @@ class BackupConfig(BaseModel):
             interval_ns=self.interval_ns,
             response_timeout_ns=self.response_timeout_ns,
             cool_down_interval_ns=self.cool_down_interval_ns,
+        )
+
+    @property
+    def module_context(self) -> ConsensusModuleContext:
+        """Of a standby: no member has its id."""
+        return ConsensusModuleContext(
+            member_id=NULL_VALUE,
+            member_ids=(NULL_VALUE,),
+            is_standby=True,
+            cluster_id=self.cluster_id,
+            service_count=len(self.services),
+            app_version=self.app_version,
+            time_unit=TIME_UNITS[self.cluster_clock],
+            max_sessions=self.max_sessions,
+            supervised_bytes_max=self.supervised_bytes_max,
+            lanes_max=self.lanes_max,
+            lane_retention_ns=self.lane_retention_ns,
+        )
+
+    @property
+    def service_settings(self) -> ServiceSettings:
+        """Of a standby's services."""
+        context = self.module_context
+        return ServiceSettings(
+            context=context,
+            archive_directory=f"{self.path}/archive",
+            cluster_directory=f"{self.path}/cluster",
+            services=self.services,
+            service_modes=service_modes_of(self.services, self.service_mode),
+            service_snapshot_timeout_ns=self.service_snapshot_timeout_ns,
+            service_responder=True,
+            service_error_policy="continue",
+            service_cycle_threshold_ns=context.cycle_threshold_ns,
+            log_fragment_limit=SERVICE.log_fragment_limit,
         )
 
     @property

@@ -10,13 +10,14 @@ from random import SystemRandom
 
 from cluster.archive.files import OsFiles
 from cluster.backup.agent import MS, ClusterBackupAgent
-from cluster.backup.counters import BackupCounters
+from cluster.backup.counters import BackupCounters, StandbyCounters
 from cluster.backup.directory import BackupDirectory
 from cluster.backup.member_supplier import MemberSupplier
+from cluster.backup.standby import Standby
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError
 from cluster.node.backup_config import BackupConfig
 from cluster.node.node_log import NodeLog
+from cluster.node.standby_hosts import StandbyHosts
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
@@ -35,6 +36,7 @@ class BackupProcess:
         self._config = config
         self._is_stopped = False
         self._activity_ms = 0
+        self.standby: Standby | None = None  # of a backup with services
         self.endpoints = config.member_endpoints
         with ExitStack() as opened:
             self._open(opened)
@@ -59,16 +61,37 @@ class BackupProcess:
         path = f"{config.path}/driver/cnc.dat"
         self._counters_file = CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
         opened.callback(self._counters_file.close)
+        counters = BackupCounters(self._counters_file, config.cluster_id)
         self.agent = ClusterBackupAgent(
             config.context,
             self._directory,
             suppliers,
-            BackupCounters(self._counters_file, config.cluster_id),
+            counters,
             SystemRandom(),
             on_event=self._log.info,
             on_error=self._on_error,
         )
         opened.callback(self.agent.close)
+        if config.services:
+            self.standby = self._open_standby(counters)
+            opened.callback(self.standby.close)
+
+    def _open_standby(self, counters: BackupCounters) -> Standby:
+        hosts = StandbyHosts(
+            self._config,
+            self._counters_file,
+            self._directory.mark_files[0],
+            self._world.poller,
+            self._log,
+        )
+        return Standby(
+            self._config.module_context,
+            self._directory,
+            StandbyCounters(counters, self._config.cluster_id),
+            hosts.open,
+            on_event=self._log.info,
+            on_error=self._on_error,
+        )
 
     def _supplier(self, endpoint: Endpoint) -> MemberSupplier:
         config, credentials = self._config, self._config.credentials
@@ -78,7 +101,7 @@ class BackupProcess:
         )
         return MemberSupplier(endpoint, client, self._world, credentials, config.cluster_id)
 
-    def _on_error(self, error: ClusterError) -> None:
+    def _on_error(self, error: Exception) -> None:
         text = self._log.error("backup", error)
         self._directory.record_error(text, epoch_ms())
 
@@ -88,15 +111,27 @@ class BackupProcess:
         self._world.wake()
 
     def run(self) -> None:
-        """Take turns until stopped. Raises StorageError and LogDamaged of the own directory."""
+        """Take turns until stopped.
+
+        Raises StorageError and LogDamaged of the own directory, AgentTermination where a service of a standby
+        cannot go on.
+        """
         while not self._is_stopped:
             now_ms = epoch_ms()
             if now_ms - self._activity_ms >= ACTIVITY_INTERVAL_MS:
                 self._activity_ms = now_ms
                 self._directory.update_activity(now_ms)
                 self._counters_file.update_heartbeat(now_ms)
-            if not self.agent.do_work(monotonic_ns(), now_ms):
+            if not self._do_work(now_ms):
                 self._world.wait(IDLE_S)
+
+    def _do_work(self, now_ms: int) -> int:
+        now_ns = monotonic_ns()
+        work_count = self.agent.do_work(now_ns, now_ms)
+        if self.standby is not None:
+            self._world.poll()
+            work_count += self.standby.do_work(now_ns, is_retrieving=self.agent.is_retrieving)
+        return work_count
 
     def __enter__(self) -> BackupProcess:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,15 @@ from cluster.transport.endpoint import LOOPBACK_HOSTS, parse_endpoint
 from cluster.transport.tls import TlsFiles
 
 TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": ClusterTimeUnit.NANOS}
+
+
+def service_modes_of(services: Sequence[str], modes: Sequence[str]) -> list[str]:
+    """Of each service: process, inline or external. ``modes`` are one for all, or one for each."""
+    of_auto = {name: "inline" if name == "echo" else "process" for name in services}
+    return [
+        of_auto[name] if mode == "auto" else mode
+        for name, mode in zip(services, list(modes) * len(services), strict=False)
+    ]
 
 
 class NodeConfig(NodeKeys):
@@ -136,12 +146,7 @@ class NodeConfig(NodeKeys):
     @property
     def service_modes(self) -> list[str]:
         """Of each service: process, inline or external."""
-        modes = self.service_mode * self.service_count
-        of_auto = {name: "inline" if name == "echo" else "process" for name in self.services}
-        return [
-            of_auto[name] if mode == "auto" else mode
-            for name, mode in zip(self.services, modes, strict=False)
-        ]
+        return service_modes_of(self.services, self.service_mode)
 
     @property
     def time_unit(self) -> ClusterTimeUnit:
@@ -207,6 +212,11 @@ class NodeConfig(NodeKeys):
         return TlsFiles(
             *(str(self._path(text)) for text in (self.tls_ca, self.tls_certificate, self.tls_key))
         )
+
+    @property
+    def is_standby(self) -> bool:
+        """A member is none."""
+        return False
 
     @property
     def module_context(self) -> ConsensusModuleContext:

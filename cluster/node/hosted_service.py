@@ -13,7 +13,7 @@ from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.counters import DutyCycleStallTracker
-from cluster.node.ports import LifeSettings
+from cluster.node.ports import ServiceSettings
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.service_link import ServicePosition, ServiceStart
 from cluster.service.agent import ClusteredServiceAgent
@@ -45,7 +45,7 @@ class ServiceCounters(NamedTuple):
     position: Counter
 
     @classmethod
-    def allocate(cls, file: CountersFile, settings: LifeSettings, service_id: int) -> Self:
+    def allocate(cls, file: CountersFile, settings: ServiceSettings, service_id: int) -> Self:
         allocate = partial(
             file.allocate_cluster_counter, cluster_id=settings.context.cluster_id, service_id=service_id
         )
@@ -74,7 +74,7 @@ class HostedService:
         channel: ServiceChannel,
         counters: ServiceCounters,
         mark_file: ClusterMarkFile,
-        settings: LifeSettings,
+        settings: ServiceSettings,
         on_error: OnServiceError,
     ) -> None:
         self.name = f"service {service_id}"
@@ -150,7 +150,7 @@ def inline_agent(
     service: ClusteredService,
     channel: ServiceChannel,
     counters: ServiceCounters,
-    settings: LifeSettings,
+    settings: ServiceSettings,
     commit_position: Callable[[], int],
     archive: SnapshotArchive,
     on_reported: Callable[[ServiceError], None],
@@ -183,7 +183,7 @@ def inline_agent(
     )
 
 
-def service_start(service_id: int, settings: LifeSettings) -> ServiceStart:
+def service_start(service_id: int, settings: ServiceSettings) -> ServiceStart:
     """What a process is told of its service; where it starts is put in when it starts."""
     context = settings.context
     return ServiceStart(

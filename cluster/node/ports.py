@@ -20,16 +20,12 @@ from cluster.service.clustered_service import ClusteredService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeSettings:
-    """What every life of a member goes by: its context, its directories, and keys of the configuration."""
+class ServiceSettings:
+    """What services are run by, those of a member and those of a standby."""
 
     context: ConsensusModuleContext
     archive_directory: str
     cluster_directory: str
-    driver_directory: str
-    file_sync_level: int
-    archive_segment_file_length: int  # bytes
-    archive_record_checksum: str | None
     services: Sequence[str]  # their names, by service id
     service_modes: Sequence[str]  # process, inline or external
     service_snapshot_timeout_ns: int
@@ -37,6 +33,16 @@ class LifeSettings:
     service_error_policy: Literal["continue", "stop"]
     service_cycle_threshold_ns: int
     log_fragment_limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeSettings(ServiceSettings):
+    """What every life of a member goes by: its context, its directories, and keys of the configuration."""
+
+    driver_directory: str
+    file_sync_level: int
+    archive_segment_file_length: int  # bytes
+    archive_record_checksum: str | None
 
     @property
     def is_alone(self) -> bool:

@@ -50,6 +50,11 @@ class ClusterActionFlags(IntFlag):
     STANDBY_SNAPSHOT = 1  # standby nodes only
 
 
+def takes_snapshot(flags: int | None, *, is_standby: bool) -> bool:
+    """Whether a SNAPSHOT with these flags is for a member, or for a standby (S-113)."""
+    return not flags or (is_standby and bool(flags & ClusterActionFlags.STANDBY_SNAPSHOT))
+
+
 class SnapshotMark(IntEnum):
     """Place of a SnapshotMarker; SECTION is defined and never written."""
 

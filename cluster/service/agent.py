@@ -17,7 +17,7 @@ from cluster.archive.log_cursor import LogSource
 from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.protocol import decode
-from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role
+from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role, takes_snapshot
 from cluster.protocol.link import ServiceFailed
 from cluster.protocol.log import (
     ClusterActionRequest,
@@ -267,6 +267,7 @@ class ClusteredServiceAgent:
         self._adapter.join(log, join.max_log_position)
         self._ack(NULL_VALUE)
         self.state.member_id = join.member_id
+        self.state.is_standby = bool(join.is_standby)
         if role is Role.LEADER:
             self._sessions.begin_leading(is_connected=self._context.is_responder and not join.is_startup)
         self._change_role(role)
@@ -443,7 +444,9 @@ class ClusteredServiceAgent:
         self._callbacks.call("on_new_leadership_term_event", event)
 
     def _on_action(self, request: ClusterActionRequest) -> None:
-        if request.action == ClusterAction.SNAPSHOT and request.flags == 0:
+        if request.action == ClusterAction.SNAPSHOT and takes_snapshot(
+            request.flags, is_standby=self.state.is_standby
+        ):
             try:
                 recording_id = self._take_snapshot()
             except ServiceError:

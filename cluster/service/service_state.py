@@ -13,6 +13,7 @@ class ServiceState:
     """What the log and the consensus module have said up to the event being delivered."""
 
     member_id: int = -1  # -1 before the first log is joined
+    is_standby: bool = False
     role: Role = Role.FOLLOWER
     log_position: int = 0  # after the event
     leadership_term_id: int = -1  # -1 before the first

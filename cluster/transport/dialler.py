@@ -35,6 +35,11 @@ class Dialler:
         self._sleeping = threading.Lock()  # held by the thread that waits
         self._is_closed = threading.Event()
 
+    @property
+    def poller(self) -> Poller:
+        """For other connections that are to end a ``wait``."""
+        return self._poller
+
     def now_ns(self) -> int:
         """Monotonic time."""
         return time.monotonic_ns()

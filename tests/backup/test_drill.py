@@ -11,17 +11,14 @@ from contextlib import contextmanager
 import pytest
 
 from cluster import ClusterClient, ClusterNode, LogReader
-from cluster.counters import CountersReader
 from cluster.node.backup_config import BackupConfig, backup_documentation, load_backup_config
 from cluster.node.backup_process import BackupProcess
-from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState
 from cluster.security.principals import put, token_digest
+from tests.backup.running import QUICK, await_copy
 from tests.node.processes import Process, Up, await_that, endpoints_of, keys_of, run, tool
 from tests.transport.authorities import Certificates
 from tests.tree import ROOT
-
-QUICK = 'interval = "2s"\nresponse_timeout = "2s"\ncool_down_interval = "500ms"\n'
 
 
 def query(directory, *arguments):
@@ -42,16 +39,6 @@ def send(endpoints, begin, end):
 def numbers(directory):
     with LogReader.open(dir=str(directory)) as log:
         return [int(entry["payload"]) for entry in log.entries(entry_types=["SESSION_MESSAGE"])]
-
-
-def await_copy(directory, position):
-    """Until the running backup has the log up to there."""
-
-    def is_level():
-        with CountersReader(f"{directory}/driver/cnc.dat") as counters:
-            return counters.find(CounterTypeId.BACKUP_LIVE_LOG_POSITION).get() >= position
-
-    await_that(is_level, f"the copy has the log up to {position}")
 
 
 @pytest.mark.timeout(300)

@@ -103,16 +103,17 @@ class ServiceAdapter:
         on_acked: Callable[[list[ServiceAck]], None],
     ) -> None:
         """Have the services read ``[log_position, max_log_position)`` of a log, after what they read now."""
-        channel_name = "aeron:ipc" if log_stream_id == streams.REPLAY else self._context.log_channel
+        context = self._context
+        channel_name = "aeron:ipc" if log_stream_id == streams.REPLAY else context.log_channel
         message = JoinLog(
             log_position=log_position,
             max_log_position=max_log_position,
-            member_id=self._context.member_id,
+            member_id=context.member_id,
             log_session_id=log_session_id,
             log_stream_id=log_stream_id,
             is_startup=is_startup,
             role=role,
-            is_standby=False,
+            is_standby=context.is_standby,
             log_channel=channel_name,
         ).encode()
         for channel in self._channels:

@@ -14,13 +14,15 @@ written; here it is before the end of the cluster alone, behind which nothing co
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
+from cluster.counters import Counter
 from cluster.errors import ClusterError, StorageError
-from cluster.member.counters import MemberCounters
-from cluster.member.log.member_log import MemberLog
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.member.services.snapshot_in_making import SnapshotAction, SnapshotInMaking
@@ -36,6 +38,29 @@ OnCaptured = Callable[[int], None]
 OnDone = Callable[[int, tuple[PartDigest, ...] | None], None]
 
 
+class SnapshotLog(Protocol):
+    """The log that snapshots are of, and where they are named."""
+
+    @property
+    def recording(self) -> Recording | None: ...
+
+    @property
+    def recording_log(self) -> RecordingLog: ...
+
+
+class SnapshotCounters(Protocol):
+    """What counters show of snapshots."""
+
+    @property
+    def snapshot_count(self) -> Counter: ...
+
+    @property
+    def max_snapshot_duration_ns(self) -> Counter: ...
+
+    @property
+    def snapshot_duration_exceeded(self) -> Counter: ...
+
+
 class SnapshotTaker:
     """Takes the snapshots that the log asks for; ``position`` is that of one that is not committed yet.
 
@@ -46,10 +71,10 @@ class SnapshotTaker:
         self,
         context: ConsensusModuleContext,
         archive: SnapshotArchive,
-        log: MemberLog,
+        log: SnapshotLog,
         replica: ReplicatedState,
         services: ServiceAdapter,
-        counters: MemberCounters,
+        counters: SnapshotCounters,
         turn: Turn,
         reporter: Reporter,
         on_captured: OnCaptured,
@@ -166,6 +191,7 @@ class SnapshotTaker:
     def _finish(self, making: SnapshotInMaking, written: list[ServiceSnapshot]) -> None:
         self._making = None
         position = making.action.log_position
+        making.why_not = making.why_not or self._why_not(making.action)
         failed = next((snapshot for snapshot in written if snapshot.why), None)
         if failed is not None:
             making.why_not = f"service {failed.service_id} took none: {failed.why.decode(errors='replace')}"

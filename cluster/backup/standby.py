@@ -1,0 +1,327 @@
+"""A standby: a backup that runs the clustered services on the log that it copies (Aeron: ClusterStandby).
+
+    copied log ── LogAdapter ── ReplicatedState            sessions, timers, pending messages of services
+         └─────── ServiceAdapter ── ServiceChannel ── services, as followers: nothing leaves them
+    SNAPSHOT in the log, of any flags ── SnapshotTaker ── recording.log, as a member's own
+
+The services begin at the newest snapshot that is here, or at the begin of the log. They read what the backup
+shows as committed, and no further. A standby has no vote, no clients and no links: what services offer is
+dropped, or kept as every follower keeps it. Where the log is replaced by a later one, they begin anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from cluster.archive.recording import Recording
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.backup.counters import StandbyCounters
+from cluster.backup.directory import BackupDirectory
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.replica import ReplicatedState
+from cluster.errors import AgentTermination, RemoteProtocolError
+from cluster.member.clients.supervision import Supervision
+from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot, recovery_state
+from cluster.member.log.adapter import LogAdapter
+from cluster.member.reporter import Reporter
+from cluster.member.services.service_adapter import MAX_LOG_POSITION, ServiceAdapter
+from cluster.member.services.snapshot_taker import SnapshotTaker
+from cluster.member.turn import Turn
+from cluster.protocol import decode, streams
+from cluster.protocol.enums import CloseReason, ClusterAction, ConsensusModuleState, Role
+from cluster.protocol.link import PartDigest
+from cluster.protocol.log import ClusterActionRequest
+from cluster.protocol.service import ServiceAck
+from cluster.service.channel import RecoveryState, ServiceChannel
+
+BYTES_PER_TURN = 4 * 1024 * 1024
+
+
+class StandbyHost(Protocol):
+    """Runs the services of one life, which are on the other ends of its channels."""
+
+    def do_work(self, now_ns: int, cluster_time: int) -> int: ...
+
+    def close(self) -> None: ...
+
+
+# Makes the host of one life.
+HostServices = Callable[["StandbyLife"], StandbyHost]
+# Told of a snapshot that was taken: its position.
+OnSnapshotTaken = Callable[[int], None]
+
+
+class Standby:
+    """``life`` is that of the services, None before there is a log to begin with."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        directory: BackupDirectory,
+        counters: StandbyCounters,
+        host: HostServices,
+        *,
+        on_event: Callable[[str], None],
+        on_error: Callable[[Exception], None],
+        on_snapshot: OnSnapshotTaken = lambda position: None,
+    ) -> None:
+        """``context`` is as the members', but for ``is_standby``."""
+        assert context.is_standby
+        self.life: StandbyLife | None = None
+        self._context = context
+        self._directory = directory
+        self._counters = counters
+        self._host = host
+        self._reporter = Reporter(counters.errors, on_event, on_error)
+        self._on_snapshot = on_snapshot
+
+    def do_work(self, now_ns: int, *, is_retrieving: bool) -> int:
+        """Take one turn; ``is_retrieving``: a snapshot that services may begin with is on its way.
+
+        Raises LogDamaged, StorageError, AgentTermination: a service cannot go on.
+        """
+        life, log = self.life, self._directory.log
+        if life is not None and (log.is_replacement or log.recording is not life.recording):
+            self._reporter.event("the services begin again: the log is another one")
+            self.close()
+            life = None
+        if life is None:
+            if log.recording is None or log.is_replacement:
+                return 0
+            life = self._begin(log.recording, is_retrieving=is_retrieving)
+        return 0 if life is None else life.do_work(now_ns, log.synced_position)
+
+    def _begin(self, recording: Recording, *, is_retrieving: bool) -> "StandbyLife | None":
+        directory, context = self._directory, self._context
+        archive = SnapshotArchive(directory.archive, term_length=recording.term_length, mtu=recording.mtu)
+        snapshot = find_snapshot(
+            directory.recording_log,
+            archive,
+            context,
+            from_position=recording.start_position,
+            to_position=recording.synced_position,
+            tell=self._reporter.event,
+        )
+        if snapshot is None and (is_retrieving or recording.start_position > 0):
+            return None
+        self.life = StandbyLife(
+            replace(context, log_term_length=recording.term_length, log_mtu=recording.mtu),
+            recording,
+            directory.recording_log,
+            archive,
+            snapshot,
+            self._counters,
+            self._host,
+            self._reporter,
+            self._on_snapshot,
+        )
+        return self.life
+
+    def close(self) -> None:
+        """End the services, in order."""
+        if self.life is not None:
+            life, self.life = self.life, None
+            life.close()
+
+
+class StandbyLife:
+    """The services on one recording of the log, from one snapshot or from its begin.
+
+    ``recording`` and ``recording_log`` are what the snapshots' taker sees of the log.
+    """
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        recording: Recording,
+        recording_log: RecordingLog,
+        archive: SnapshotArchive,
+        snapshot: LoadedSnapshot | None,
+        counters: StandbyCounters,
+        host: HostServices,
+        reporter: Reporter,
+        on_snapshot: OnSnapshotTaken,
+    ) -> None:
+        self.context = context
+        self.recording = recording
+        self.recording_log = recording_log
+        self.archive = archive
+        self.channels = tuple(ServiceChannel() for _ in range(context.service_count))
+        self.replica = ReplicatedState(context, _Nobody())
+        self._counters = counters
+        self._reporter = reporter
+        self._on_snapshot = on_snapshot
+        self._turn = Turn()
+        nobody: Any = _Nobody()
+        self._supervision = Supervision(context, self.replica, nobody, nobody)
+        self._services = ServiceAdapter(
+            context, self.replica, self.channels, _Requests(self.replica), self._keep_answers
+        )
+        self._snapshots = SnapshotTaker(
+            context,
+            archive,
+            self,
+            self.replica,
+            self._services,
+            counters,
+            self._turn,
+            reporter,
+            self._on_captured,
+            self._on_taken,
+        )
+        self._adapter = LogAdapter(self, self.replica.sessions.table)
+        recovery = self._load(snapshot)
+        self._adapter.start(recovery.log_position)
+        self._services.start(recovery, self._on_started)
+        self._host = host(self)
+
+    def _load(self, snapshot: LoadedSnapshot | None) -> RecoveryState:
+        if snapshot is None:
+            self._reporter.event(f"the services begin at {self.recording.start_position}")
+            return RecoveryState()
+        self._reporter.event(f"the services begin with the snapshot at {snapshot.log_position}")
+        recovery = snapshot.recovery_state()
+        self.replica.load(
+            snapshot.module,
+            leadership_term_id=recovery.leadership_term_id,
+            log_position=recovery.log_position,
+            timestamp=recovery.timestamp,
+        )
+        self._counters.leadership_term_id.set(recovery.leadership_term_id)
+        return recovery
+
+    def _on_started(self, acks: list[ServiceAck]) -> None:
+        if any(ack.relevant_id == NULL_VALUE for ack in acks):
+            raise AgentTermination("a service failed to start")
+        self._services.join_log(
+            self.recording,
+            log_position=self.position,
+            max_log_position=MAX_LOG_POSITION,
+            log_session_id=self.recording.session_id,
+            log_stream_id=streams.LOG,
+            is_startup=False,
+            role=Role.FOLLOWER,
+            on_acked=self._on_joined,
+        )
+
+    def _on_joined(self, acks: list[ServiceAck]) -> None:
+        """The log is read from now on: a snapshot in it is acknowledged after the join."""
+        self.replica.module.change(ConsensusModuleState.ACTIVE)
+
+    @property
+    def position(self) -> int:
+        """How far the log is processed: the services may read up to here, and do not pass a snapshot's."""
+        return self._adapter.position
+
+    def newest_snapshot(self, position_max: int) -> RecoveryState | None:
+        """For a service that starts again in this life."""
+        for entries in self.recording_log.snapshot_sets(self.context.service_count):
+            if self.recording.start_position <= entries[0].log_position <= position_max:
+                return recovery_state(entries)
+        return None
+
+    # ---- the turn
+
+    def do_work(self, now_ns: int, committed: int) -> int:
+        """Process what is committed, and let the services follow. Returns how much was done."""
+        self._turn.begin(now_ns)
+        work_count = self._process(committed)
+        work_count += self._host.do_work(now_ns, self.replica.cluster_time)
+        work_count += self._keep_answers()
+        work_count += self._services.poll(self.position)
+        return work_count + self._snapshots.do_work()
+
+    def _process(self, committed: int) -> int:
+        moved, adapter = 0, self._adapter
+        while self.replica.module.reads_log and adapter.position < committed and moved < BYTES_PER_TURN:
+            moved += adapter.poll(self.recording, committed)
+            if adapter.is_stopped:
+                break
+        if moved:
+            self.replica.drop_logged_service_messages()
+            self._supervision.prune()
+            self._counters.leadership_term_id.set(self.replica.leadership_term_id)
+        return moved
+
+    def on_log_message(self, message: bytes, log_position: int) -> bool:
+        """Apply the entry that ends at ``log_position``; True ends the poll.
+
+        Raises AgentTermination for what cannot be read here.
+        """
+        try:
+            entry = decode(message)
+        except RemoteProtocolError as error:
+            raise AgentTermination(f"the log entry that ends at {log_position}: {error}") from error
+        action = self.replica.apply(entry, log_position)
+        if not isinstance(entry, ClusterActionRequest):
+            return False
+        if action is ClusterAction.SNAPSHOT:
+            self._snapshots.on_read(log_position, entry.timestamp)
+        return True
+
+    def _keep_answers(self) -> int:
+        """Nobody is answered; answers to supervised sessions are kept, as every member does."""
+        count = 0
+        for channel in self.channels:
+            while (batch := channel.poll_egress()) is not None:
+                count += 1
+                if batch.answer_ids is not None:
+                    self._supervision.keep(batch)
+        self._supervision.send()
+        return count
+
+    # ---- snapshots
+
+    def _on_captured(self, log_position: int) -> None:
+        self.replica.sessions.table.touch_all(self.replica.cluster_time)
+        self.replica.module.change(ConsensusModuleState.ACTIVE)
+
+    def _on_taken(self, log_position: int, digests: tuple[PartDigest, ...] | None) -> None:
+        if digests is not None:
+            self._on_snapshot(log_position)
+
+    def close(self) -> None:
+        """End the services, in order."""
+        self._host.close()
+
+
+class _Requests:
+    """What services ask of the sessions: to close one is remembered, as on a follower (C-235)."""
+
+    def __init__(self, replica: ReplicatedState) -> None:
+        self._sessions = replica.sessions
+
+    def on_service_close_session(self, session_id: int) -> None:
+        self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+
+    def on_service_failed(self, session_id: int, detail: str) -> None:
+        """Its client is told by the leader, whose service fails in the same way."""
+
+
+class _Nobody:
+    """The clients and the log of a member that has neither (``SessionPort``)."""
+
+    def is_connected(self, connection_id: int) -> bool:
+        return False
+
+    def send_egress(self, connection_id: int, message: Any) -> bool:
+        return False
+
+    def certificate_name(self, connection_id: int) -> str | None:
+        return None
+
+    def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
+        """Nobody asks."""
+
+    def append_session_open(self, session: Any) -> int:
+        raise AssertionError("a standby writes no log")
+
+    def append_session_close(self, session: Any, reason: CloseReason) -> int:
+        raise AssertionError("a standby writes no log")
+
+    def ingress_endpoints(self, connection_id: int) -> str:
+        return ""
+
+    def close_egress(self, connection_id: int) -> None:
+        """There is none."""
