@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ConfigurationError
 from jobs.delta_table import is_name
+from jobs.log_table import DELTA_RS
 from spark_connector.offsets import Offset
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST
@@ -31,7 +32,9 @@ SESSION_CATALOG = "spark_catalog"
 # Spark's words for a Python process that was not up within ten seconds, which no setting changes.
 NOT_UP = "Python worker failed to connect back"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_INTERVAL = re.compile(r"\d+(\.\d+)? *(ms|millisecond|s|second|m|min|minute|h|hour)s?", re.IGNORECASE)
+INTERVAL = re.compile(
+    r"(?P<number>\d+(\.\d+)?) *(?P<unit>ms|millisecond|s|second|m|min|minute|h|hour)s?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ def options_of(made: argparse.ArgumentParser, argv: Sequence[str] | None = None)
     return JobOptions(
         source=source,
         table=table,
-        checkpoint=_checkpoint(given.checkpoint, table),
+        checkpoint="" if vars(given).get("writer") == DELTA_RS else _checkpoint(given.checkpoint, table),
         trigger=_trigger(given.trigger),
         master=given.master,
         settings=pairs("--conf", given.conf),
@@ -279,7 +282,7 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
 def _trigger(text: str) -> dict[str, Any]:
     if text == AVAILABLE_NOW:
         return {"availableNow": True}
-    if not _INTERVAL.fullmatch(text.strip()):
+    if not INTERVAL.fullmatch(text.strip()):
         raise ConfigurationError(
             f"--trigger is {text!r}; expected {AVAILABLE_NOW} or an interval such as '5 seconds'"
         )

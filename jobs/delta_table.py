@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cluster.errors import ConfigurationError
+from jobs.log_table import SPARK, WRITER
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -78,11 +79,12 @@ def open_table(spark: SparkSession, table: str, layout: TableLayout) -> int | No
     """Make ``table`` unless it is there, and add the columns of ``layout`` that it lacks.
 
     Returns how far in the Log its rows come from; None without rows. Raises ConfigurationError for a table of
-    another layout.
+    another layout or another writer.
     """
     if not exists(spark, table):
         _make(spark, table, layout)
         return None
+    _check_writer(spark, table)
     _add_columns(spark, table, layout)
     progress = read(spark, table).agg({layout.progress: "max"}).first()
     assert progress is not None
@@ -96,9 +98,17 @@ def _make(spark: SparkSession, table: str, layout: TableLayout) -> None:
     builder = DeltaTable.createIfNotExists(spark).comment(layout.comment).addColumns(layout.schema)
     builder = builder.clusterBy(layout.key)
     builder = builder.tableName(table) if is_name(table) else builder.location(table)
-    for name, value in layout.properties.items():
+    for name, value in {**layout.properties, WRITER: SPARK}.items():
         builder = builder.property(name, value)
     builder.execute()
+
+
+def _check_writer(spark: SparkSession, table: str) -> None:
+    """Refuse a table that is not Spark's to write, though Spark may read it."""
+    (detail,) = delta_table(spark, table).detail().collect()
+    writer = detail.properties.get(WRITER, SPARK)
+    if writer != SPARK:
+        raise ConfigurationError(f"table {table} is kept by {writer}; expected one that Spark keeps")
 
 
 def _add_columns(spark: SparkSession, table: str, layout: TableLayout) -> None:

@@ -99,6 +99,10 @@ def query_id(batch: DataFrame) -> str:
 def run_table(made: ArgumentParser, make_job: Callable[[], TableJob]) -> None:
     """The ``main`` of a job that keeps one table, once ``made`` has the job's own options."""
     add_table(made)
-    options = options_of(made)
+    keep_table(options_of(made), make_job)
+
+
+def keep_table(options: JobOptions, make_job: Callable[[], TableJob]) -> None:
+    """Start Spark and bring the one table of a command line up to what the Log has."""
     job = make_job()
     keep(start(job.name, options), job.name, {options.table: job}, options)

@@ -6,9 +6,11 @@ Without its checkpoint the job goes on after what the table already holds.
 
 from __future__ import annotations
 
-from jobs.command import parser, run_main
+from jobs.command import add_table, options_of, parser, run_main
+from jobs.delta_rs import keep_log
 from jobs.delta_table import append
-from jobs.keeping import TableJob, run_table
+from jobs.keeping import TableJob, keep_table
+from jobs.log_table import DELTA_RS, SPARK
 
 
 def log_job() -> TableJob:
@@ -24,7 +26,19 @@ def main() -> None:
         "Keep a Delta table of the committed Log, one row an entry, each exactly once.",
         "python -m jobs.log_to_delta --cluster-dir c1/member-0 --table delta/log",
     )
-    run_table(made, log_job)
+    add_table(made)
+    made.add_argument(
+        "--writer",
+        choices=(SPARK, DELTA_RS),
+        default=SPARK,
+        help=f"who writes the table: {SPARK} (the default), or {DELTA_RS}, which needs no Spark and no Java; "
+        "a table stays with the writer that made it",
+    )
+    options = options_of(made)
+    if options.arguments.writer == DELTA_RS:
+        keep_log("log_to_delta", options)
+    else:
+        keep_table(options, log_job)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from jobs import log_table
+from spark_connector.schema import ROW_COLUMNS
+
 # What makes a table that is merged into cheap to change, and its changes a stream (``readChangeFeed``).
 MERGED = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
 
@@ -41,47 +44,23 @@ def _column(name: str, data_type: DataType, comment: str) -> StructField:
 
 LONG, INT, STRING, BINARY, TIME = LongType(), IntegerType(), StringType(), BinaryType(), TimestampType()
 
+_TYPES: dict[str, DataType] = {
+    "BIGINT": LONG,
+    "INT": INT,
+    "STRING": STRING,
+    "BINARY": BINARY,
+    "TIMESTAMP": TIME,
+}
+
 LOG = TableLayout(
-    "log",
-    "The committed Log, one row an entry, in the order of position.",
+    log_table.NAME,
+    log_table.COMMENT,
     "position",
     StructType(
-        [
-            _column("position", LONG, "where the entry's first frame starts, in bytes of the Log; unique"),
-            _column("endPosition", LONG, "position after the entry, excluded: what services see"),
-            _column("leadershipTermId", LONG, "the leadership term that the entry belongs to"),
-            _column(
-                "entryType",
-                STRING,
-                "SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, CLUSTER_ACTION or NEW_LEADERSHIP_TERM",
-            ),
-            _column("timestamp", TIME, "cluster time of the entry"),
-            _column("clusterTime", LONG, "cluster time as the Log has it, in the cluster's time unit"),
-            _column(
-                "clusterSessionId",
-                LONG,
-                "session entries: the session; negative for a service's messages to its own cluster",
-            ),
-            _column("correlationId", LONG, "SESSION_OPEN: of the connect request; TIMER: of the timer"),
-            _column("payload", BINARY, "SESSION_MESSAGE: what was sent, reassembled from its fragments"),
-            _column("responseStreamId", INT, "SESSION_OPEN: stream that the client listens on"),
-            _column("responseChannel", STRING, "SESSION_OPEN: channel that the client listens on"),
-            _column("encodedPrincipal", BINARY, "SESSION_OPEN: who the authenticator says the client is"),
-            _column("closeReason", STRING, "SESSION_CLOSE: CLIENT_ACTION, SERVICE_ACTION or TIMEOUT"),
-            _column("action", STRING, "CLUSTER_ACTION: what the leader asked for, such as SNAPSHOT"),
-            _column("actionFlags", INT, "CLUSTER_ACTION: its flags; 1 means for standbys only"),
-            _column("termBaseLogPosition", LONG, "NEW_LEADERSHIP_TERM: position where the term begins"),
-            _column("leaderMemberId", INT, "NEW_LEADERSHIP_TERM: the member that leads the term"),
-            _column("logSessionId", INT, "NEW_LEADERSHIP_TERM: session id of the leader's log publication"),
-            _column("timeUnit", STRING, "NEW_LEADERSHIP_TERM: unit of clusterTime"),
-            _column("appVersion", INT, "NEW_LEADERSHIP_TERM: the services' semantic version as a number"),
-        ]
+        [_column(name, _TYPES[ROW_COLUMNS[name]], comment) for name, comment in log_table.COLUMNS.items()]
     ),
     progress="endPosition",
-    # Readers skip files by these columns; payloads and the rest need no statistics.
-    properties={
-        "delta.dataSkippingStatsColumns": "position,endPosition,leadershipTermId,timestamp,clusterSessionId",
-    },
+    properties=log_table.PROPERTIES,
 )
 
 _LAST_POSITION = _column("lastPosition", LONG, "position of the newest entry that this row has taken in")

@@ -54,7 +54,7 @@ def run(spark: SparkSession, writer: Any, name: str, options: JobOptions) -> Non
 
     writer = writer.queryName(name).option("checkpointLocation", options.checkpoint)
     writer = writer.trigger(**options.trigger)
-    with _interrupts() as interrupted:
+    with interrupts() as interrupted:
         for starts_left in reversed(range(STARTS)):
             with following(spark, name, options.say) as progress:
                 query = writer.start()
@@ -80,7 +80,7 @@ def came_up_too_late(query: StreamingQuery, error: Exception) -> bool:
 
 
 @contextmanager
-def _interrupts() -> Iterator[Event]:
+def interrupts() -> Iterator[Event]:
     """An event that SIGINT and SIGTERM set, while inside, instead of breaking into a call to the JVM."""
     interrupted = Event()
     if current_thread() is not main_thread():  # signals are not its business
