@@ -45,6 +45,7 @@ def test_an_offset_of_version_1_is_read(offset, text):
     assert Offset.from_json(json.loads(text)) == offset
 
 
+@pytest.mark.conformance("S-217")
 def test_an_offset_of_a_newer_version_is_refused():
     with pytest.raises(ConfigurationError, match=r"version 3.*newer release.*up to version 2"):
         Offset.from_json({"v": 3, "cluster": CLUSTER, "position": 5})
@@ -80,6 +81,7 @@ def test_what_is_no_offset_is_refused_with_its_text(given):
     assert repr(given) in str(refused.value)
 
 
+@pytest.mark.conformance("S-218")
 def test_a_checkpoint_of_another_cluster_is_refused_naming_both():
     other = identity_text(0, 1800000000000, 5)
 

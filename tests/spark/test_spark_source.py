@@ -90,6 +90,7 @@ def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, de
     assert [as_decoded(row) for row in rows] == [as_decoded(entry) for entry in decoded]
 
 
+@pytest.mark.conformance("S-207")
 def test_a_stream_over_a_real_cluster_has_the_same_rows(spark, aeron, decoded, tmp_path):
     rows = stream(spark, aeron / "member-1", maxEntriesPerTrigger="300", minPartitions="3").load()
     query = (
@@ -337,6 +338,7 @@ def wait_for(condition, seconds=60):
         time.sleep(0.02)
 
 
+@pytest.mark.conformance("S-223")
 def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
     sent = live.lines(live.session_id, 0, 100)
     query = pipeline.start()
@@ -355,6 +357,7 @@ def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
     assert json.loads(latest) == {"position": live.position, **lag}
 
 
+@pytest.mark.conformance("S-219")
 def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pipeline, live):
     sent = live.lines(live.session_id, 0, 50)
     pipeline.run()
@@ -380,6 +383,7 @@ def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline,
     assert 0 < lost < 2000 and pipeline.lines()[-5:] == left
 
 
+@pytest.mark.conformance("S-221")
 def test_an_idle_query_makes_no_empty_batches(pipeline, live):
     live.lines(live.session_id, 0, 5)
     query = pipeline.start()
@@ -392,6 +396,7 @@ def test_an_idle_query_makes_no_empty_batches(pipeline, live):
     assert query.lastProgress["batchId"] == seen
 
 
+@pytest.mark.conformance("S-222")
 def test_a_checkpoint_of_version_1_opens_and_goes_on(pipeline, live):
     """Recorded by the release before over such a log: its second batch, of 12 entries, was planned and not
     committed.
@@ -404,6 +409,7 @@ def test_a_checkpoint_of_version_1_opens_and_goes_on(pipeline, live):
     assert pipeline.lines() == sent[28:], "the term, the session and 28 lines were in the first batch"
 
 
+@pytest.mark.conformance("S-220")
 @pytest.mark.parametrize("offsets", ["earliest", "latest"])
 def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipeline, live, offsets):
     """With ``earliest`` it is the first one, whose start Spark has not written down."""
@@ -428,6 +434,7 @@ def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipelin
     assert pipeline.lines() == sent
 
 
+@pytest.mark.conformance("S-216")
 def test_a_query_from_latest_that_died_before_its_first_commit_begins_where_it_first_began(pipeline, live):
     """Spark asks for the initial offset again, and ``latest`` has moved on by then."""
     pipeline.options["startingOffsets"] = "latest"
@@ -469,6 +476,7 @@ def source_runners():
     return [int(pid) for pid in runners if parents.get(parents.get(pid)) == str(os.getpid())]
 
 
+@pytest.mark.conformance("S-226", "S-227")
 def test_limits_make_several_batches_and_once_ignores_them(pipeline, live):
     live.lines(live.session_id, 0, 98)  # with the term and the session open: 100 entries
     pipeline.options["maxEntriesPerTrigger"] = "40"
@@ -488,6 +496,7 @@ def test_a_processing_time_trigger_runs_and_takes_what_came_meanwhile(pipeline, 
     assert pipeline.lines() == sent
 
 
+@pytest.mark.conformance("S-229")
 def test_a_batch_slower_than_its_trigger_is_followed_by_one_with_all_that_came_meanwhile(pipeline, live):
     first, go_on = live.lines(live.session_id, 0, 10), threading.Event()
     take = pipeline.take
@@ -507,6 +516,7 @@ def test_a_batch_slower_than_its_trigger_is_followed_by_one_with_all_that_came_m
     assert len(pipeline.taken) == 2
 
 
+@pytest.mark.conformance("S-228")
 def test_available_now_over_an_empty_log_ends_and_another_run_takes_what_came(pipeline, live):
     pipeline.options["startingOffsets"] = "latest"
     assert pipeline.run() == []
@@ -541,6 +551,7 @@ def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spa
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 2 * 12
 
 
+@pytest.mark.conformance("S-218")
 def test_a_checkpoint_of_another_cluster_fails_the_query_and_names_both(pipeline, live, tmp_path):
     live.lines(live.session_id, 0, 3)
     pipeline.run()

@@ -40,6 +40,7 @@ def test_a_stream_delivers_what_is_committed_and_waits_for_more(live):
     assert payloads(reader, reader.partitions(end, later)) == more
 
 
+@pytest.mark.conformance("S-223")
 def test_what_is_appended_but_not_committed_is_never_returned(live):
     reader = stream(live)
     sent = live.lines(live.session_id, 0, 3)
@@ -51,6 +52,7 @@ def test_what_is_appended_but_not_committed_is_never_returned(live):
     assert joined(micro_batches(reader)) == [*sent, b"in doubt"]
 
 
+@pytest.mark.conformance("S-208")
 def test_latest_begins_behind_what_is_there(live):
     live.lines(live.session_id, 0, 3)
     reader = stream(live, startingOffsets="latest")
@@ -62,6 +64,7 @@ def test_latest_begins_behind_what_is_there(live):
     assert payloads(reader, reader.partitions(start, end)) == later
 
 
+@pytest.mark.conformance("S-216")
 def test_a_first_batch_that_runs_again_begins_where_it_began_though_latest_has_moved(live):
     first = stream(live, startingOffsets="latest")
     start = first.initialOffset()
@@ -85,6 +88,7 @@ def test_the_default_of_a_stream_is_latest_and_of_a_batch_earliest(live):
     assert payloads(batch(live), batch(live).partitions()) == sent
 
 
+@pytest.mark.conformance("S-209")
 def test_a_stream_begins_at_a_position_where_an_entry_starts(live):
     begin = live.position
     sent = live.lines(live.session_id, 0, 3)
@@ -92,6 +96,7 @@ def test_a_stream_begins_at_a_position_where_an_entry_starts(live):
     assert joined(micro_batches(stream(live, startingOffsets=f'{{"position": {begin}}}'))) == sent
 
 
+@pytest.mark.conformance("S-210")
 def test_a_position_within_an_entry_is_refused_with_where_the_entries_around_it_start(live):
     entry = live.position
     live.messages(live.session_id, [b"x" * 5000])
@@ -109,6 +114,7 @@ def test_a_position_within_an_entry_is_refused_with_where_the_entries_around_it_
             plan(f'{{"position": {within}}}')
 
 
+@pytest.mark.conformance("S-211")
 def test_a_position_beyond_the_end_is_refused_with_the_end(live):
     reader = stream(live, startingOffsets='{"position": 1048576}')
     with pytest.raises(ConfigurationError, match=rf"1048576.*beyond the end.*{live.position}"):
@@ -134,6 +140,7 @@ def test_a_place_of_another_cluster_is_refused_naming_both_and_one_of_this_is_ta
         other.stop()
 
 
+@pytest.mark.conformance("S-224")
 @pytest.mark.parametrize("count", [1, 3, 7, 1000])
 def test_a_limit_of_entries_is_exact(live, count):
     sent = live.lines(live.session_id, 0, 20)
@@ -151,6 +158,7 @@ def test_a_limit_of_entries_is_exact(live, count):
     assert joined(payloads(reader, reader.partitions(*pair)) for pair in ends) == sent
 
 
+@pytest.mark.conformance("S-225")
 @pytest.mark.parametrize("limit", [1, 100, 5000, TERM_LENGTH, TERM_LENGTH + 96])
 def test_a_limit_of_bytes_ends_at_an_entry_and_admits_at_least_one(live, limit):
     """Messages of 3 kB are fragmented, and the log is three terms long."""
@@ -172,6 +180,7 @@ def test_a_limit_of_bytes_ends_at_an_entry_and_admits_at_least_one(live, limit):
     assert got == sent
 
 
+@pytest.mark.conformance("S-226")
 def test_trigger_once_ignores_the_limits(live):
     live.lines(live.session_id, 0, 20)
     reader = stream(live, maxEntriesPerTrigger="1", maxBytesPerTrigger="1")
@@ -181,6 +190,7 @@ def test_trigger_once_ignores_the_limits(live):
     assert end["position"] == live.position
 
 
+@pytest.mark.conformance("S-227")
 def test_available_now_stops_at_the_end_that_was_there_when_it_began(live):
     sent = live.lines(live.session_id, 0, 5)
     reader = stream(live, maxEntriesPerTrigger="2")
@@ -193,6 +203,7 @@ def test_available_now_stops_at_the_end_that_was_there_when_it_began(live):
     assert len(batches) == 4  # seven entries by two
 
 
+@pytest.mark.conformance("S-218")
 def test_a_checkpoint_of_another_cluster_is_refused(live, tmp_path):
     other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
     try:
