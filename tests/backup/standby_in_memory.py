@@ -7,41 +7,11 @@ from dataclasses import replace
 from cluster.backup.counters import StandbyCounters
 from cluster.backup.standby import Standby
 from cluster.member.disk.snapshots import read_snapshot
-from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.container_snapshot import ArchivedSnapshots
-from cluster.service.service_context import ServiceContext
 from tests.backup.in_memory import Backup
+from tests.backup.inline_host import InlineHost
 from tests.member.in_memory.member import HashingEcho
 
 NULL = -1
-
-
-class InlineHost:
-    """A ``StandbyHost`` of services that are made of a function of their id."""
-
-    def __init__(self, life, make_service):
-        self.agents = [
-            ClusteredServiceAgent(
-                make_service(service_id),
-                channel,
-                lambda: life.position,
-                ServiceContext(
-                    service_id=service_id,
-                    client_id=service_id + 1,
-                    member_id=life.context.member_id,
-                    app_version=life.context.app_version,
-                ),
-                snapshots=ArchivedSnapshots(service_id, life.archive, channel),
-            )
-            for service_id, channel in enumerate(life.channels)
-        ]
-
-    def do_work(self, now_ns, cluster_time):
-        return sum(agent.do_work(now_ns, cluster_time) for agent in self.agents)
-
-    def close(self):
-        for agent in self.agents:
-            agent.close()
 
 
 class StandbyInMemory(Backup):

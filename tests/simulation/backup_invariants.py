@@ -2,6 +2,7 @@
 
 after every turn   its log is the committed one, is on its disk, never falls behind what it has shown,
                    and reaches every snapshot that is named
+                   services of a standby have the state that the members' have at the same position
 when it is killed  it can be restored, and nothing that it has shown is missing
 at the end         who is restored or promoted has all that was committed, services the state that they had
 """
@@ -52,6 +53,14 @@ class BackupInvariants(BackupObserver):
         require(position >= self._shown, "I-23", f"the backup is at {position}, and has shown {self._shown}")
         self._shown = position
         self._compare(backup, life, position)
+
+    def on_applied(self, backup: Backup, service_id: int, position: int, chain: int) -> None:
+        """A standby's service has the state of the members', and has read no more than is shown."""
+        known = self._of_cluster.chains[service_id].setdefault(position, chain)
+        told = f"service {service_id} of the standby has another state at {position} than others had"
+        require(known == chain, "I-23", told)
+        told = f"service {service_id} of the standby is given {position}, shown is {backup.position}"
+        require(position <= backup.position, "I-23", told)
 
     def on_killed(self, backup: Backup) -> None:
         """What it has shown is there for whoever restores it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cluster.backup.copied_log import CopiedLog
 from cluster.backup.directory import BackupDirectory
+from cluster.backup.standby import StandbyLife
+from cluster.service.channel import RecoveryState
 from tests.simulation.mistakes import Patch, Sought
 
 
@@ -36,8 +39,18 @@ def snapshot_named_before_the_log_is_there(patch: Patch) -> None:
     patch(BackupDirectory, "check_snapshot", hasty)
 
 
+def standby_without_the_state_of_its_snapshot(patch: Patch) -> None:
+    load = StandbyLife._load
+
+    def forgetful(self: Any, snapshot: Any) -> RecoveryState:
+        return replace(load(self, snapshot), leadership_term_id=-1)
+
+    patch(StandbyLife, "_load", forgetful)
+
+
 BACKUP_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     copy_shown_before_it_is_synced: Sought(("I-23",), 2),
     term_missing_in_a_backup: Sought(("I-23",), 2),
     snapshot_named_before_the_log_is_there: Sought(("I-23",), 2),
+    standby_without_the_state_of_its_snapshot: Sought(("I-23",), 77),
 }

@@ -1,20 +1,25 @@
 """Backups of the simulation: the production agent and directory, on a machine of its own.
 
-It asks the members over the simulated network, and copies from those that it can reach. It is killed and
-loses power as members do. At the end a cluster of one member is restored from it, and started.
+Half of them are standbys: they run the members' services. A backup asks the members over the simulated
+network, and copies from those that it can reach. It is killed and loses power as members do. At the end a
+cluster of one member is restored from it, and started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from cluster.backup.agent import BackupContext, ClusterBackupAgent
-from cluster.backup.counters import BackupCounters
+from cluster.backup.counters import BackupCounters, StandbyCounters
 from cluster.backup.directory import BackupDirectory
 from cluster.backup.member_supplier import MemberSupplier
+from cluster.backup.standby import Standby
 from cluster.backup.supplier import SourceType
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.protocol import link
 from cluster.testing.client import ClientWorld
@@ -25,7 +30,9 @@ from cluster.testing.world import MS, SECOND, Clock, Process, VirtualWorld
 from cluster.transport.credentials import FixedCredentials
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Answer, RecordingAnswer, Unreachable
+from tests.backup.inline_host import InlineHost
 from tests.backup.served_log import ServedLog
+from tests.simulation.service import ChainService
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
@@ -46,6 +53,8 @@ class BackupObserver:
 
     def on_copied(self, backup: Backup, life: BackupLife) -> None: ...
 
+    def on_applied(self, backup: Backup, service_id: int, position: int, chain: int) -> None: ...
+
     def on_killed(self, backup: Backup) -> None: ...
 
 
@@ -60,7 +69,12 @@ class Backup:
         endpoints: Mapping[int, Endpoint],
         random: Random,
         observer: BackupObserver,
+        members_context: ConsensusModuleContext,
     ) -> None:
+        is_standby = world.random("standbys").random() < 0.5
+        self.standby_context = (
+            replace(members_context, member_id=-1, member_ids=(-1,), is_standby=True) if is_standby else None
+        )
         self.world = world
         self.network = network
         self.members = members
@@ -139,6 +153,7 @@ class BackupLife(Process):
         self.agent: ClusterBackupAgent | None = None
         self.directory: BackupDirectory | None = None
         self.counters: BackupCounters | None = None
+        self.standby: Standby | None = None
         self.poller = SimulatedPoller(backup.network, self)
         self.tokens = backup.random
         self.loses_power = False
@@ -151,6 +166,8 @@ class BackupLife(Process):
         assert self.agent is not None
         self.poller.wait(0)
         work_count = self.agent.do_work(self.now_ns, self._epoch_ms())
+        if self.standby is not None:
+            work_count += self.standby.do_work(self.now_ns, is_retrieving=self.agent.is_retrieving)
         self._backup.observer.on_copied(self._backup, self)
         return 0 if work_count else TICK_NS
 
@@ -174,6 +191,20 @@ class BackupLife(Process):
             on_event=self.tell,
             on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
         )
+
+        if backup.standby_context is not None:
+            self.standby = Standby(
+                backup.standby_context,
+                self.directory,
+                StandbyCounters(self.counters, CLUSTER_ID),
+                lambda life: InlineHost(life, self._service),
+                on_event=self.tell,
+                on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
+            )
+
+    def _service(self, service_id: int) -> ChainService:
+        backup = self._backup
+        return ChainService(service_id, partial(backup.observer.on_applied, backup))
 
     def _supplier(self, member_id: int) -> MemberSupplier:
         backup = self._backup

@@ -259,7 +259,9 @@ class History:
         self.backup: Backup | None = None
         if backups.random() < BACKUP_SHARE:
             invariants = BackupInvariants(self.invariants, self.disks)
-            self.backup = Backup(world, self.network, self.members, endpoints, backups, invariants)
+            self.backup = Backup(
+                world, self.network, self.members, endpoints, backups, invariants, self.context
+            )
         self.nemesis = Nemesis(self, only_faults)
         self.coverage.on_elected = self.nemesis.on_elected
 
