@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import ClusterError
 from cluster.member.services.service_adapter import ServiceAdapter
@@ -17,7 +18,7 @@ class Services:
 
     def __init__(self, count=2):
         self.channels = [ServiceChannel() for _ in range(count)]
-        context = SimpleNamespace(member_id=0, log_channel="")
+        context = ConsensusModuleContext(service_count=count)
         replica = SimpleNamespace(timers=PriorityHeapTimerService())
         self.adapter = ServiceAdapter(context, replica, tuple(self.channels), None, lambda: 0)
         self.acked = []

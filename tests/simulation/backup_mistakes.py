@@ -50,7 +50,7 @@ def standby_without_the_state_of_its_snapshot(patch: Patch) -> None:
 
 BACKUP_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     copy_shown_before_it_is_synced: Sought(("I-23",), 2),
-    term_missing_in_a_backup: Sought(("I-23",), 2),
+    term_missing_in_a_backup: Sought(("I-23",), 50),
     snapshot_named_before_the_log_is_there: Sought(("I-23",), 2),
     standby_without_the_state_of_its_snapshot: Sought(("I-23",), 77),
 }

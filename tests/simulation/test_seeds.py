@@ -13,7 +13,7 @@ from tests.simulation.__main__ import main, run_seed
 from tests.simulation.history import ELECTION_STATES
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST, COUNT = 1, 50
+FIRST, COUNT = 1, 30
 
 
 @pytest.mark.conformance("S-59", "S-60", "S-183", "S-184")
