@@ -29,7 +29,7 @@ from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol import streams
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
-from cluster.protocol.enums import Role
+from cluster.protocol.enums import ElectionState, Role
 from cluster.protocol.link import CatchupProgress, LogGeometry, TransferLeadership
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.transport.message_frames import link_frame
@@ -157,7 +157,8 @@ class ElectionActions:
         self._ports.status.set_role(action.role)
 
     def _change_state(self, action: actions.ChangeState) -> None:
-        self._ports.election_state.set(action.new)
+        if action.new is not ElectionState.CLOSED:  # shown behind the term, by who enters it
+            self._ports.election_state.set(action.new)
         self._ports.reporter.event(f"election {action.old.name} -> {action.new.name}: {action.reason}")
 
     # ---- the recording
