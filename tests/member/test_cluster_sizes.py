@@ -2,6 +2,8 @@
 
 import pytest
 
+from cluster.counters import Counter
+from cluster.protocol.enums import ElectionState
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 
@@ -122,3 +124,22 @@ def test_an_appointed_leader_that_lost_what_one_other_has_leads_by_the_vote_of_t
     cluster.await_settled()
     cluster.await_level()
     cluster.check_promises()
+
+
+def test_an_election_is_shown_as_closed_behind_its_term(monkeypatch):
+    """Counters are read at any moment: who sees a leader sees the term that it leads."""
+    terms = []
+    set_counter = Counter.set
+
+    def watched(counter, value):
+        set_counter(counter, value)
+        for counters in (member.life.counters for member in cluster.members if member.life is not None):
+            if counter is counters.election_state and value == ElectionState.CLOSED:
+                terms.append(counters.leadership_term_id.get())
+
+    cluster = SimulatedCluster(3, 1)
+    monkeypatch.setattr(Counter, "set", watched)
+    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster.await_settled()
+
+    assert set(terms) == {0}
