@@ -21,7 +21,7 @@ def test_a_connect_session_reads_and_writes_batches_and_streams(tmp_path):
         done = subprocess.run(
             [sys.executable, str(PROGRAM), cluster.endpoints, str(tmp_path)],
             capture_output=True, text=True, check=False, timeout=500,
-            cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+            cwd=tmp_path, env=os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split("\n")[:2] == ["written 100", "answered 100"]
