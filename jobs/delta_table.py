@@ -23,7 +23,7 @@ from jobs.log_table import SPARK, WRITER
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
     from jobs.schemas import TableLayout
 
@@ -129,13 +129,17 @@ def _add_columns(spark: SparkSession, table: str, layout: TableLayout) -> None:
     if any(column.name not in there for column in layout.schema):
         writer = spark.createDataFrame([], layout.schema).write.format("delta").mode("append")
         writer = writer.option("mergeSchema", "true")
-        writer.saveAsTable(table) if is_name(table) else writer.save(table)
+        _save(writer, table)
+
+
+def _save(writer: DataFrameWriter, table: str) -> None:
+    writer.saveAsTable(table) if is_name(table) else writer.save(table)
 
 
 def overwrite(rows: DataFrame, table: str, token: str) -> None:
     """Put ``rows`` in the place of all others in one commit that says how far in the Log they go."""
     writer = rows.write.format("delta").mode("overwrite").option("userMetadata", token)
-    writer.saveAsTable(table) if is_name(table) else writer.save(table)
+    _save(writer, table)
 
 
 def retried(commit: Callable[[], T]) -> T:
@@ -164,7 +168,7 @@ def append(rows: DataFrame, table: str, commit: Commit) -> None:
     """Append ``rows`` in a commit of their own, once."""
     writer = rows.write.format("delta").mode("append").option("userMetadata", commit.token)
     writer = writer.option("txnAppId", commit.application).option("txnVersion", commit.batch)
-    writer.saveAsTable(table) if is_name(table) else writer.save(table)
+    _save(writer, table)
 
 
 def merge(updates: DataFrame, table: str, key: str, on_match: Mapping[str, str], commit: Commit) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError
-from jobs.command import pairs, run_main, say
+from jobs.command import run_main, say
 from jobs.delta_table import delta_table, retried
-from jobs.upkeep import parser, tables_meant
+from jobs.upkeep import parser, session_of, tables_meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,10 +56,7 @@ def main() -> None:
     )
     given = made.parse_args()
     hours = retained(given.retain_hours)
-    settings = pairs("--conf", given.conf)
-    from jobs.session import spark_session
-
-    spark = spark_session("maintenance", given.master, settings)
+    spark = session_of("maintenance", given)
     for table in tables_meant(spark, given):
         maintain(spark, table, hours, say)
 

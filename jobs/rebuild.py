@@ -11,11 +11,11 @@ import json
 from typing import TYPE_CHECKING
 
 from cluster import ClusterError, PositionToken
-from jobs.command import add_log, pairs, run_main, say, source_of
+from jobs.command import add_log, run_main, say, source_of
 from jobs.delta_table import latest_version, overwrite
 from jobs.history import newest_version
 from jobs.streaming import ddl
-from jobs.upkeep import parser, tables_meant
+from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
@@ -54,10 +54,8 @@ def main() -> None:
     )
     add_log(made)
     given = made.parse_args()
-    source, settings = source_of(given), pairs("--conf", given.conf)
-    from jobs.session import spark_session
-
-    spark = spark_session("rebuild", given.master, settings)
+    source = source_of(given)
+    spark = session_of("rebuild", given)
     for table, job in tables_meant(spark, given).items():
         say(f"{table}: rebuilt up to log position {rebuild(spark, table, job, source).position:,}")
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError
-from jobs.command import add_run, bare_parser, table_place
+from jobs.command import add_run, bare_parser, pairs, table_place
 from jobs.delta_table import exists
 from jobs.keeping import Tables
 from jobs.tables import TABLES, tables_in
@@ -28,6 +28,14 @@ def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
     made.add_argument("--only", metavar="NAMES", default="", help="comma list of those that are meant")
     add_run(made)
     return made
+
+
+def session_of(name: str, given: argparse.Namespace) -> SparkSession:
+    """The session of job ``name``. Raises ConfigurationError for a ``--conf`` that is no pair."""
+    settings = pairs("--conf", given.conf)
+    from jobs.session import spark_session  # after all that may be wrong in the command line
+
+    return spark_session(name, given.master, settings)
 
 
 def tables_meant(spark: SparkSession, given: argparse.Namespace) -> Tables:

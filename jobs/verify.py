@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError, PositionToken
-from jobs.command import add_log, pairs, run_main, say, source_of
+from jobs.command import add_log, run_main, say, source_of
 from jobs.delta_table import read
 from jobs.history import newest_version
-from jobs.upkeep import parser, tables_meant
+from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.log import open_reader
 from spark_connector.options import SourceOptions
 
@@ -153,10 +153,8 @@ def main() -> None:
     )
     add_log(made)
     given = made.parse_args()
-    source, settings = source_of(given), pairs("--conf", given.conf)
-    from jobs.session import spark_session
-
-    spark = spark_session("verify", given.master, settings)
+    source = source_of(given)
+    spark = session_of("verify", given)
     wrong = []
     with open_reader(SourceOptions.parse(source)) as reader:
         for table, job in tables_meant(spark, given).items():
