@@ -181,13 +181,7 @@ class StandbyLife:
             self._reporter.event(f"the services begin at {self.recording.start_position}")
             return RecoveryState()
         self._reporter.event(f"the services begin with the snapshot at {snapshot.log_position}")
-        recovery = snapshot.recovery_state()
-        self.replica.load(
-            snapshot.module,
-            leadership_term_id=recovery.leadership_term_id,
-            log_position=recovery.log_position,
-            timestamp=recovery.timestamp,
-        )
+        recovery = snapshot.load_into(self.replica)
         self._counters.leadership_term_id.set(recovery.leadership_term_id)
         return recovery
 

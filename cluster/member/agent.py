@@ -173,13 +173,7 @@ class ConsensusModuleAgent:
     def _load(self, snapshot: LoadedSnapshot) -> RecoveryState:
         """Take over what the module knew at a snapshot; the services are to do the same."""
         self.reporter.event(f"starts from the snapshot at {snapshot.log_position}")
-        recovery_state = snapshot.recovery_state()
-        self.replica.load(
-            snapshot.module,
-            leadership_term_id=recovery_state.leadership_term_id,
-            log_position=snapshot.log_position,
-            timestamp=snapshot.timestamp,
-        )
+        recovery_state = snapshot.load_into(self.replica)
         self.counters.leadership_term_id.set(recovery_state.leadership_term_id)
         return recovery_state
 

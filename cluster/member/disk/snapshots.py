@@ -7,6 +7,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.module_snapshot import MAX_I64, ModuleSnapshot
+from cluster.consensus.replica import ReplicatedState
 from cluster.errors import AgentTermination, LogDamaged, RemoteProtocolError
 from cluster.protocol.recording_log import RecordingLogEntry
 from cluster.service.channel import RecoveryState
@@ -27,9 +28,16 @@ class LoadedSnapshot:
     def timestamp(self) -> int:
         return self.entries[0].timestamp
 
-    def recovery_state(self) -> RecoveryState:
-        """What the services are told to start from."""
-        return recovery_state(self.entries)
+    def load_into(self, replica: ReplicatedState) -> RecoveryState:
+        """Let ``replica`` know what the module knew; returns what the services are told to start from."""
+        recovery = recovery_state(self.entries)
+        replica.load(
+            self.module,
+            leadership_term_id=recovery.leadership_term_id,
+            log_position=recovery.log_position,
+            timestamp=recovery.timestamp,
+        )
+        return recovery
 
 
 def recovery_state(entries: tuple[RecordingLogEntry, ...]) -> RecoveryState:
