@@ -184,7 +184,7 @@ class Archive:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
                     raise
                 damage = damage_of_open_recording(segments, descriptor, proof, error, checksum)
-                end = acknowledged_end(segments, proof)
+                end = acknowledged_end(segments, descriptor, proof)
                 self._damage[recording_id] = replace(damage, acknowledged_end=end)
                 return
             if self._sync_level > 0 and found.unsynced_from >= 0 and not is_after_failure:

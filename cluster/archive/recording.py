@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.files import Buffer, Files
+from cluster.archive.files import Buffer, File, Files
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.segments import SegmentFile, zero_tail
 from cluster.archive.stored_recording import StoredRecording
@@ -23,7 +23,7 @@ from cluster.archive.sync_proof import SyncProofFile, remove_sync_proof
 from cluster.errors import NO_SPACE, StorageError
 from cluster.log.checksum import Checksum, store_checksums
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import FRAME_ALIGNMENT
+from cluster.protocol.frame import FRAME_ALIGNMENT, header_at
 
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
@@ -73,6 +73,7 @@ class RecordingWriter(StoredRecording):
         self._prepare_from = 0  # position: no sooner is the next segment tried again
         self._proof: SyncProofFile | None = None
         self._unproven_crc = 0  # of [synced_position, append_position)
+        self._is_single_frame = False  # with a checksum, and all that is not synced
         self._written_back = 0  # up to here the device has been asked to write
         self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
 
@@ -119,7 +120,14 @@ class RecordingWriter(StoredRecording):
             store_checksums(self.checksum, data, 0, length)
         assert self._segment is not None
         offset = position - self._base
+        self._is_single_frame = (
+            self.checksum is not None
+            and position == self.synced_position
+            and header_at(data).aligned_length == length
+        )
         try:
+            if self._proof is not None and self._proof.says_single_frames and not self._is_single_frame:
+                self._proof.await_anything()
             if offset + length < self._segment.length:
                 self._segment.file.pwrite(data, offset)
             else:
@@ -145,19 +153,19 @@ class RecordingWriter(StoredRecording):
             raise self._failure
         if self.synced_position < self.append_position:
             assert self._segment is not None
-            file = self._segment.file
-            begin = max(self.synced_position - self._base, 0)
+            file, proof = self._segment.file, self._proof
+            is_told_after = proof is not None and proof.awaits_single_frames
             try:
-                if self._proof is not None:
-                    file.start_writeback(begin, self.append_position - self._base - begin)
-                    self._written_back = self.append_position
-                    self._proof.write(self.synced_position, self.append_position, self._unproven_crc)
+                if proof is not None and not is_told_after:
+                    self._hand_over(file, proof)
                 if self._sync_level == 1:
                     file.datasync()
                 else:
                     file.fullsync()
-                if self._proof is not None:
-                    self._proof.done()
+                if proof is not None and is_told_after:
+                    proof.tell(self.synced_position, self.append_position, self._unproven_crc)
+                elif proof is not None:
+                    proof.done()
                 self._zero_ahead(ZERO_WINDOW)
             except OSError as error:
                 raise self._fail(error) from error
@@ -165,6 +173,14 @@ class RecordingWriter(StoredRecording):
             self._unproven_crc = 0
             self._show_position()
         return self.synced_position
+
+    def _hand_over(self, file: File, proof: SyncProofFile) -> None:
+        """Have the device write what was appended, and the slot about it, before both are synced."""
+        begin = max(self.synced_position - self._base, 0)
+        file.start_writeback(begin, self.append_position - self._base - begin)
+        self._written_back = self.append_position
+        checksum = self.checksum if self._is_single_frame else None
+        proof.write(self.synced_position, self.append_position, self._unproven_crc, checksum)
 
     def _write_back(self) -> None:
         """Have much that was appended on its way to the device by the time that it is synced."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from cluster.archive.files import Files
 from cluster.archive.frame_walk import FrameWalk, log_params
+from cluster.archive.recording_end import acknowledged_end, has_changed
 from cluster.archive.segments import Segments
 from cluster.archive.sync_proof import SyncProof
 from cluster.errors import LogDamaged
@@ -75,14 +76,26 @@ def damage_of_open_recording(
     """
     bases, start = segments.bases(), descriptor.start_position
     end = max(bases[-1] + segments.segment_length, start) if bases else start
-    if proof is not None and proof.is_done and isinstance(error, LogDamaged):
-        end = min(end, proof.from_position)
+    if proof is not None and isinstance(error, LogDamaged):
+        end = min(end, _known_end(segments, descriptor, proof, end))
     found = first_damage(segments, descriptor, start, end, checksum)
     if found is not None:
         return found
     if isinstance(error, LogDamaged):
         return Damage(descriptor.recording_id, end, error)  # what is there is whole, and not all
     raise error
+
+
+def _known_end(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof, end: int) -> int:
+    """Up to where frames show by themselves that they are damaged; ``end`` where the proof says nothing."""
+    try:
+        is_changed = has_changed(segments, proof)
+    except (LogDamaged, OSError):
+        is_changed = False
+    acknowledged = acknowledged_end(segments, descriptor, proof)
+    if is_changed and (proof.is_done or acknowledged != proof.from_position):
+        return proof.from_position
+    return end if proof.checksum is None or acknowledged is None else acknowledged
 
 
 def bad_frame(

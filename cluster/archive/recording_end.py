@@ -2,7 +2,8 @@
 
 There are three kinds of evidence. The strongest that is there decides:
 
-    sync proof       of our own recordings: the end of the last sync that holds (sync_proof.py)
+    sync proof       of our own recordings: the end of the last sync that holds, and of the frames with
+                     checksums behind it (sync_proof.py)
     checksums        the end of the last frame whose checksum is right
     frame headers    the end of the last frame that joins on; if it spans pages, none of them may be empty,
                      for a page that was lost reads as zeros (Catalog.recoverStopPosition)
@@ -24,7 +25,7 @@ from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.runs import last_frame
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import TYPE_PAD
+from cluster.protocol.frame import FRAME_ALIGNMENT, TYPE_PAD
 
 PAGE = 4096
 
@@ -74,23 +75,69 @@ def find_end(
         if expected not in bases:
             raise LogDamaged(segments.path(expected), None, "the segment file is missing")
     if proof is not None and start <= proof.from_position <= proof.to_position <= end:
-        return _proven_end(segments, recording_id, proof)
-    return _walked_end(segments, descriptor, checksum, max(start, bases[-1]), end, file_sync_level)
+        return _proven_end(segments, descriptor, proof)
+    return _walked_end(
+        segments, descriptor, checksum, max(start, bases[-1]), end, file_sync_level=file_sync_level
+    )
 
 
-def acknowledged_end(segments: Segments, proof: SyncProof | None) -> int | None:
+def acknowledged_end(
+    segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof | None
+) -> int | None:
     """The highest position of a recording without an end that may have been acknowledged; None: not known.
 
     Only what is synced is acknowledged. Before a sync the newest slot says what it is to cover; only bytes
-    that can be read, and are not those, show that the sync never returned.
+    that can be read, and are not those, show that the sync never returned. Frames with checksums may follow.
     """
     if proof is None or proof.from_position > proof.to_position:
         return None
+    follows = _frame_behind(segments, descriptor, proof)
+    if follows is not None:
+        return _last_frame_end(segments, descriptor, follows)
     try:
-        is_unfinished = not proof.is_done and _crc_of(segments, proof) != proof.data_crc
+        is_unfinished = not proof.is_done and has_changed(segments, proof)
     except (LogDamaged, OSError):
         is_unfinished = False
     return proof.from_position if is_unfinished else proof.to_position
+
+
+def _frame_behind(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof) -> int | None:
+    """Where the first frame is of those that may follow what the newest slot is about; None without one.
+
+    The sync of what the slot is about has returned then.
+    """
+    if proof.checksum is None:
+        return None
+    begin = proof.to_position - FRAME_ALIGNMENT
+    try:
+        return next_frame_after(segments, log_params(descriptor), begin, _end_of_files(segments, proof))
+    except OSError:
+        return proof.to_position  # maybe
+
+
+def _last_frame_end(segments: Segments, descriptor: RecordingDescriptor, position: int) -> int:
+    """End of the last frame from ``position`` on, whatever is between."""
+    params, end = log_params(descriptor), segments.bases()[-1] + segments.segment_length
+    found: int | None = position
+    while found is not None:
+        walk = FrameWalk(segments, params, found, end)
+        try:
+            for run_position, run in walk:
+                position = run_position + len(run)
+            found = next_frame_after(segments, params, walk.position, end)
+        except OSError:
+            return end
+    return position
+
+
+def _end_of_files(segments: Segments, proof: SyncProof) -> int:
+    bases = segments.bases()
+    return bases[-1] + segments.segment_length if bases else proof.to_position
+
+
+def has_changed(segments: Segments, proof: SyncProof) -> bool:
+    """Whether the bytes that the proof is about are others now. Raises what reading raises."""
+    return _crc_of(segments, proof) != proof.data_crc
 
 
 def _crc_of(segments: Segments, proof: SyncProof) -> int:
@@ -104,16 +151,24 @@ def _crc_of(segments: Segments, proof: SyncProof) -> int:
     return crc
 
 
-def _proven_end(segments: Segments, recording_id: int, proof: SyncProof) -> RecordingEnd:
+def _proven_end(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof) -> RecordingEnd:
+    recording_id = descriptor.recording_id
+    unfinished = RecordingEnd(recording_id, proof.from_position, "sync proof", "the last sync did not finish")
+    has_returned = proof.is_done or _frame_behind(segments, descriptor, proof) is not None
     try:
         crc = _crc_of(segments, proof)
     except LogDamaged:  # the segment that the sync rolled over into is not there
-        if proof.is_done:
+        if has_returned:
             raise
-        return RecordingEnd(recording_id, proof.from_position, "sync proof", "the last sync did not finish")
+        return unfinished
     if crc == proof.data_crc:
-        return RecordingEnd(recording_id, proof.to_position, "sync proof", unsynced_from=proof.from_position)
-    if proof.is_done:
+        stop, fault = proof.to_position, ""
+        if proof.checksum is not None:
+            end = _end_of_files(segments, proof)
+            behind = _walked_end(segments, descriptor, proof.checksum, stop, end, file_sync_level=1)
+            stop, fault = behind.stop_position, behind.fault
+        return RecordingEnd(recording_id, stop, "sync proof", fault, unsynced_from=proof.from_position)
+    if has_returned:
         base = segments.base_of(proof.from_position)
         raise LogDamaged(
             segments.path(base),
@@ -121,7 +176,7 @@ def _proven_end(segments: Segments, recording_id: int, proof: SyncProof) -> Reco
             f"log positions {proof.from_position} to {proof.to_position} were synced and have changed since: "
             f"expected CRC-32 {proof.data_crc:#010x}, found {crc:#010x}",
         )
-    return RecordingEnd(recording_id, proof.from_position, "sync proof", "the last sync did not finish")
+    return unfinished
 
 
 def _walked_end(
@@ -130,6 +185,7 @@ def _walked_end(
     checksum: Checksum | None,
     begin: int,
     end: int,
+    *,
     file_sync_level: int,
 ) -> RecordingEnd:
     params = log_params(descriptor)

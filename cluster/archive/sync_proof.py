@@ -1,45 +1,63 @@
 """The proof file: how much of a recording a power cut has left whole.
 
-Frames without checksums do not show whether a torn write reached them. So each sync first writes one of two
+Frames without checksums do not show whether a torn write reached them, and of several frames written together
+a later one may have come through and an earlier one not. So each sync of such bytes first writes one of two
 slots, in turn, each in a page of its own:
 
-    0      4         8          16        24      32           36         40
-    | magic | slot crc | sequence | from i8 | to i8 | session id | data crc |
+    0      4         8          16        24      32           36         40         44
+    | magic | slot crc | sequence | from i8 | to i8 | session id | data crc | checksum |
 
 512 bytes after it, once the sync has returned, without a sync of its own:
 
-    | magic | crc of this | sequence | to i8 |
+    | magic | crc of this | sequence | to i8 | checksum |
 
 ``data crc`` is CRC-32 of the log bytes [from, to), which the sync is about to make durable, and ``from`` is
 where the sync before ended. The slot is handed to the device ahead of the segment's sync, whose flush makes
-both durable: 10-20 µs where a second sync costs 60-80. After an unclean stop the newest slot either
-holds, and the recording is whole up to ``to``, or the last sync never returned, nothing it covered was
-acknowledged, and the recording ends at ``from``. Unless it is known to have returned, as after a SIGKILL,
-which leaves the cache: then acknowledged bytes have changed, and that is damage. The same mark shows where
-the newest slot itself is damaged: the older one would take back what the newest has acknowledged.
+both durable. After an unclean stop the newest slot either holds, and the recording is whole up to ``to``, or
+the last sync never returned, nothing it covered was acknowledged, and the recording ends at ``from``. Unless
+it is known to have returned, as after a SIGKILL, which leaves the cache: then acknowledged bytes have
+changed, and that is damage. The same mark shows where the newest slot itself is damaged: the older one would
+take back what the newest has acknowledged.
 
-A slot holds only for the session that wrote it: whoever else extends the recording, a real
-archive for one, does so under another session id. The file is removed by an orderly stop.
+A single frame with a checksum is whole, or it is the end: it needs no slot, and waits for none. A slot with a
+``checksum`` (a polynomial; 0: none) says that nothing but such frames follows, each synced before the next
+was written. While they come, a slot and its mark follow each sync in one write that nobody waits for: they
+show, for as long as the cache lasts, that a frame has changed. After a power cut frames may lie behind the
+newest slot, and one that is bad and is not the last is damage. Before anything else is written a slot without
+a checksum is synced. That costs one sync more, so all this begins after SINGLE_FRAMES_MIN such frames, and
+when both slots say so, for one may be damaged.
+
+A slot holds only for the session that wrote it: whoever else extends the recording, a real archive for one,
+does so under another session id. The file is removed by an orderly stop.
 """
 
 import struct
 import zlib
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from cluster.archive.files import File, Files
+from cluster.log.checksum import Checksum
 
-_SLOT = struct.Struct("<IIQqqiI")
+_SLOT = struct.Struct("<IIQqqiII")
 _SLOT_OFFSETS = (0, 4096)
-_DONE = struct.Struct("<IIQq")
+_DONE = struct.Struct("<IIQqI")
 _DONE_OFFSET = 512  # in the page of its slot, and a sector of its own
-_MAGIC = 0x464F_5250  # "PROF"
+_MAGIC = 0x3246_5250  # "PRF2"
+# Before 0.2.0 neither had a checksum.
+_OLD_SLOT = struct.Struct("<IIQqqiI")
+_OLD_DONE = struct.Struct("<IIQq")
+_OLD_MAGIC = 0x464F_5250  # "PROF"
 LENGTH = 8192
+SINGLE_FRAMES_MIN = 64  # in a row, before their syncs wait for no slot any more
+_CHECKSUMS: dict[int, Checksum] = {int(checksum): checksum for checksum in Checksum}
 
 
 @dataclass(frozen=True, slots=True)
 class SyncProof:
     """What one slot says: the bytes [from_position, to_position) have this CRC-32.
 
+    ``checksum``: of the single frames that may follow without a slot of their own; None: nothing does.
     ``is_done``: their sync returned, so they may have been acknowledged.
     """
 
@@ -48,6 +66,7 @@ class SyncProof:
     to_position: int
     session_id: int
     data_crc: int
+    checksum: Checksum | None = None
     is_done: bool = False
 
 
@@ -56,50 +75,59 @@ def sync_proof_path(directory: str, recording_id: int) -> str:
 
 
 def _encode(proof: SyncProof) -> bytes:
-    fields = (
+    return _sealed(
+        _SLOT,
+        _MAGIC,
         proof.sequence,
         proof.from_position,
         proof.to_position,
         proof.session_id,
         proof.data_crc,
+        proof.checksum or 0,
     )
-    crc = zlib.crc32(_SLOT.pack(_MAGIC, 0, *fields))
-    return _SLOT.pack(_MAGIC, crc, *fields)
 
 
 def _encode_done(proof: SyncProof) -> bytes:
-    fields = (proof.sequence, proof.to_position)
-    return _DONE.pack(_MAGIC, zlib.crc32(_DONE.pack(_MAGIC, 0, *fields)), *fields)
+    return _sealed(_DONE, _MAGIC, proof.sequence, proof.to_position, proof.checksum or 0)
 
 
-def _decode(data: bytes) -> SyncProof | None:
-    if len(data) < _SLOT.size:
+def _sealed(layout: struct.Struct, magic: int, *fields: int) -> bytes:
+    """Magic, CRC-32 of all with a CRC of 0, fields."""
+    return layout.pack(magic, zlib.crc32(layout.pack(magic, 0, *fields)), *fields)
+
+
+def _opened(data: bytes, offset: int, *layouts: tuple[struct.Struct, int]) -> list[int] | None:
+    """The fields of whichever layout and magic is there, and whole."""
+    for layout, magic in layouts:
+        if offset + layout.size <= len(data):
+            found, _, *fields = layout.unpack_from(data, offset)
+            if found == magic and _sealed(layout, magic, *fields) == data[offset : offset + layout.size]:
+                return fields
+    return None
+
+
+def _decode(data: bytes, offset: int) -> SyncProof | None:
+    fields = _opened(data, offset, (_SLOT, _MAGIC), (_OLD_SLOT, _OLD_MAGIC))
+    if fields is None:
         return None
-    magic, _crc, *fields = _SLOT.unpack_from(data)
-    proof = SyncProof(*fields)
-    if magic != _MAGIC or _encode(proof) != data[: _SLOT.size]:
-        return None
-    is_done = data[_DONE_OFFSET : _DONE_OFFSET + _DONE.size] == _encode_done(proof)
-    return replace(proof, is_done=is_done)
+    sequence, from_position, to_position, session_id, data_crc, *rest = fields
+    checksum = _CHECKSUMS.get(rest[0]) if rest else None
+    proof = SyncProof(sequence, from_position, to_position, session_id, data_crc, checksum)
+    return replace(proof, is_done=_decode_done(data, offset)[:2] == (sequence, to_position))
+
+
+def _decode_done(data: bytes, offset: int) -> tuple[int, int, Checksum | None]:
+    """Sequence, end and checksum of the mark in the page of a slot; zeros when none is whole."""
+    fields = _opened(data, offset + _DONE_OFFSET, (_DONE, _MAGIC), (_OLD_DONE, _OLD_MAGIC))
+    if fields is None:
+        return 0, 0, None
+    return fields[0], fields[1], _CHECKSUMS.get(fields[2]) if len(fields) > 2 else None
 
 
 def decode_slots(data: bytes) -> list[SyncProof]:
     """The slots of a proof file that are whole."""
-    slots = [_decode(data[offset : offset + _DONE_OFFSET + _DONE.size]) for offset in _SLOT_OFFSETS]
+    slots = [_decode(data, offset) for offset in _SLOT_OFFSETS]
     return [proof for proof in slots if proof is not None]
-
-
-def _newest_done(data: bytes) -> tuple[int, int]:
-    """Sequence and end of the last sync that is known to have returned; zeros when none is."""
-    newest = 0, 0
-    for offset in _SLOT_OFFSETS:
-        mark = data[offset + _DONE_OFFSET : offset + _DONE_OFFSET + _DONE.size]
-        if len(mark) < _DONE.size:
-            continue
-        magic, crc, *fields = _DONE.unpack(mark)
-        if magic == _MAGIC and zlib.crc32(_DONE.pack(_MAGIC, 0, *fields)) == crc:
-            newest = max(newest, (fields[0], fields[1]))
-    return newest
 
 
 def read_sync_proof(files: Files, directory: str, recording_id: int, session_id: int) -> SyncProof | None:
@@ -117,9 +145,9 @@ def read_sync_proof(files: Files, directory: str, recording_id: int, session_id:
         file.close()
     proofs = [proof for proof in decode_slots(data) if proof.session_id == session_id]
     newest = max(proofs, key=lambda proof: proof.sequence, default=None)
-    sequence, to_position = _newest_done(data)
+    sequence, to, checksum = max((_decode_done(data, offset) for offset in _SLOT_OFFSETS), key=itemgetter(0))
     if newest is not None and newest.sequence < sequence:
-        return SyncProof(sequence, to_position, to_position, session_id, zlib.crc32(b""), is_done=True)
+        return SyncProof(sequence, to, to, session_id, zlib.crc32(b""), checksum, is_done=True)
     return newest
 
 
@@ -128,9 +156,8 @@ class SyncProofFile:
 
     def __init__(self, file: File, session_id: int) -> None:
         self._file = file
-        self._session_id = session_id
-        self._sequence = 0
-        self._last: SyncProof | None = None
+        self._last = SyncProof(0, 0, 0, session_id, 0)
+        self._single_frames = 0  # syncs of one frame each since the last of anything else
 
     @classmethod
     def create(
@@ -154,20 +181,55 @@ class SyncProofFile:
             self.write(position, position, 0)
         self._file.datasync()
 
-    def write(self, from_position: int, to_position: int, data_crc: int) -> None:
-        """Hand the next slot to the device; the caller's sync of the segment, next, makes it durable."""
-        self._sequence += 1
-        proof = SyncProof(self._sequence, from_position, to_position, self._session_id, data_crc)
-        offset = _SLOT_OFFSETS[self._sequence & 1]
-        self._file.pwrite(_encode(proof), offset)
+    @property
+    def says_single_frames(self) -> bool:
+        """Whether the newest slot says that nothing else follows."""
+        return self._last.checksum is not None
+
+    @property
+    def awaits_single_frames(self) -> bool:
+        """Whether both slots say so, durably: then their syncs need wait for none."""
+        return self._single_frames > SINGLE_FRAMES_MIN
+
+    def write(
+        self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None = None
+    ) -> None:
+        """Hand the next slot to the device; the caller's sync of the segment, next, makes it durable.
+
+        ``checksum``: of the frame, where the bytes are a single one that has one.
+        """
+        self._single_frames = 0 if checksum is None else self._single_frames + 1
+        if self._single_frames < SINGLE_FRAMES_MIN:
+            checksum = None
+        offset = self._take_turn(from_position, to_position, data_crc, checksum)
+        self._file.pwrite(_encode(self._last), offset)
         self._file.push(offset, _SLOT.size)
-        self._last = proof
+
+    def await_anything(self) -> None:
+        """Say durably, as the newest slot did, how far the recording is whole, before anything is written."""
+        last = self._last
+        self.write(last.from_position, last.to_position, last.data_crc)
+        self._file.datasync()
+        self.done()
 
     def done(self) -> None:
         """The sync that the last slot was about has returned. Call it before the sync is acknowledged."""
-        assert self._last is not None
         offset = _SLOT_OFFSETS[self._last.sequence & 1]
         self._file.pwrite(_encode_done(self._last), offset + _DONE_OFFSET)
+
+    def tell(self, from_position: int, to_position: int, data_crc: int) -> None:
+        """A single frame's sync, which no slot was written for, has returned; as ``done``."""
+        offset = self._take_turn(from_position, to_position, data_crc, self._last.checksum)
+        slot = _encode(self._last).ljust(_DONE_OFFSET, b"\0")
+        self._file.pwrite(slot + _encode_done(self._last), offset)
+
+    def _take_turn(
+        self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None
+    ) -> int:
+        """The next slot, as ``_last``; returns its offset."""
+        sequence, session_id = self._last.sequence + 1, self._last.session_id
+        self._last = SyncProof(sequence, from_position, to_position, session_id, data_crc, checksum)
+        return _SLOT_OFFSETS[sequence & 1]
 
     def close(self) -> None:
         self._file.close()

@@ -16,10 +16,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection
+from unittest.mock import patch
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from cluster.archive import sync_proof
 from cluster.testing.world import readable
 from tests.simulation import effects
 from tests.simulation.history import History, Result
@@ -31,8 +33,9 @@ SEEDS_PER_PROCESS = 50
 
 
 def run_seed(seed: int, only_faults: Collection[str] = ()) -> Result:
-    """One history, in whatever process."""
-    result = History(seed, only_faults=only_faults).run()
+    """One history, in whatever process; single frames soon are too many for the proof file."""
+    with patch.object(sync_proof, "SINGLE_FRAMES_MIN", 2):
+        result = History(seed, only_faults=only_faults).run()
     gc.collect()  # agents and sockets refer to each other, and hold large buffers
     return result
 

@@ -286,6 +286,16 @@ def failed_sync_trusted(patch: Patch) -> None:
     patch(Recording, "sync", retried)
 
 
+def frames_behind_the_proof_lost(patch: Patch) -> None:
+    """The newest slot of the proof file ends the log, although single frames followed it."""
+    proven_end = recording_end._proven_end
+    patch(
+        recording_end,
+        "_proven_end",
+        lambda segments, descriptor, proof: proven_end(segments, descriptor, replace(proof, checksum=None)),
+    )
+
+
 def checksums_not_verified(patch: Patch) -> None:
     """They are written, and nobody looks at them."""
     for module in (recording_damage, stored_recording, recording_end):
@@ -502,6 +512,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     log_purged_beyond_the_snapshot: Sought(("I-12", "I-14"), 30),
     clock_goes_back: Sought(("I-20",)),
     failed_sync_trusted: Sought(("I-3",), 1, ("failed sync",)),
+    frames_behind_the_proof_lost: Sought(("I-3",), 36, POWER_GOES),
     checksums_not_verified: Sought(("I-5", "I-12"), 1, ("bit flip", "kill")),
     torn_pages_served: Sought(("I-4", "I-5"), 75, CUT_AT_LEVEL_0),
     damage_forgotten: Sought(("I-3",), 3, ("all but one damaged",)),

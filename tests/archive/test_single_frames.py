@@ -1,0 +1,215 @@
+"""Frames that are synced one by one wait for no proof file, and are as safe as with it."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from cluster.archive import sync_proof
+from cluster.archive.recording import Recording
+from tests.archive.damaged import damage_of, flip, opened
+from tests.archive.faulty_files import FaultyDisk, PowerCut, open_archive
+from tests.archive.logs import SESSION_ID, TERM_LENGTH, LogWriter
+from tests.archive.promises import Promises, append, check
+
+MIN = 3
+
+
+@pytest.fixture(autouse=True)
+def short_streaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync_proof, "SINGLE_FRAMES_MIN", MIN)
+
+
+def a_log_of_single_frames(count: int = 24) -> LogWriter:
+    log = LogWriter()
+    log.term(0)
+    log.open_session(1)
+    for number in range(count):
+        log.message(bytes([number]) * (40 + 600 * (number % 3)))
+    return log
+
+
+LOG = a_log_of_single_frames()
+ENDS = [end for _, end in LOG.entries]
+
+
+def recording_in(archive) -> Recording:
+    return archive.create_recording(
+        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
+    )
+
+
+def one_by_one(recording: Recording, begin: int, end: int) -> None:
+    """Append and sync the entries from number ``begin`` to before ``end``."""
+    for at in ENDS[begin:end]:
+        recording.append(recording.append_position, LOG.frames(recording.append_position, at))
+        recording.sync()
+
+
+def operations(disk: FaultyDisk) -> list[str]:
+    """What was asked of the disk since the last time."""
+    asked = [
+        what.split()[0] + (" proof" if what.endswith(".proof") else "")
+        for what in disk.history
+        if "catalog" not in what
+    ]
+    disk.history.clear()
+    return asked
+
+
+def test_after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more():
+    disk = FaultyDisk()
+    recording = recording_in(open_archive(disk, 1, "crc32c"))
+    handed_over = ["pwrite", "pwrite proof", "push proof", "sync", "pwrite proof"]
+    one_by_one(recording, 0, MIN)
+    operations(disk)
+    one_by_one(recording, MIN, MIN + 1)
+    assert operations(disk) == handed_over
+    one_by_one(recording, MIN + 1, MIN + 2)
+    assert operations(disk) == ["pwrite", "sync", "pwrite proof"]
+    recording.append(ENDS[MIN + 1], LOG.frames(ENDS[MIN + 1], ENDS[MIN + 3]))
+    recording.sync()
+    before = ["pwrite proof", "push proof", "sync proof", "pwrite proof"]
+    assert operations(disk) == before + handed_over
+    one_by_one(recording, MIN + 4, MIN + 5)
+    assert operations(disk) == handed_over
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_frames_without_checksums_are_always_proven_before_they_are_synced(level):
+    disk = FaultyDisk()
+    recording = recording_in(open_archive(disk, level, None))
+    one_by_one(recording, 0, 10)
+    operations(disk)
+    one_by_one(recording, 10, 11)
+    assert operations(disk) == ["pwrite", "pwrite proof", "push proof", "sync", "pwrite proof"]
+
+
+def live(disk: FaultyDisk, told: Promises) -> None:
+    """Streaks of single frames, batches of a few pages, two appends before a sync, a cut, an end."""
+    archive = open_archive(disk, 1, "crc32c")
+    recording = recording_in(archive)
+    for begin, end, batch_end in ((0, 5, 10), (12, 16, 16), (18, 23, 23)):
+        for at in ENDS[begin:end]:
+            append(recording, told, LOG.frames(recording.append_position, at))
+        told.appended = ENDS[batch_end + 1]
+        recording.append(recording.append_position, LOG.frames(recording.append_position, ENDS[batch_end]))
+        recording.append(recording.append_position, LOG.frames(recording.append_position, told.appended))
+        told.synced = recording.sync()
+    cut = ENDS[14]
+    told.cut_to = told.synced = cut
+    recording.truncate(cut)
+    other = LogWriter(LOG.params, start=cut)
+    other.term(9)
+    for _ in range(5):
+        other.message(b"after the cut")
+    told.after_cut, told.cut_to = other, None
+    for _, at in other.entries:
+        append(recording, told, other.frames(recording.append_position, at))
+    archive.close()
+
+
+@pytest.mark.parametrize("loses_power", [True, False])
+def test_a_crash_at_any_moment_loses_nothing_that_was_synced(loses_power):
+    for at in range(1, 10_000):
+        for seed in range(8 if loses_power else 1):
+            disk, told = FaultyDisk(seed), Promises(log=LOG)
+            disk.fail(at, PowerCut())
+            try:
+                live(disk, told)
+                is_over = True
+            except PowerCut:
+                is_over = False
+            if loses_power:
+                disk.lose_power()
+            else:
+                disk.restart()
+            check(disk, told, 1, "crc32c")
+        if is_over:
+            assert at > 100, "the history is too short to prove anything"
+            return
+    raise AssertionError("the history does not end")
+
+
+def in_single_frames(directory: Path, *, is_slot_old: bool) -> int:
+    """Nine more than it takes, then killed; ``is_slot_old``: a power cut took all slots of these nine."""
+    archive = opened(directory)
+    recording = recording_in(archive)
+    one_by_one(recording, 0, MIN + 1)
+    proof = directory / "recording-0.proof"
+    slots = bytearray(proof.read_bytes())
+    for mark in (512, 4096 + 512):
+        slots[mark : mark + 512] = bytes(512)
+    one_by_one(recording, MIN + 1, MIN + 10)
+    archive.abandon()
+    if is_slot_old:
+        proof.write_bytes(slots)
+    return recording.synced_position
+
+
+@pytest.mark.parametrize("is_slot_old", [True, False])
+def test_all_that_was_synced_is_found_whether_the_newest_slots_are_there_or_not(tmp_path, is_slot_old):
+    end = in_single_frames(tmp_path, is_slot_old=is_slot_old)
+    archive = opened(tmp_path)
+    assert archive.recordings()[0].stop_position == end == ENDS[MIN + 9]
+    assert archive.find_damage(0) is None
+    archive.close()
+
+
+@pytest.mark.parametrize("number", [0, MIN, MIN + 1, MIN + 5, MIN + 8])
+@pytest.mark.parametrize("is_slot_old", [True, False])
+def test_a_bit_that_flips_before_the_last_frame_is_damage_and_takes_nothing_back(
+    tmp_path, is_slot_old, number
+):
+    end = in_single_frames(tmp_path, is_slot_old=is_slot_old)
+    begin = LOG.entries[number][0]
+    flip(tmp_path / "0-0.rec", begin + 60)
+    if not is_slot_old or number < MIN:  # before what the newest slot is about: the log's reader finds it
+        archive = opened(tmp_path)
+        assert (archive.recordings()[0].stop_position, archive.find_damage(0).position) == (end, begin)
+        archive.close()
+        return
+    damage = damage_of(tmp_path)
+    assert (damage.position, damage.acknowledged_end) == (begin, end)
+    assert "checksum mismatch" in str(damage.error) or "have changed since" in str(damage.error)
+
+
+@pytest.mark.parametrize("is_slot_old", [True, False])
+def test_the_last_frame_is_torn_unless_its_sync_is_known_to_have_returned(tmp_path, is_slot_old):
+    end = in_single_frames(tmp_path, is_slot_old=is_slot_old)
+    begin = LOG.entries[MIN + 9][0]
+    flip(tmp_path / "0-0.rec", end - 10)
+    archive = opened(tmp_path)
+    damage = archive.find_damage(0)
+    if is_slot_old:
+        assert (damage, archive.recordings()[0].stop_position) == (None, begin)
+    else:
+        assert (damage.position, damage.acknowledged_end) == (begin, end)
+    archive.abandon()
+
+
+@pytest.mark.parametrize("slot_offset", [0, 4096])
+def test_behind_a_damaged_slot_frames_are_found_as_well(tmp_path, slot_offset):
+    end = in_single_frames(tmp_path, is_slot_old=True)
+    flip(tmp_path / "recording-0.proof", slot_offset + 20)
+    archive = opened(tmp_path)
+    assert archive.recordings()[0].stop_position == end
+    archive.close()
+
+
+def test_slots_of_the_release_before_are_read_as_it_read_them(tmp_path):
+    archive = opened(tmp_path)
+    recording = recording_in(archive)
+    one_by_one(recording, 0, 2)
+    archive.abandon()
+    slot = sync_proof._sealed(
+        sync_proof._OLD_SLOT, sync_proof._OLD_MAGIC, 9, 0, ENDS[0], SESSION_ID, crc_of(tmp_path, ENDS[0])
+    )
+    (tmp_path / "recording-0.proof").write_bytes(slot.ljust(sync_proof.LENGTH, b"\0"))
+    archive = opened(tmp_path)
+    assert archive.recordings()[0].stop_position == ENDS[0]
+    archive.close()
+
+
+def crc_of(directory: Path, end: int) -> int:
+    return zlib.crc32((directory / "0-0.rec").read_bytes()[:end])
