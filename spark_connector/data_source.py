@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from cluster.errors import ConfigurationError, NotAClusterDirectory
+from spark_connector.cluster_names import (
+    CLUSTER_NAME,
+    CLUSTER_NAME_TYPE,
+    named_clusters,
+    named_option,
+    named_sinks,
+    row_names,
+)
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
 from spark_connector.options import SinkOptions, SourceOptions, check_names
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_connector.decoded_column import DecodedColumn
+    from spark_connector.many_clusters import ManyBatchReader, ManyStreamReader
+    from spark_connector.many_sinks import ManyBatchWriter, ManyStreamWriter
+    from spark_connector.routing import Routing
     from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
     from spark_connector.source import ClusterBatchReader, ClusterStreamReader, RefusedStreamReader
 
@@ -34,54 +45,131 @@ class ClusterDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        check_names(options)
+        check_names([name for name in options if named_option(name) is None])
 
     def schema(self) -> str:
         """The columns by option. Spark asks at ``load()``, when it was given no narrower schema."""
-        options = SourceOptions.parse(self.options)
-        if options.cluster_dirs is not None:
-            _check_directories(options.cluster_dirs, options.archive_dirs)
-        names = options.row_names()
-        return ddl(names, "" if options.decode is None else decoded_type(options.decode))
+        clusters = named_clusters(self.options)
+        of_all = list(clusters.values()) or [SourceOptions.parse(self.options)]
+        for options in of_all:
+            if options.cluster_dirs is not None:
+                _check_directories(options.cluster_dirs, options.archive_dirs)
+        decoded = "" if options.decode is None else decoded_type(options.decode)
+        if clusters:
+            return ddl(row_names(self.options, options), decoded, {CLUSTER_NAME: CLUSTER_NAME_TYPE})
+        return ddl(options.row_names(), decoded)
 
-    def reader(self, schema: StructType) -> ClusterBatchReader:
+    def reader(self, schema: StructType) -> ClusterBatchReader | ManyBatchReader:
         from spark_connector.source import ClusterBatchReader, FilteringBatchReader
 
+        if clusters := named_clusters(self.options):
+            return _many_batch_reader(clusters, schema)
         options = SourceOptions.parse(self.options)
         kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
         return kind(options, _columns(options, schema), _decoded_column(options, schema))
 
-    def streamReader(self, schema: StructType) -> ClusterStreamReader | RefusedStreamReader:
-        from spark_connector.source import ClusterStreamReader, RefusedStreamReader
+    def streamReader(
+        self, schema: StructType
+    ) -> ClusterStreamReader | ManyStreamReader | RefusedStreamReader:
+        from spark_connector.source import RefusedStreamReader
 
         try:
-            options = SourceOptions.parse(self.options)
-            if (end := options.end()) is not None:
-                raise ConfigurationError(
-                    f"option {end.option} is for a batch; a stream goes on as the log does"
-                )
-            columns = _columns(options, schema)
-            return ClusterStreamReader(options, columns, _decoded_column(options, schema))
+            if clusters := named_clusters(self.options):
+                return _many_stream_reader(clusters, schema)
+            return _stream_reader(SourceOptions.parse(self.options), schema)
         except ConfigurationError as error:
             return RefusedStreamReader(error)
 
-    def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter | ManyBatchWriter:
         from spark_connector.sink import ClusterBatchWriter
 
-        return ClusterBatchWriter(self._sink_options(schema, overwrite))
+        _check_appends(overwrite)
+        if sinks := named_sinks(self.options):
+            from spark_connector.many_sinks import ManyBatchWriter
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter:
+            writers = {name: ClusterBatchWriter(options) for name, options in sinks.items()}
+            return ManyBatchWriter(writers, _routing(sinks, schema))
+        check_sink_schema(schema)
+        return ClusterBatchWriter(SinkOptions.parse(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter | ManyStreamWriter:
         from spark_connector.sink import ClusterStreamWriter
 
-        return ClusterStreamWriter(self._sink_options(schema, overwrite))
+        _check_appends(overwrite)
+        if sinks := named_sinks(self.options):
+            from spark_connector.many_sinks import ManyStreamWriter
 
-    def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
-        if overwrite:
-            raise ConfigurationError(
-                "the log cannot be overwritten: write with mode append, stream with output mode append"
-            )
+            writers = {name: ClusterStreamWriter(options) for name, options in sinks.items()}
+            return ManyStreamWriter(writers, _routing(sinks, schema))
         check_sink_schema(schema)
-        return SinkOptions.parse(self.options)
+        return ClusterStreamWriter(SinkOptions.parse(self.options))
+
+
+def _check_appends(overwrite: bool) -> None:
+    if overwrite:
+        raise ConfigurationError(
+            "the log cannot be overwritten: write with mode append, stream with output mode append"
+        )
+
+
+def _routing(sinks: dict[str, SinkOptions], schema: StructType) -> Routing:
+    """Checks that the rows have ``payload``, and else only what they are routed by."""
+    from pyspark.sql.types import StructType
+
+    from spark_connector.routing import Routing
+
+    route_by = next(iter(sinks.values())).route_by or ()
+    routing = Routing(list(sinks), route_by, schema)
+    keys = {name.lower() for name in route_by} - {"payload"}
+    check_sink_schema(StructType([field for field in schema.fields if field.name.lower() not in keys]))
+    return routing
+
+
+def _stream_reader(options: SourceOptions, schema: StructType) -> ClusterStreamReader:
+    from spark_connector.source import ClusterStreamReader
+
+    if (end := options.end()) is not None:
+        raise ConfigurationError(f"option {end.option} is for a batch; a stream goes on as the log does")
+    return ClusterStreamReader(options, _columns(options, schema), _decoded_column(options, schema))
+
+
+def _many_stream_reader(clusters: dict[str, SourceOptions], schema: StructType) -> ManyStreamReader:
+    from spark_connector.many_clusters import ManyStreamReader, NamedRows
+
+    rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
+    readers = {name: _stream_reader(options, of_the_log) for name, options in clusters.items()}
+    fails = all(options.fail_on_data_loss for options in clusters.values())
+    return ManyStreamReader(readers, rows, fail_on_data_loss=fails)
+
+
+def _many_batch_reader(clusters: dict[str, SourceOptions], schema: StructType) -> ManyBatchReader:
+    from spark_connector.many_clusters import FilteringManyBatchReader, ManyBatchReader, NamedRows
+    from spark_connector.source import ClusterBatchReader
+
+    rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
+    readers = {
+        name: ClusterBatchReader(options, _columns(options, of_the_log), _decoded_column(options, of_the_log))
+        for name, options in clusters.items()
+    }
+    is_filtering = any(options.push_filters for options in clusters.values())
+    return (FilteringManyBatchReader if is_filtering else ManyBatchReader)(readers, rows)
+
+
+def _schema_of_the_log(schema: StructType) -> StructType:
+    """What is left of a schema without the column ``clusterName``; something, for the rows to be counted.
+
+    Raises ConfigurationError for one of another type.
+    """
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    fields = []
+    for field in schema.fields:
+        if field.name.lower() != CLUSTER_NAME.lower():
+            fields.append(field)
+        elif not isinstance(field.dataType, StringType) or not field.nullable:
+            given = field.dataType.simpleString().upper()
+            raise ConfigurationError(f"column {field.name} is STRING and nullable, the schema says {given}")
+    return StructType(fields or [StructField("position", LongType())])
 
 
 def _check_directories(dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None) -> None:

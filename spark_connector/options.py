@@ -525,6 +525,10 @@ class SinkOptions(_ConnectionOptions):
         "txnVersion", parse_version, "its number, which rises from one write of `txnAppId` to the next"
     )
 
+    route_by: tuple[str, ...] | None = option_field(
+        "routeBy", parse_names, "columns whose values say which of several named clusters a row goes to"
+    )
+
     SPARK_OPTIONS = SPARK_SINK_OPTIONS
     KIND = "sink"
 
@@ -548,7 +552,7 @@ class SinkOptions(_ConnectionOptions):
 
 
 def check_names(given: Iterable[str]) -> None:
-    """Raise ConfigurationError for a name that neither the source nor the sink knows.
+    """Raise ConfigurationError for a name that neither the source nor the sink knows of one cluster.
 
     For the moment when it is not known yet which of them is being made. Tables of a catalog are refused.
     """

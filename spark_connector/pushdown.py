@@ -50,7 +50,7 @@ class Pushed:
             case "timestamp":
                 self._timestamp = _cut(self._timestamp, condition, _microseconds)
             case "entryType" | "clusterSessionId":
-                values = _values(condition)
+                values = wanted_values(condition)
                 if values is not None:
                     self._values[name] = values & self._values.get(name, values)
 
@@ -91,7 +91,8 @@ def _cut(bounds: tuple[int, int], condition: Filter, number: Callable[[Any], int
     return bounds
 
 
-def _values(condition: Filter) -> frozenset[Any] | None:
+def wanted_values(condition: Filter) -> frozenset[Any] | None:
+    """The values that a filter leaves of its column; None where it does not say."""
     match condition:
         case EqualTo(value=value) | EqualNullSafe(value=value) if value is not None:
             return frozenset([value])

@@ -7,7 +7,8 @@ again here because making a DataFrame must not load the kernels. A test holds th
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
@@ -51,10 +52,13 @@ _ALL_COLUMNS = ROW_COLUMNS | FRAME_COLUMNS
 _BY_LOWER_NAME = {name.lower(): name for name in (*_ALL_COLUMNS, DECODED)}
 
 
-def ddl(names: Iterable[str], decoded: str = "") -> str:
-    """The schema with the columns ``names``, in their spelling; ``decoded`` is the type of that column."""
-    types = _ALL_COLUMNS | {DECODED: decoded}
-    return ", ".join(f"{name} {types[_BY_LOWER_NAME[name.lower()]]}" for name in names)
+def ddl(names: Iterable[str], decoded: str = "", more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The schema with the columns ``names``, in their spelling; ``decoded`` is the type of that column.
+
+    ``more``: columns that are not the log's.
+    """
+    types = {name.lower(): kind for name, kind in {**_ALL_COLUMNS, DECODED: decoded, **more}.items()}
+    return ", ".join(f"{name} {types[name.lower()]}" for name in names)
 
 
 ROW_DDL = ddl(ROW_COLUMNS)

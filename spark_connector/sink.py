@@ -46,9 +46,9 @@ class _ClusterWriter:
     """What the writers for streams and for batches have in common."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self.options = options
 
-    def _lane(self) -> Lane | None:
+    def lane(self) -> Lane | None:
         """Of the task that runs; None where at least once was asked for."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class _ClusterWriter:
         rows before it may be in the log by then. Whatever the cluster's error is, it names the task.
         """
         try:
-            lane = self._lane()
+            lane = self.lane()
             application = "" if lane is None else lane.application
             try:
                 rows, position = self._send(iterator, lane)
@@ -70,7 +70,7 @@ class _ClusterWriter:
             raise type(error)(f"{task_name()}: {error}") from error
 
     def _send(self, iterator: Iterator[pa.RecordBatch], lane: Lane | None) -> tuple[int, int]:
-        with Ahead(iterator) as batches, Sender(self._options, lane) as sender:
+        with Ahead(iterator) as batches, Sender(self.options, lane) as sender:
             try:
                 while (batch := batches.next(sender.poll)) is not None:
                     sender.send(batch)
@@ -80,7 +80,7 @@ class _ClusterWriter:
                     pass  # a worker that has not read its input to the end is of no more use to Spark
                 raise
 
-    def _register(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+    def register(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Let the cluster know that the batch is in the log as a whole, in so many partitions.
 
         A batch without rows has no lane. To register it would add to a log that the query may read itself.
@@ -93,7 +93,7 @@ class _ClusterWriter:
             rows = sum(task.rows for task in tasks)
             lane = Lane(application, REGISTRATION, batch, partitions=len(messages), rows=rows)
             try:
-                open_session(self._options, lane).close()
+                open_session(self.options, lane).close()
             except BatchRegistered:
                 pass  # by an earlier driver
 
@@ -113,11 +113,11 @@ class ClusterStreamWriter(_ClusterWriter, DataSourceStreamArrowWriter):
                 "a stream is known by its checkpoint"
             )
 
-    def _lane(self) -> Lane | None:
-        return None if self._options.delivery_mode == AT_LEAST_ONCE else lane_of_stream()
+    def lane(self) -> Lane | None:
+        return None if self.options.delivery_mode == AT_LEAST_ONCE else lane_of_stream()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self._register(messages, batchId)
+        self.register(messages, batchId)
 
 
 class ClusterBatchWriter(_ClusterWriter, DataSourceArrowWriter):
@@ -132,10 +132,10 @@ class ClusterBatchWriter(_ClusterWriter, DataSourceArrowWriter):
                 "batch write is known when it is made again"
             )
 
-    def _lane(self) -> Lane | None:
-        application, version = self._options.txn_app_id, self._options.txn_version
+    def lane(self) -> Lane | None:
+        application, version = self.options.txn_app_id, self.options.txn_version
         return None if application is None or version is None else lane_of_batch(application, version)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        if self._options.txn_version is not None:
-            self._register(messages, self._options.txn_version)
+        if self.options.txn_version is not None:
+            self.register(messages, self.options.txn_version)

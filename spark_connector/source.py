@@ -70,6 +70,10 @@ class ClusterBatchReader(DataSourceReader):
         assert isinstance(partition, LogRange)
         return read_range(self._pushed.options(self._options), self._columns, partition, self._decoded)
 
+    def add_filter(self, condition: Filter) -> None:
+        """Read no more than a filter of the query leaves."""
+        self._pushed.add(condition)
+
 
 class FilteringBatchReader(ClusterBatchReader):
     """Takes the filters of the query. Spark refuses it unless ``spark.sql.python.filterPushdown.enabled``."""
@@ -77,7 +81,7 @@ class FilteringBatchReader(ClusterBatchReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
         """All of them, for Spark to check again, are left, as some are taken in part."""
         for condition in filters:
-            self._pushed.add(condition)
+            self.add_filter(condition)
         return filters
 
 
@@ -98,6 +102,11 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None  # Spark asks twice, and must hear the same
         self._available_now: int | None = None  # where a query with Trigger.AvailableNow ends
         self._latest: tuple[int, int] | None = None  # commit position, and end of the newest micro-batch
+
+    @property
+    def cluster(self) -> str | None:
+        """The identity of the log; None while it has no entry."""
+        return self._source_log().cluster
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._available_now = self._source_log().committed_end()

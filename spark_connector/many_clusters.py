@@ -1,0 +1,182 @@
+"""The source's readers over several clusters: one reader for each, and what Spark is told of all of them.
+
+Each cluster has its own log, so its own positions: rows have a first column ``clusterName``, unique with
+``position``. An offset maps names to the offsets of their clusters:
+
+    {"v": 3, "clusters": {"eu": {"v": 2, …}, "us": {"v": 2, …}}}
+
+A checkpoint of one log goes on as that log's part. A cluster that is new begins where the options say; one
+that is in the checkpoint and in no option is an error, or is left out with ``failOnDataLoss`` = ``false``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from cluster.errors import ConfigurationError, DataLoss
+from cluster.reader.token import is_one_log
+from spark_connector.cluster_names import CLUSTER_NAME
+from spark_connector.log import warn
+from spark_connector.offsets import Offset
+from spark_connector.pushdown import wanted_values
+from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MANY_OFFSET_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRange(InputPartition):
+    """One task's share of one cluster's log."""
+
+    cluster_name: str
+    log_range: InputPartition
+
+
+class NamedRows:
+    """Puts the cluster's name into its place among the columns ``names``, which are the user's."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._own = [name for name in names if name.lower() != CLUSTER_NAME.lower()]
+
+    def rows(self, cluster_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            name = pa.repeat(pa.scalar(cluster_name), batch.num_rows)
+            arrays = [batch.column(column) if column in self._own else name for column in self._names]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+
+
+class ManyBatchReader(DataSourceReader):
+    """A range of each log."""
+
+    def __init__(self, readers: Mapping[str, ClusterBatchReader], rows: NamedRows) -> None:
+        self._readers = dict(readers)
+        self._rows = rows
+        self._wanted = set(readers)
+
+    def partitions(self) -> list[InputPartition]:
+        # Spark asks for one range at least.
+        names = sorted(self._wanted) or sorted(self._readers)[:1]
+        return [NamedRange(name, part) for name in names for part in self._readers[name].partitions()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, NamedRange)
+        name = partition.cluster_name
+        return self._rows.rows(name, self._readers[name].read(partition.log_range))
+
+
+class FilteringManyBatchReader(ManyBatchReader):
+    """Takes the filters of the query; those of ``clusterName`` leave out logs."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        for condition in filters:
+            attribute = getattr(condition, "attribute", ())
+            if [part.lower() for part in attribute] == [CLUSTER_NAME.lower()]:
+                self._wanted &= wanted_values(condition) or self._wanted
+            else:
+                for reader in self._readers.values():
+                    reader.add_filter(condition)
+        return filters
+
+
+class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The logs from their starts or the checkpoint on; a micro-batch has a part of each that has news."""
+
+    def __init__(
+        self, readers: Mapping[str, ClusterStreamReader], rows: NamedRows, *, fail_on_data_loss: bool
+    ) -> None:
+        self._readers = dict(readers)
+        self._rows = rows
+        self._fails = fail_on_data_loss
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        for reader in self._readers.values():
+            reader.prepareForTriggerAvailableNow()
+
+    def initialOffset(self) -> dict[str, Any]:
+        return _offset({name: reader.initialOffset() for name, reader in self._readers.items()})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """That of one cluster: each has its share, and knows it by itself."""
+        return next(iter(self._readers.values())).getDefaultReadLimit()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
+        starts = self._offsets(start)
+        ends = {}
+        for name, reader in self._readers.items():
+            begin = starts.get(name) or reader.initialOffset()
+            ends[name] = reader.latestOffset(begin, limit)
+        return start if ends == starts else _offset(ends)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the query's progress: the lag of each log, and of all of them."""
+        lags = {name: lag for name, reader in self._readers.items() if (lag := reader.reportLatestOffset())}
+        if not lags:
+            return None
+        entries = [lag["entriesBehindLatest"] for lag in lags.values()]
+        return {
+            "clusters": lags,
+            "bytesBehindLatest": sum(lag["bytesBehindLatest"] for lag in lags.values()),
+            "entriesBehindLatest": None if None in entries else sum(entries),
+            "msBehindLatest": max(lag["msBehindLatest"] for lag in lags.values()),
+        }
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a micro-batch: those of its parts."""
+        starts = self._offsets(start)
+        planned: list[InputPartition] = []
+        for name, until in self._offsets(end).items():
+            # One that is new says itself where it began.
+            begin = starts.get(name) or Offset(until["cluster"], until["position"]).to_json()
+            parts = self._readers[name].partitions(begin, until)
+            planned += [NamedRange(name, part) for part in parts]
+        return planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, NamedRange)
+        name = partition.cluster_name
+        return self._rows.rows(name, self._readers[name].read(partition.log_range))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do, as for one log."""
+
+    def _offsets(self, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Each cluster's own part of an offset. Raises ConfigurationError, DataLoss."""
+        if given.get("v") != MANY_OFFSET_VERSION:
+            return {self._name_of(Offset.from_json(given)): given}
+        parts = given.get("clusters")
+        if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
+            raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
+        for name in sorted(parts.keys() - self._readers.keys()):
+            lost = f"the checkpoint has cluster {name}, at position {parts[name].get('position')}"
+            expected = f"expected endpoints.{name} or clusterDir.{name} among the options"
+            if self._fails:
+                raise DataLoss(f"{lost}; {expected}, or failOnDataLoss = false to leave it out from now on")
+            warn(f"{lost}, and no option names it: it is left out")
+        return {name: part for name, part in parts.items() if name in self._readers}
+
+    def _name_of(self, offset: Offset) -> str:
+        """Whose log it is that a checkpoint of one log is of."""
+        for name, reader in self._readers.items():
+            known, identity = offset.cluster, reader.cluster
+            if known is not None and identity is not None and is_one_log(known, identity):
+                return name
+        raise DataLoss(
+            f"the checkpoint is of the log {offset.cluster} (position {offset.position}) alone, and none "
+            f"of {', '.join(self._readers)} is it; give its cluster a name, or use a new checkpoint"
+        )
+
+
+def _offset(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {"v": MANY_OFFSET_VERSION, "clusters": parts}

@@ -1,0 +1,114 @@
+"""The sink over several clusters: each row to the one that its key says, each once there.
+
+A task has a session, and so a lane, with each cluster that it has rows for. What holds for one cluster holds
+for each: an attempt that runs again skips what is in, a batch is registered with each that has some of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from cluster.errors import BatchRegistered, ClusterError
+from spark_connector.routing import Routing
+from spark_connector.sending import Ahead, Sender
+from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
+from spark_connector.task import task_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRows(WriterCommitMessage):
+    """What a task has in each log."""
+
+    parts: dict[str, RowsCommitted]
+
+
+class _ManyWriter:
+    """What the writers for streams and for batches have in common."""
+
+    def __init__(
+        self, writers: Mapping[str, ClusterStreamWriter | ClusterBatchWriter], routing: Routing
+    ) -> None:
+        self._writers = dict(writers)
+        self._routing = routing
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RoutedRows:
+        """As the sink of one cluster. What is wrong names the cluster."""
+        name = ""
+        try:
+            with Ahead(iterator) as batches, ExitStack() as opened:
+                tasks = {name: _Part(writer, opened) for name, writer in self._writers.items()}
+
+                def poll() -> None:
+                    for task in tasks.values():
+                        task.sender.poll()
+
+                while (batch := batches.next(poll)) is not None:
+                    for name, rows in self._routing.split(batch):
+                        tasks[name].send(rows)
+                parts = {}
+                for name, task in tasks.items():
+                    parts[name] = task.finish()
+                return RoutedRows(parts)
+        except ClusterError as error:
+            raise type(error)(f"{task_name()}, cluster {name}: {error}") from error
+
+    def _parts(self, messages: Messages) -> Iterator[tuple[str, list[RowsCommitted | None]]]:
+        """What tasks have in each log, for its batch to be registered."""
+        for name in self._writers:
+            yield name, [m.parts[name] if isinstance(m, RoutedRows) else None for m in messages]
+
+    def abort(self, messages: Messages, batchId: int = -1) -> None:
+        """Nothing can be undone, as with one cluster."""
+
+
+class _Part:
+    """A task's rows for one cluster."""
+
+    def __init__(self, writer: ClusterStreamWriter | ClusterBatchWriter, opened: ExitStack) -> None:
+        lane = writer.lane()
+        self.sender = opened.enter_context(Sender(writer.options, lane))
+        self._application = "" if lane is None else lane.application
+        self._is_registered = False
+
+    def send(self, rows: pa.RecordBatch) -> None:
+        if not self._is_registered:
+            try:
+                self.sender.send(rows)
+            except BatchRegistered:
+                self._is_registered = True
+
+    def finish(self) -> RowsCommitted:
+        if not self._is_registered:
+            try:
+                rows, position = self.sender.finish()
+                return RowsCommitted(rows, position, self._application)
+            except BatchRegistered:
+                pass
+        return RowsCommitted(0, -1, self._application, is_registered=True)
+
+
+class ManyStreamWriter(_ManyWriter, DataSourceStreamArrowWriter):
+    """Of a stream."""
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        for name, parts in self._parts(messages):
+            self._writers[name].register(parts, batchId)
+
+
+class ManyBatchWriter(_ManyWriter, DataSourceArrowWriter):
+    """Of a batch write."""
+
+    def commit(self, messages: Messages) -> None:
+        for name, parts in self._parts(messages):
+            if (version := self._writers[name].options.txn_version) is not None:
+                self._writers[name].register(parts, version)

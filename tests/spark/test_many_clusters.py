@@ -1,0 +1,205 @@
+"""Several clusters in one read: rows of each under its name, one offset for all of them."""
+
+import json
+
+import pytest
+from pyspark.sql.datasource import EqualTo, In
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from cluster.errors import ConfigurationError, DataLoss
+from spark_connector.cluster_names import named_clusters
+from spark_connector.data_source import ClusterDataSource
+from tests.spark.logs import open_log
+from tests.spark.readers import rows, stream
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Of three clusters, with three messages each."""
+    made = {}
+    for number, name in enumerate(("asia", "eu", "us")):
+        made[name], _ = open_log(tmp_path / name, cluster_id=number)
+        made[name].lines(1, 0, 3)
+    yield made
+    for log in made.values():
+        log.stop()
+
+
+def options_of(logs, **more):
+    given = {f"clusterdir.{name}": str(log.directory) for name, log in logs.items()}
+    return {**given, "startingoffsets": "earliest", "entrytypes": "SESSION_MESSAGE", **more}
+
+
+def schema(*names):
+    types = {"position": LongType()}
+    return StructType([StructField(name, types.get(name, StringType())) for name in names])
+
+
+@pytest.fixture
+def source():
+    def make(logs, columns=("clusterName", "entryType"), **more):
+        return ClusterDataSource(options_of(logs, **more)).streamReader(schema(*columns))
+
+    return make
+
+
+def lines_of(reader, start, end):
+    return sorted(rows(reader, reader.partitions(start, end)))
+
+
+def all_of(reader, start):
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    return end, lines_of(reader, start, end)
+
+
+def test_rows_have_the_name_of_their_cluster_where_the_user_wants_it(logs, source):
+    for columns, row in (
+        (("clusterName", "entryType"), lambda name: (name, "SESSION_MESSAGE")),
+        (("entryType", "CLUSTERNAME"), lambda name: ("SESSION_MESSAGE", name)),
+        (("clusterName",), lambda name: (name,)),
+        (("entryType",), lambda name: ("SESSION_MESSAGE",)),
+    ):
+        reader = source(logs, columns)
+        _, found = all_of(reader, reader.initialOffset())
+        assert found == sorted(row(name) for name in logs for _ in range(3)), columns
+
+
+def test_the_first_column_is_the_name_and_only_then(logs):
+    assert ClusterDataSource(options_of(logs)).schema().startswith("clusterName STRING, position BIGINT")
+    one = {"clusterdir": str(logs["eu"].directory)}
+    assert ClusterDataSource(one).schema().startswith("position BIGINT")
+    some = ClusterDataSource(options_of(logs, columns="payload, clusterName")).schema()
+    assert some == "payload BINARY, clusterName STRING"
+
+
+def test_an_offset_maps_names_to_the_offsets_of_their_clusters(logs, source):
+    reader = source(logs)
+    start = reader.initialOffset()
+    assert (start["v"], list(start["clusters"])) == (3, ["asia", "eu", "us"])
+    end, _ = all_of(reader, start)
+    assert {part["v"] for part in end["clusters"].values()} == {2}
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) is end, "nothing is new"
+    logs["eu"].lines(1, 3, 2)
+    later, found = all_of(reader, end)
+    assert [name for name in end["clusters"] if later["clusters"][name] != end["clusters"][name]] == ["eu"]
+    assert found == [("eu", "SESSION_MESSAGE")] * 2
+
+
+def test_a_micro_batch_that_runs_again_is_the_same_for_another_reader(logs, source):
+    reader = source(logs)
+    start = json.loads(json.dumps(reader.initialOffset()))
+    end, found = all_of(reader, start)
+    logs["us"].lines(1, 3, 2)
+    again = source(logs)
+    assert lines_of(again, start, json.loads(json.dumps(end))) == found
+
+
+def test_a_limit_of_a_micro_batch_is_shared_out(logs, source):
+    reader = source(logs, maxentriespertrigger="6")
+    start = reader.initialOffset()
+    seen = []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        batch = lines_of(reader, start, end)
+        assert len(batch) <= 6
+        seen += batch
+        start = end
+    assert sorted(seen) == sorted((name, "SESSION_MESSAGE") for name in logs for _ in range(3))
+    assert [part.max_entries_per_trigger for part in named_clusters(options_of(logs)).values()] == [None] * 3
+
+
+def test_a_cluster_that_is_new_begins_as_the_options_say_and_again_there(logs, source):
+    known = {name: log for name, log in logs.items() if name != "us"}
+    end, _ = all_of(source(known), source(known).initialOffset())
+    later, found = all_of(source(logs), end)
+    assert found == [("us", "SESSION_MESSAGE")] * 3
+    assert lines_of(source(logs, startingoffsets="latest"), end, later) == found, (
+        "the batch says where it began"
+    )
+    assert all_of(source(logs, **{"startingoffsets.us": "latest"}), end)[1] == []
+
+
+def test_a_cluster_that_no_option_names_any_more_is_an_error_or_left_out(logs, source, capsys):
+    end, _ = all_of(source(logs), source(logs).initialOffset())
+    logs["eu"].lines(1, 3, 1)
+    known = {name: log for name, log in logs.items() if name != "us"}
+    with pytest.raises(
+        DataLoss, match=r"cluster us, at position \d+; expected endpoints.us or clusterDir.us"
+    ):
+        all_of(source(known), end)
+    later, found = all_of(source(known, failondataloss="false"), end)
+    assert (list(later["clusters"]), found) == (["asia", "eu"], [("eu", "SESSION_MESSAGE")])
+    assert "cluster us, at position" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_one_log_goes_on_as_its_part(logs, source):
+    single = stream(logs["eu"], entryTypes="SESSION_MESSAGE")
+    start = single.initialOffset()
+    end = single.latestOffset(start, single.getDefaultReadLimit())
+    logs["eu"].lines(1, 3, 1)
+    _, found = all_of(source(logs), end)
+    assert found == sorted([("eu", "SESSION_MESSAGE"), *[(n, "SESSION_MESSAGE") for n in ("asia", "us")] * 3])
+    with pytest.raises(DataLoss, match="none of asia, us is it"):
+        all_of(source({name: logs[name] for name in ("asia", "us")}), end)
+
+
+def test_progress_tells_the_lag_of_each_log_and_of_all(logs, source):
+    reader = source(logs, maxentriespertrigger="3")
+    assert reader.reportLatestOffset() is None
+    reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    told = reader.reportLatestOffset()
+    parts = told["clusters"].values()
+    assert told["entriesBehindLatest"] == sum(part["entriesBehindLatest"] for part in parts) > 3
+    assert told["bytesBehindLatest"] == sum(part["bytesBehindLatest"] for part in parts)
+
+
+def test_a_batch_reads_all_logs_and_filters_leave_some_out(logs):
+    reader = ClusterDataSource(options_of(logs)).reader(SCHEMA_OF_TYPES)
+    assert sorted(rows(reader, reader.partitions())) == sorted(
+        (name, "SESSION_MESSAGE") for name in logs for _ in range(3)
+    )
+    for condition, wanted in (
+        (EqualTo(("clusterName",), "eu"), ["eu"]),
+        (In(("clusterName",), ("us", "asia", None)), ["asia", "us"]),
+        (EqualTo(("clusterName",), "none"), []),
+    ):
+        reader = ClusterDataSource(options_of(logs, pushfilters="true")).reader(SCHEMA_OF_TYPES)
+        assert reader.pushFilters([condition]) == [condition]
+        found = {name for name, _ in rows(reader, reader.partitions())}
+        assert found == set(wanted) or not wanted, condition
+
+
+SCHEMA_OF_TYPES = schema("clusterName", "entryType")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"endpoints": "a:1", "endpoints.eu": "b:1"},
+            "option endpoints names no cluster, others name eu",
+        ),
+        (
+            {"endpoints.eu": "b:1", "user.us": "me"},
+            "cluster us has neither option endpoints.us nor clusterDir.us",
+        ),
+        ({"endpoints.eu": "nonsense"}, "cluster eu: "),
+        ({"endpoints.eu": "a:1", "clusterdir.eu": "/d"}, "cluster eu: give either option endpoints or"),
+        ({"endpoints.": "a:1"}, "option endpoints. names cluster ''"),
+        ({"endpoints.a b": "a:1"}, "option endpoints.a b names cluster 'a b'"),
+        ({"rowsperbatch.eu": "3", "endpoints.eu": "a:1"}, "unknown source or sink option 'rowsperbatch.eu'"),
+        ({"endpoints.eu": "a:1", "endingoffsets.eu": "latest"}, "option endingOffsets is for a batch"),
+    ],
+)
+def test_what_is_wrong_is_told_with_the_clusters_name(given, message):
+    with pytest.raises(ConfigurationError) as caught:
+        reader = ClusterDataSource(given).streamReader(SCHEMA_OF_TYPES)
+        reader.initialOffset()
+    assert message in str(caught.value)
+
+
+def test_a_name_of_another_type_is_refused(logs):
+    wrong = StructType([StructField("clusterName", LongType())])
+    with pytest.raises(
+        ConfigurationError, match="column clusterName is STRING and nullable, the schema says BIGINT"
+    ):
+        ClusterDataSource(options_of(logs)).reader(wrong)

@@ -1,0 +1,78 @@
+"""Four real clusters under one query of Spark, written by key and read by name."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from cluster import LogReader
+from cluster.node.node import ClusterNode
+from examples.many_clusters import orders, read, write
+from tests.node.processes import await_that, keys_of
+
+NAMES = ("asia", "eu", "sa", "us")
+ROWS = 2_000
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory):
+    """A cluster of one member for each name."""
+    folder = tmp_path_factory.mktemp("clusters")
+    with ExitStack() as opened:
+        nodes = {}
+        for number, name in enumerate(NAMES):
+            keys = keys_of(folder / name, cluster_id=number)
+            nodes[name] = opened.enter_context(ClusterNode.launch(**keys))
+        for node in nodes.values():
+            await_that(lambda node=node: node.is_leader, "it leads")
+        yield {name: f"tcp:{node.config.tcp_ingress_of(node.config.member)}" for name, node in nodes.items()}
+
+
+def test_the_example_has_each_order_once_and_a_customers_in_order(spark, endpoints):
+    rows = orders(spark, ROWS).repartition(3, "customer").sortWithinPartitions("customer", "payload")
+    for _ in range(2):
+        write(rows, endpoints, "test", 1)
+    found = read(spark, endpoints).collect()
+
+    assert sorted(row.payload for row in found) == sorted(row.payload for row in rows.collect())
+    places = {(row.customer, row.clusterName) for row in found}
+    assert len(places) == len({row.customer for row in found}) == ROWS // 2
+    assert {row.clusterName for row in found} == set(NAMES)
+    counts = {name: sum(row.clusterName == name for row in found) for name in NAMES}
+    assert min(counts.values()) > ROWS // 8, counts
+
+
+def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints, tmp_path):
+    named = {f"endpoints.{name}": place for name, place in endpoints.items()}
+
+    def run():
+        source = spark.readStream.format("cluster").options(**named, startingOffsets="earliest").load()
+        asked = source.selectExpr("clusterName", "CAST(payload AS STRING) AS payload")
+        answers = asked.where("startswith(payload, 'ask ')").selectExpr(
+            "substring(payload, 5) AS word",
+            "concat('answer ', substring(payload, 5), ' from ', clusterName) AS payload",
+        )
+        writer = answers.writeStream.format("cluster").options(**named, routeBy="word")
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        return query
+
+    def ask(first, count):
+        made = spark.range(first, first + count).selectExpr("id AS word", "concat('ask ', id) AS payload")
+        made.write.format("cluster").mode("append").options(**named, routeBy="word").save()
+
+    ask(0, 40)
+    query = run()
+    assert query.exception() is None
+    end = query.lastProgress["sources"][0]["latestOffset"]
+    ask(40, 20)
+    assert run().exception() is None
+    assert run().exception() is None
+    found = []
+    for place in endpoints.values():
+        with LogReader.open(endpoints=place) as reader:
+            for batch in reader.batches(columns=("payload",)):
+                payloads = (bytes(payload).decode() for payload in batch["payload"].to_pylist() if payload)
+                found += [payload for payload in payloads if payload.startswith("answer ")]
+    words = sorted(int(payload.split()[1]) for payload in found)
+    assert words == list(range(60)), "each once"
+    assert end is not None
