@@ -73,6 +73,7 @@ def test_the_blocks_of_the_text_run_one_after_another_and_do_what_it_says(place)
     assert cells(counted)[0] == ["entryType", "entries"] and ["SESSION_MESSAGE", "1"] in cells(counted)
 
     assert "[Row(name='seven')]" in done.stdout
+    assert re.search(r"\[Row\(clusterName='eu', count=\d+\)\]", done.stdout)
     opened = (e["clusterSessionId"] for e in place.entries() if e["entryType"] == "SESSION_OPEN")
     expected = {b"hello", b"from SQL", b"welcome, session %d" % next(opened), b"row 0", b"row 1", b"row 2"}
     assert expected <= set(place.payloads())
@@ -89,7 +90,7 @@ def test_an_offset_of_a_checkpoint_is_as_the_text_shows_it(place):
 
 
 def test_no_block_is_left_out():
-    assert len(PYTHON) == 10 and list(OTHERS) == ["json"]
+    assert len(PYTHON) == 11 and list(OTHERS) == ["json"]
 
 
 @pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"])
