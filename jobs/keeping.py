@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.command import add_table, options_of, start
 from jobs.delta_table import Commit, open_table
 from jobs.history import token_of_batch
-from jobs.streaming import read_log, run, starting_at
+from jobs.streaming import ddl, read_log, run, starting_at
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -36,6 +36,8 @@ class TableJob:
     rows: Callable[[DataFrame], DataFrame]  # what a table holds that is made of these entries alone
     update: Callable[[DataFrame, str, Commit], None]  # with entries, the table, and what the commit says
     progress: str = "position"  # the column of the Log that the table's own progress is compared with
+    # With the options of the source: entries that stand for what was purged, with the ``columns`` they have.
+    before: Callable[[dict[str, str]], list[dict[str, Any]]] | None = None
 
 
 Tables = Mapping[str, TableJob]  # by path or name
@@ -62,7 +64,10 @@ def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpo
         try:
             for table, job in tables.items():
                 commit = Commit(f"{job.name}-{query}", batch_id, token)
-                job.update(_beyond(batch, known[table], job.progress), table, commit)
+                entries = _beyond(batch, known[table], job.progress)
+                if batch_id == 0 and known[table] is None:
+                    entries = _with_purged(entries, job, source)
+                job.update(entries, table, commit)
         finally:
             batch.unpersist()
 
@@ -83,6 +88,16 @@ def _of_all(needs: list[tuple[str, ...]]) -> tuple[str, ...]:
 def _beyond(entries: DataFrame, position: int | None, column: str) -> DataFrame:
     """The entries whose ``column`` is greater than ``position``; all of them when the table is empty."""
     return entries if position is None else entries.where(entries[column] > position)
+
+
+def _with_purged(entries: DataFrame, job: TableJob, source: dict[str, str]) -> DataFrame:
+    """``entries``, and those that stand for what was purged before them."""
+    rows = [] if job.before is None else job.before(source)
+    if not rows:
+        return entries
+    values = [tuple(row.get(column) for column in job.columns) for row in rows]
+    purged = entries.sparkSession.createDataFrame(values, ddl(job.columns))
+    return entries.unionByName(purged, allowMissingColumns=True)
 
 
 def query_id(batch: DataFrame) -> str:

@@ -6,11 +6,12 @@ session, and have no row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
 from jobs.delta_table import merge
 from jobs.keeping import TableJob, run_table
+from spark_connector.places import EARLIEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,7 +71,7 @@ def sessions(entries: DataFrame) -> DataFrame:
 
     kind = f.col("entryType")
     opening = [
-        f.col("position").alias("openPosition"),
+        f.when(f.col("timestamp").isNotNull(), f.col("position")).alias("openPosition"),
         f.col("timestamp").alias("openedAt"),
         f.col("leadershipTermId").alias("openTermId"),
         *(f.col(c) for c in ("correlationId", "responseStreamId", "responseChannel", "encodedPrincipal")),
@@ -98,6 +99,32 @@ def sessions(entries: DataFrame) -> DataFrame:
     return per_session.select("*", "opened.*", "closed.*", state).select(*SESSIONS.schema.names)
 
 
+def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
+    """The sessions whose opening was purged, as SESSION_OPEN entries without a timestamp.
+
+    They are those of the first snapshot that the log still reaches. ``position`` is where the opening ended.
+    Empty when the log has its beginning, and when ``source`` starts elsewhere or names endpoints: members
+    do not serve snapshots to readers. Raises NotAClusterDirectory, LogDamaged.
+    """
+    from spark_connector.log import open_reader
+    from spark_connector.options import SourceOptions
+    from spark_connector.snapshots import sessions_of_first_snapshot
+
+    options = SourceOptions.parse(source)
+    if options.cluster_dirs is None or options.starting_offsets not in (None, EARLIEST):
+        return []
+    start = open_reader(options).start_position
+    if start == 0:
+        return []
+    found = sessions_of_first_snapshot(options.cluster_dirs, options.archive_dirs, start)
+    kept = ("clusterSessionId", "correlationId", "responseStreamId", "responseChannel", "encodedPrincipal")
+    return [
+        {"entryType": "SESSION_OPEN", "position": row["openedLogPosition"], **{k: row.get(k) for k in kept}}
+        for row in found
+        if row["openedLogPosition"] <= start
+    ]
+
+
 def sessions_job() -> TableJob:
     """The table of sessions, as it is kept."""
     from jobs.schemas import SESSIONS
@@ -105,7 +132,7 @@ def sessions_job() -> TableJob:
     def update(entries: DataFrame, table: str, commit: Commit) -> None:
         merge(sessions(entries), table, SESSIONS.key, ON_MATCH, commit)
 
-    return TableJob("sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update)
+    return TableJob("sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update, before=opened_before)
 
 
 def main() -> None:

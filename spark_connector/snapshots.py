@@ -163,6 +163,35 @@ def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, A
             }
 
 
+def sessions_of_first_snapshot(
+    dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None, position: int
+) -> list[dict[str, Any]]:
+    """The sessions in the first snapshot at or after ``position``, a row each, by id.
+
+    Their columns are those of CLUSTER_SESSION, and ``encodedPrincipal`` of a service's CLIENT_SESSION. Empty
+    without such a snapshot. Raises NotAClusterDirectory, LogDamaged.
+    """
+    from cluster.archive.files import OsFiles
+    from cluster.reader.snapshots import stored_snapshots
+
+    archives = archive_dirs or (None,) * len(dirs)
+    found = [one for place in zip(dirs, archives) for one in stored_snapshots(OsFiles(), *place)]
+    found = [one for one in found if one.log_position >= position]
+    if not found:
+        return []
+    first = min(one.log_position for one in found)
+    of_service = {one.service_id: one for one in reversed(found) if one.log_position == first}
+    opened: dict[int, dict[str, Any]] = {}
+    principals: dict[int, Any] = {}
+    for service_id in sorted(of_service):
+        for row in snapshot_rows((of_service[service_id],)):
+            if row["recordType"] == "CLUSTER_SESSION":
+                opened[row["clusterSessionId"]] = row
+            elif row["recordType"] == "CLIENT_SESSION":
+                principals[row["clusterSessionId"]] = row["encodedPrincipal"]
+    return [{**opened[one], "encodedPrincipal": principals.get(one)} for one in sorted(opened)]
+
+
 def _fields(record: bytes) -> dict[str, Any]:
     """The type of a record that is the cluster's, and what it has for the columns."""
     from cluster.protocol import decode

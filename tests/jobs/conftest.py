@@ -74,6 +74,38 @@ def rows_by(table, key: str) -> dict[int, dict[str, Any]]:
     return found
 
 
+def naive(value):
+    """A time as Spark hands it to Python: in the machine's zone, without naming it."""
+    return value.astimezone().replace(tzinfo=None) if isinstance(value, dt.datetime) else value
+
+
+def expected_sessions(decoded):
+    found = {}
+    for entry in decoded:
+        session_id = entry.get("clusterSessionId", -1)
+        if session_id < 0:
+            continue
+        row = found.setdefault(session_id, {"messages": 0, "bytes": 0, "state": "OPEN", "closeReason": None})
+        match entry["entryType"]:
+            case "SESSION_OPEN":
+                row |= {
+                    "openPosition": entry["position"],
+                    "openedAt": naive(entry["timestamp"]),
+                    "correlationId": entry["correlationId"],
+                    "responseChannel": entry["responseChannel"],
+                }
+                row["lastActivityAt"] = row["openedAt"]
+            case "SESSION_MESSAGE":
+                row["messages"] += 1
+                row["bytes"] += entry["payloadLength"]
+                row["lastActivityAt"] = naive(entry["timestamp"])
+            case "SESSION_CLOSE":
+                row |= {"state": "CLOSED", "closeReason": entry["closeReason"]}
+                row["closePosition"] = entry["position"]
+        row["lastPosition"] = entry["position"]
+    return found
+
+
 def keep_all(spark, member_dir, place, tables=None) -> list[str]:
     """Keep all tables in the folder ``place`` up to the log's end, 300 entries a batch; what it says."""
     said: list[str] = []

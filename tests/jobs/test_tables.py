@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 from collections import Counter
 
@@ -11,7 +10,7 @@ import pytest
 from jobs import sessions, terms, timers
 from jobs.delta_table import Commit, merge, open_table, read
 from jobs.schemas import SESSIONS, TERMS, TIMERS
-from tests.jobs.conftest import rows_by
+from tests.jobs.conftest import expected_sessions, naive, rows_by
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -21,40 +20,8 @@ CASES = [
 ]
 
 
-def naive(value):
-    """A time as Spark hands it to Python: in the machine's zone, without naming it."""
-    return value.astimezone().replace(tzinfo=None) if isinstance(value, dt.datetime) else value
-
-
 def of_type(decoded, entry_type):
     return [entry for entry in decoded if entry["entryType"] == entry_type]
-
-
-def expected_sessions(decoded):
-    found = {}
-    for entry in decoded:
-        session_id = entry.get("clusterSessionId", -1)
-        if session_id < 0:
-            continue
-        row = found.setdefault(session_id, {"messages": 0, "bytes": 0, "state": "OPEN", "closeReason": None})
-        match entry["entryType"]:
-            case "SESSION_OPEN":
-                row |= {
-                    "openPosition": entry["position"],
-                    "openedAt": naive(entry["timestamp"]),
-                    "correlationId": entry["correlationId"],
-                    "responseChannel": entry["responseChannel"],
-                }
-                row["lastActivityAt"] = row["openedAt"]
-            case "SESSION_MESSAGE":
-                row["messages"] += 1
-                row["bytes"] += entry["payloadLength"]
-                row["lastActivityAt"] = naive(entry["timestamp"])
-            case "SESSION_CLOSE":
-                row |= {"state": "CLOSED", "closeReason": entry["closeReason"]}
-                row["closePosition"] = entry["position"]
-        row["lastPosition"] = entry["position"]
-    return found
 
 
 def test_every_session_of_a_real_log_has_its_row(log, decoded):

@@ -1,0 +1,56 @@
+"""Tables of a log whose head was purged: what the snapshot that it begins at has of it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.cli.archive import app
+from jobs.command import JobOptions, checkpoint_in
+from jobs.delta_table import read
+from jobs.keeping import keep
+from jobs.sessions import opened_before, sessions_job
+from tests.jobs.conftest import expected_sessions, rows_by
+
+pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
+
+PURGED_TO = 131072
+
+
+@pytest.fixture(scope="module")
+def purged_dir(member_dir, tmp_path_factory) -> str:
+    """A real member's directory without the head of its log; session 2 is open in its snapshot at 139,424."""
+    directory = shutil.copytree(member_dir, tmp_path_factory.mktemp("purged") / "member-1")
+    done = CliRunner().invoke(app, ["purge", str(PURGED_TO), "--dir", str(directory), "--yes"])
+    assert done.exit_code == 0, done.output
+    return str(directory)
+
+
+def keep_sessions(spark, directory, table):
+    options = JobOptions.over({"clusterDir": directory}, table, say=lambda _: None)
+    keep(spark, "sessions", {table: sessions_job()}, options)
+    return rows_by(read(spark, table), "clusterSessionId")
+
+
+def test_sessions_that_were_open_at_the_purge_are_those_of_the_snapshot(spark, purged_dir, decoded, table):
+    found = keep_sessions(spark, purged_dir, table)
+
+    expected = expected_sessions([entry for entry in decoded if entry["position"] >= PURGED_TO])
+    assert {2, 3} < found.keys() and found.keys() == expected.keys()
+    for session_id, row in expected.items():
+        assert {column: found[session_id][column] for column in row} == row
+    opening = next(e for e in decoded if e["entryType"] == "SESSION_OPEN" and e["clusterSessionId"] == 2)
+    for column in ("correlationId", "responseStreamId", "responseChannel", "encodedPrincipal"):
+        assert found[2][column] == opening[column]
+    assert (found[2]["openPosition"], found[2]["openedAt"], found[2]["state"]) == (None, None, "CLOSED")
+
+    shutil.rmtree(checkpoint_in(table))
+    assert keep_sessions(spark, purged_dir, table) == found, "a lost checkpoint changes nothing"
+
+
+def test_a_log_with_its_beginning_and_a_start_elsewhere_need_no_snapshot(member_dir, purged_dir):
+    assert [row["clusterSessionId"] for row in opened_before({"clusterDir": purged_dir})] == [2]
+    assert opened_before({"clusterDir": member_dir}) == []
+    assert opened_before({"clusterDir": purged_dir, "startingOffsets": "latest"}) == []
