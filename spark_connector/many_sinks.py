@@ -2,10 +2,15 @@
 
 A task has a session, and so a lane, with each cluster that it has rows for. What holds for one cluster holds
 for each: an attempt that runs again skips what is in, a batch is registered with each that has some of it.
+
+Other names would send keys elsewhere, where the rows of a batch that is repeated are not known. So each task
+that has rows first registers the names of its batch with every cluster, as a batch of an application of their
+own, in as many partitions as the names' checksum says. A cluster refuses another number.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from cluster.errors import BatchRegistered, ClusterError
+from cluster.errors import BatchRegistered, ClusterError, ConfigurationError
+from cluster.protocol.lane import REGISTRATION, Lane
 from spark_connector.routing import Routing
-from spark_connector.sending import Ahead, Sender
+from spark_connector.sending import Ahead, Sender, open_session
 from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
 from spark_connector.task import task_name
 
@@ -52,7 +58,12 @@ class _ManyWriter:
                     for task in tasks.values():
                         task.sender.poll()
 
+                is_begun = False  # a task without rows leaves no trace in a log
                 while (batch := batches.next(poll)) is not None:
+                    if batch.num_rows and not is_begun:
+                        is_begun = True
+                        for name in self._writers:
+                            self._register_names(name)
                     for name, rows in self._routing.split(batch):
                         tasks[name].send(rows)
                 parts = {}
@@ -61,6 +72,26 @@ class _ManyWriter:
                 return RoutedRows(parts)
         except ClusterError as error:
             raise type(error)(f"{task_name()}, cluster {name}: {error}") from error
+
+    def _register_names(self, name: str) -> None:
+        """With one cluster. Raises ConfigurationError where the batch was begun with others."""
+        writer = self._writers[name]
+        lane = writer.lane()
+        if lane is None:
+            return
+        application, names = f"{lane.application}/clusters", ",".join(sorted(self._writers))
+        checksum = zlib.crc32(names.encode()) >> 1 or 1
+        try:
+            open_session(writer.options, Lane(application, REGISTRATION, lane.batch, checksum)).close()
+        except BatchRegistered:
+            pass  # by another task
+        except ClusterError as error:
+            if "was registered with" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"batch {lane.batch} of {lane.application} was begun with other clusters than {names}; "
+                "expected the same names until it is complete, for its rows to go where they went"
+            ) from None
 
     def _parts(self, messages: Messages) -> Iterator[tuple[str, list[RowsCommitted | None]]]:
         """What tasks have in each log, for its batch to be registered."""

@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 
 import pytest
+from pyspark.errors import PySparkException
 
 from cluster import LogReader
 from cluster.node.node import ClusterNode
@@ -39,6 +40,18 @@ def test_the_example_has_each_order_once_and_a_customers_in_order(spark, endpoin
     assert {row.clusterName for row in found} == set(NAMES)
     counts = {name: sum(row.clusterName == name for row in found) for name in NAMES}
     assert min(counts.values()) > ROWS // 8, counts
+
+
+def test_a_batch_that_is_repeated_with_other_names_is_refused(spark, endpoints):
+    rows = orders(spark, 40)
+    write(rows, {name: endpoints[name] for name in NAMES[:2]}, "names", 1)
+    before = read(spark, endpoints).count()
+    for names in (NAMES[:3], NAMES[1:], NAMES[:1]):
+        with pytest.raises(PySparkException, match="batch 1 of names was begun with other clusters than"):
+            write(rows, {name: endpoints[name] for name in names}, "names", 1)
+    assert read(spark, endpoints).count() == before
+    write(rows, {name: endpoints[name] for name in NAMES[:3]}, "names", 2)
+    assert read(spark, endpoints).count() == before + 40
 
 
 def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints, tmp_path):
