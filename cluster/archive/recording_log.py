@@ -383,7 +383,7 @@ class RecordingLog:
                 not old.is_valid
                 and (old.entry_type, old.service_id, *_place(old))
                 == (entry.entry_type, service_id, *_place(entry))
-                and old.length >= entry.length
+                and old.length == entry.length
             ):
                 entry = entry._replace(entry_index=old.entry_index, offset=old.offset)
                 self._overwrite(old, entry)

@@ -18,11 +18,12 @@ from random import Random
 import numpy as np
 
 from cluster.archive.recording import Recording
-from cluster.backup.copied_log import COMPARED_BYTES, append_checked
+from cluster.backup.copied_log import COMPARED_BYTES
 from cluster.backup.counters import BackupCounters
 from cluster.backup.directory import BackupDirectory, named_entry
 from cluster.backup.supplier import SourceType, Supplier, described, event_error, frames_of
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, StorageError
+from cluster.member.disk.fetched_recording import append_checked
 from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
 from cluster.protocol.enums import ClusterBackupState, Role
 from cluster.protocol.link import LogStatus, RecordingStatus

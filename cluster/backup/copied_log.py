@@ -15,17 +15,15 @@ from itertools import zip_longest
 import numpy as np
 
 from cluster.archive.archive import Archive
-from cluster.archive.catalog_checksum import checksum_named
 from cluster.archive.first_frame import keep_first_frame
-from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import NULL_POSITION
 from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
-from cluster.log.checksum import SESSION_ID_OFFSET, verify_checksums
+from cluster.log.checksum import SESSION_ID_OFFSET
 from cluster.log.columns import log_to_record_batch
 from cluster.log.runs import headers
-from cluster.log.scan import check_run, fault_at
+from cluster.member.disk.fetched_recording import append_checked
 from cluster.member.disk.recovery import create_log_at, replace_log
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD
 from cluster.protocol.link import LogGeometry, RecordingStatus, TermEntry
@@ -34,24 +32,6 @@ from cluster.protocol.recording_log import TERM, RecordingLogEntry
 OTHER_LOG = "it is of another cluster, or of another history; begin a new backup in an empty directory"
 # Of the begin of a term: more than its first entry, and the header of padding before that.
 COMPARED_BYTES = 4096
-
-
-def append_checked(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
-    """Append frames as a member has them in its files, after their checksums and places are verified.
-
-    Raises RemoteProtocolError for what does not join on, StorageError.
-    """
-    position = recording.append_position
-    checksum = checksum_named(status.checksum)
-    good = len(frames) if checksum is None else verify_checksums(checksum, frames, 0, len(frames))
-    if good < len(frames):
-        raise RemoteProtocolError(f"{name}: checksum mismatch in the frame at position {position + good}")
-    params = log_params(recording.descriptor)
-    good = check_run(frames, 0, len(frames), position, params, is_recording=True)
-    if good < len(frames):
-        fault = fault_at(frames, good, len(frames), position + good, params, is_recording=True)
-        raise RemoteProtocolError(f"{name}: frames do not join on at position {position + good}: {fault}")
-    recording.append(position, frames)
 
 
 class CopiedLog:

@@ -20,6 +20,7 @@ from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.backup.copied_log import CopiedLog
 from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
 from cluster.log.checksum import Checksum
+from cluster.member.disk.fetched_recording import create_snapshot_of
 from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.protocol.backup import BackupSnapshotRecording
@@ -99,15 +100,7 @@ class BackupDirectory:
 
     def create_snapshot(self, status: RecordingStatus) -> Recording:
         """A recording for one of a member's. Raises StorageError."""
-        return self.archive.create_recording(
-            stream_id=status.stream_id,
-            session_id=status.session_id,
-            initial_term_id=status.initial_term_id,
-            term_length=status.term_length,
-            mtu=status.mtu,
-            channel=f"aeron:ipc?session-id={status.session_id}|alias=snapshot",
-            is_sparse=True,
-        )
+        return create_snapshot_of(self.archive, status)
 
     def check_snapshot(self, name: str, entries: Sequence[RecordingLogEntry]) -> None:
         """Raise RemoteProtocolError unless what came from a member is whole, as its module has noted it."""

@@ -171,13 +171,16 @@ def validate_recording_log(
 
 @app.command(
     "replicate-standby-snapshot",
-    epilog=_epilog_of_one("replicate-standby-snapshot", "Refused as long as a cluster has no standbys."),
+    epilog=_epilog_of_one(
+        "replicate-standby-snapshot",
+        "Standbys with an endpoint announce their snapshots to members with accept_standby_snapshots.",
+    ),
 )
 @connects
 def replicate_standby_snapshot(
     directory: MemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
 ) -> None:
-    """Have a running member fetch the newest snapshot of a standby."""
+    """Have a running member fetch the newest snapshot of a standby; it starts from it the next time."""
     _ask(_node_toggle("REPLICATE_STANDBY_SNAPSHOT"), directory, endpoints, as_json)
 
 

@@ -2,7 +2,8 @@
 
     BackupQuery       ─┐                                        BackupResponse
     HeartbeatRequest  ─┼─ pending ── authenticated, may read ──▶ HeartbeatResponse ── egress closed
-    StandbySnapshot   ─┘         └── refused ──▶ SessionEvent ERROR, AUTHENTICATION_REJECTED
+    StandbySnapshot   ─┘         │                               nothing
+                                 └── refused ──▶ SessionEvent ERROR, AUTHENTICATION_REJECTED
 
 Every established member serves them, a follower as well as a leader (C-21, C-330). None is ever in the log,
 nor among the sessions of clients (C-329).
@@ -44,6 +45,10 @@ class BackupPort(Protocol):
 
     def backup_response(self, query: BackupQuery) -> BackupResponse | None:
         """What a backup can copy; None before the first term."""
+        ...
+
+    def on_standby_snapshot(self, snapshot: StandbySnapshot) -> str:
+        """A standby has taken a snapshot. Returns why it is not recorded, empty when it will be."""
         ...
 
 
@@ -146,7 +151,10 @@ class BackupSessions:
             session, request = pending
             self._sessions.admission.decide(session, now_ms)
             if session.state is SessionState.AUTHENTICATED and isinstance(request, StandbySnapshot):
-                session.reject(EventCode.ERROR, "standby snapshots are not accepted")
+                if not (why := self._port.on_standby_snapshot(request)):
+                    work_count += self._end(self._pending, pending)
+                    continue
+                session.reject(EventCode.ERROR, why)
             if session.state is SessionState.REJECTED:
                 self._pending.remove(pending)
                 self._rejected.append(pending)

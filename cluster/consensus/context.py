@@ -34,6 +34,7 @@ class ConsensusModuleContext:
     appointed_leader_id: int = NULL_VALUE
     service_count: int = 1
     is_standby: bool = False  # it takes snapshots that are for standbys, too
+    accept_standby_snapshots: bool = False
     response_channel_length_max: int = 1024
     request_length_max: int = 16 * 1024
     connection_sessions_max: int = 8

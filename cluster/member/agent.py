@@ -49,7 +49,7 @@ from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.member.phases.repairing import Repairing
 from cluster.member.phases.starting import Closed, Starting
-from cluster.member.ports import Clients, Links
+from cluster.member.ports import Clients, FetchRecordings, Links
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
 from cluster.member.upkeep import Upkeep
@@ -92,6 +92,7 @@ class ConsensusModuleAgent:
         random: Random,
         security: Security,
         mark_file: MarkFile | None = None,
+        fetch_recordings: FetchRecordings,
         needed_positions: Sequence[NeededPosition] = (),
         on_event: Callable[[str], None] = _nothing,
         on_error: Callable[[Exception], None] = _nothing,
@@ -116,6 +117,7 @@ class ConsensusModuleAgent:
             random=random,
             security=security,
             needed_positions=tuple(needed_positions),
+            fetch_recordings=fetch_recordings,
             turn=self.turn,
             reporter=self.reporter,
             distrusts_log=distrusts_log,
@@ -226,6 +228,7 @@ class ConsensusModuleAgent:
         if not self.lease.is_looking_around:
             self.enter(self.phase.slow_tick())
             if self.phase.election is None and self.replica.module.is_active:
+                turn.work_count += self.parts.standby_snapshots.do_work()
                 turn.work_count += self.parts.node_control.do_work()
                 asked_ns = self.parts.snapshot_server.last_request_ns
                 turn.work_count += self.parts.retention.do_work(turn.now_ns, asked_ns)

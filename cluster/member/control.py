@@ -6,6 +6,8 @@
 A member writes them here and nowhere else. Operators set them in cnc.dat (node/control.py).
 """
 
+from typing import Protocol
+
 from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
@@ -81,15 +83,31 @@ class Toggles:
         self._node.set(NodeControlToggle.NEUTRAL)
 
 
+class StandbyReplication(Protocol):
+    """Fetches the newest snapshot of a standby (disk/standby_snapshots.py)."""
+
+    @property
+    def is_replicating(self) -> bool: ...
+
+    def replicate(self) -> None: ...
+
+
 class NodeControl:
     """Carries out what this member alone is asked for."""
 
     def __init__(
-        self, toggles: Toggles, recording_log: RecordingLog, archive: Archive, reporter: Reporter
+        self,
+        toggles: Toggles,
+        recording_log: RecordingLog,
+        archive: Archive,
+        standby_snapshots: StandbyReplication,
+        reporter: Reporter,
     ) -> None:
         self._toggles = toggles
         self._recording_log = recording_log
         self._archive = archive
+        self._standby_snapshots = standby_snapshots
+        self._is_replicating = False
         self._reporter = reporter
 
     def do_work(self) -> int:
@@ -97,9 +115,14 @@ class NodeControl:
         request = self._toggles.requested_of_node
         if request is None:
             return 0
+        if request == NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT:
+            if not self._is_replicating:
+                self._standby_snapshots.replicate()
+            self._is_replicating = self._standby_snapshots.is_replicating
+            if self._is_replicating:
+                return 0
         if request == NodeControlToggle.VALIDATE_RECORDING_LOG:
             self._validate_recording_log()
-        # Nobody keeps snapshots for others here: there are none of standbys to replicate.
         self._toggles.node_done()
         return 1
 

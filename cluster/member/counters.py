@@ -49,6 +49,9 @@ class MemberCounters:
         self.election_count = allocate(types.ELECTION_COUNT)
         self.leadership_term_id = allocate(types.LEADERSHIP_TERM_ID, -1)
         self.awaited_members = allocate(types.AWAITED_MEMBERS)
+        self.standby_snapshots_received = (
+            allocate(types.STANDBY_SNAPSHOTS_RECEIVED) if context.accept_standby_snapshots else None
+        )
         self.certificate_end_ms = allocate(types.CERTIFICATE_END)  # 0: it speaks no TLS
 
 

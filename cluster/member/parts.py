@@ -1,7 +1,7 @@
 """What a member is made of: each part with what it reaches, from the log up; no part reaches the agent.
 
 log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
-disk       Repair, PromiseKeeper, SnapshotServer
+disk       Repair, PromiseKeeper, SnapshotServer, StandbySnapshots
 clients    SessionOutlet, ClientRequests, BackupSessions, Supervision, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
 phases     made by the agent when they are entered, of the ports that are put together here
@@ -31,6 +31,7 @@ from cluster.member.disk.member_files import MemberFiles
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
 from cluster.member.disk.snapshot_server import SnapshotServer
+from cluster.member.disk.standby_snapshots import StandbySnapshots
 from cluster.member.frames import consensus_frame
 from cluster.member.liveness import Liveness
 from cluster.member.log.member_log import MemberLog
@@ -44,7 +45,7 @@ from cluster.member.phases.following import FollowerPorts
 from cluster.member.phases.leader_control import LeaderControl
 from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.phases.leading import LeaderPorts
-from cluster.member.ports import Clients, Links, Peers
+from cluster.member.ports import Clients, FetchRecordings, Links, Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.member.services.snapshot_digests import SnapshotDigests
@@ -74,6 +75,7 @@ class Parts:
         random: Random,
         security: Security,
         needed_positions: tuple[NeededPosition, ...],
+        fetch_recordings: FetchRecordings,
         turn: Turn,
         reporter: Reporter,
         distrusts_log: bool,
@@ -92,7 +94,7 @@ class Parts:
         other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
         self.peers = Peers(other_ids, self.liveness.gone_member_ids, links)
         self._build_log(security, needed_positions)
-        self._build_disk(random, distrusts_log=distrusts_log)
+        self._build_disk(random, fetch_recordings, distrusts_log=distrusts_log)
         self._build_clients(security, channels)
         self._build_services(channels)
         self.admission = Admission(
@@ -126,7 +128,7 @@ class Parts:
             context, files.archive, self.log, self.log_sender.streams, needed_positions, reporter.event
         )
 
-    def _build_disk(self, random: Random, *, distrusts_log: bool) -> None:
+    def _build_disk(self, random: Random, fetch: FetchRecordings, *, distrusts_log: bool) -> None:
         context, files, reporter = self.context, self.files, self._reporter
         self.repair = Repair(context, files, self.peers, reporter.event, distrusts_log=distrusts_log)
         self.promise_keeper = PromiseKeeper(
@@ -143,11 +145,16 @@ class Parts:
         self.snapshot_server = SnapshotServer(
             context, files.archive, self.log, self.repair, self.links, self._turn
         )
+        self.standby_snapshots = StandbySnapshots(
+            context, self.log, files.archive, self.counters, fetch, reporter
+        )
 
     def _build_clients(self, security: Security, channels: tuple[ServiceChannel, ...]) -> None:
         context, files, replica = self.context, self.files, self.replica
         self.toggles = Toggles(self.counters)
-        self.node_control = NodeControl(self.toggles, files.recording_log, files.archive, self._reporter)
+        self.node_control = NodeControl(
+            self.toggles, files.recording_log, files.archive, self.standby_snapshots, self._reporter
+        )
         self.supervision = Supervision(context, replica, self.clients, self.peers)
         self.egress = EgressPublisher(self.clients, replica, self.status, channels, self.supervision)
         self.requests = ClientRequests(
@@ -160,7 +167,13 @@ class Parts:
             security.authorisation,
             self._turn,
         )
-        source = BackupSource(context, self.log, self.status, self.counters.commit_position)
+        source = BackupSource(
+            context,
+            self.log,
+            self.status,
+            self.counters.commit_position,
+            self.standby_snapshots.on_announced,
+        )
         self.backups = BackupSessions(context, replica.sessions, source)
         self.ingress = IngressAdapter(
             context,

@@ -1,10 +1,11 @@
 """What the agent is given: the media, by what it calls on them. The simulator gives others."""
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from cluster.archive.files import Buffer
 from cluster.transport.links import LinksHandler
+from cluster.transport.log_client import RecordingAnswer
 from cluster.transport.server import ClientsHandler
 
 
@@ -50,6 +51,20 @@ class Clients(Protocol):
     def close(self, connection_id: int, why: str = ...) -> None:
         """Close once what was sent is out."""
         ...
+
+
+class FetchedRecordings(Protocol):
+    """Recordings of another archive, one after the other, as it answers ``LogClient.read_recording``."""
+
+    def poll(self) -> RecordingAnswer | None:
+        """The next part, None while there is none; never waits. Raises ClusterError when none will come."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# Begins to fetch recordings by their ids from the archive at an endpoint. Raises ConfigurationError.
+FetchRecordings: TypeAlias = Callable[[str, Sequence[int]], FetchedRecordings]
 
 
 class Peers(NamedTuple):

@@ -498,6 +498,12 @@ class NodeKeys(BaseModel):
         ge=0,
         le=1000,
     )
+    accept_standby_snapshots: bool = _key(
+        MODULE.accept_standby_snapshots,
+        """Whether recording.log gets the snapshots that standbys announce, for `cluster tool
+        replicate-standby-snapshot` to fetch. Whoever has the right to read may announce some.""",
+        aeron="aeron.cluster.accept.standby.snapshots",
+    )
     log_export_watermark: bool = _key(
         False,
         """Whether what was not exported yet is kept, whatever log_retained_snapshots says: the log from the

@@ -66,8 +66,6 @@ class ControlAction(NamedTuple):
         kinds = NodeControlToggle if self.is_of_node else ClusterControlToggle
         if self.toggle not in list(kinds) or self.toggle <= ClusterControlToggle.NEUTRAL:
             raise ClusterError(f"toggle {self.toggle}: no action of a member has this code")
-        if self.is_of_node and self.toggle == NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT:
-            raise ClusterError("no snapshots of standbys to replicate: this cluster has no standbys")
 
 
 def _name(toggle: int, is_of_node: bool) -> str:
@@ -123,6 +121,11 @@ class MemberControl:
             and self._snapshots.get() == snapshots_before
         ):
             raise ClusterError(f"{self._who} took no snapshot: `cluster tool errors` says why")
+        if (
+            action == ControlAction(NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, is_of_node=True)
+            and self._snapshots.get() == snapshots_before
+        ):
+            raise ClusterError(f"{self._who} replicated no snapshot: `cluster tool errors` says why")
 
         if action.is_transfer and self._leads:
             raise ClusterError(f"{self._who} goes on leading, its node.log says why")

@@ -100,11 +100,13 @@ class MemberLife:
             random=ports.random,
             mark_file=ports.mark_file,
             security=ports.security,
+            fetch_recordings=ports.fetch_recordings,
             needed_positions=ports.needed_positions(),
             on_event=ports.on_event,
             on_error=lambda error: ports.record(ports.mark_file, "consensus module", error),
             distrusts_log=distrusts_log,
         )
+        self.opened.callback(self.consensus_module.parts.standby_snapshots.close)
         for service_id, channel in enumerate(channels):
             self.services.append(self._host(service_id, channel))
 

@@ -25,9 +25,11 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
+from cluster.transport.log_client import open_log_client
 from cluster.transport.log_server import Ask
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller
+from cluster.transport.recording_fetch import FetchedInThread
 from cluster.transport.server import ClientPort
 from cluster.transport.sockets import HandedOver
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from cluster.node.control import ControlPort
     from cluster.reader.served_member import ServedMember
     from cluster.transport.grpc_gateway import GrpcGateway
+
+STANDBY_TIMEOUT_S = 10.0  # of its silence
 
 
 class Machine:
@@ -136,6 +140,10 @@ class Machine:
         is_external = self._config.service_modes[service_id] == "external"
         command = () if is_external else command_of(driver_directory, service_id)
         return ChildProcess(service_id, driver_directory, self._poller, command, self.on_event)
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedInThread:
+        client = open_log_client(parse_endpoint(endpoint), STANDBY_TIMEOUT_S, self._config.tls_files)
+        return FetchedInThread(client, recording_ids)
 
     def needed_positions(self) -> Sequence[NeededPosition]:
         needed: list[NeededPosition] = [self._reader_position]

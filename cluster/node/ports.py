@@ -14,7 +14,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
 from cluster.member.log.retention import NeededPosition
-from cluster.member.ports import Clients, Links
+from cluster.member.ports import Clients, FetchedRecordings, Links
 from cluster.member.services.remote_service import ServiceProcess
 from cluster.service.clustered_service import ClusteredService
 
@@ -87,6 +87,9 @@ class Ports(Protocol):
 
     def open_service_process(self, service_id: int) -> ServiceProcess:
         """Of a service that is not inline."""
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+        """Begin to fetch recordings from the archive at an endpoint. Raises ConfigurationError."""
 
     def needed_positions(self) -> Sequence[NeededPosition]:
         """From where on others than the member need the log."""

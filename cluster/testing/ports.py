@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from cluster.counters import CountersFile
 from cluster.errors import ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
+from cluster.member.ports import FetchedRecordings
 from cluster.member.services.remote_service import ServiceProcess
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
@@ -138,6 +140,9 @@ class SimulatedPorts:
 
     def open_service_process(self, service_id: int) -> ServiceProcess:
         raise AssertionError("services are inline here")
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+        raise AssertionError("nobody announces snapshots here")
 
     def needed_positions(self) -> list[NeededPosition]:
         return []

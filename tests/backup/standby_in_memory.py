@@ -7,8 +7,10 @@ from dataclasses import replace
 from cluster.backup.counters import StandbyCounters
 from cluster.backup.standby import Standby
 from cluster.member.disk.snapshots import read_snapshot
+from cluster.protocol.enums import ClusterControlToggle
 from tests.backup.in_memory import Backup
 from tests.backup.inline_host import InlineHost
+from tests.member.cluster_steps import toggle
 from tests.member.in_memory.member import HashingEcho
 
 NULL = -1
@@ -62,3 +64,11 @@ def records_at(recording_log, archive, position):
     [entries] = [e for e in recording_log.snapshot_sets(1) if e[0].log_position == position]
     read_snapshot(archive, entries)
     return [list(archive.open(entry.recording_id)) for entry in entries]
+
+
+def take_standby_snapshot(standby):
+    """Returns its position."""
+    count = len(standby.taken)
+    toggle(standby.cluster, ClusterControlToggle.STANDBY_SNAPSHOT)
+    standby.run_until(lambda: len(standby.taken) > count)
+    return standby.taken[-1]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from cluster.protocol.enums import ClusterControlToggle
-from tests.backup.standby_in_memory import StandbyInMemory, records_at
-from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot, toggle
+from tests.backup.standby_in_memory import StandbyInMemory, records_at, take_standby_snapshot
+from tests.member.cluster_steps import a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND
 
 
@@ -15,13 +14,6 @@ def is_like_the_members(standby, cluster):
         service.timers,
         service.chain,
     )
-
-
-def take_standby_snapshot(standby):
-    count = len(standby.taken)
-    toggle(standby.cluster, ClusterControlToggle.STANDBY_SNAPSHOT)
-    standby.run_until(lambda: len(standby.taken) > count)
-    return standby.taken[-1]
 
 
 def test_services_follow_the_copied_log_and_nothing_leaves_them():

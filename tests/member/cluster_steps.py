@@ -39,8 +39,8 @@ def entries(member):
     return found
 
 
-def a_busy_cluster(members=3, seed=1, messages=40):
-    cluster = SimulatedCluster(members, seed)
+def a_busy_cluster(members=3, seed=1, messages=40, **settings):
+    cluster = SimulatedCluster(members, seed, **settings)
     cluster.await_leader()
     cluster.add_client()
     send(cluster, messages)

@@ -4,7 +4,6 @@ import pytest
 
 from cluster.archive.recording_log import RecordingLog
 from cluster.member.clients.backup_source import snapshot_to_back_up
-from cluster.protocol import streams
 from cluster.protocol.backup import (
     BackupQuery,
     BackupResponse,
@@ -14,11 +13,10 @@ from cluster.protocol.backup import (
     StandbySnapshotRecording,
 )
 from cluster.protocol.enums import ClusterControlToggle, EventCode
-from cluster.protocol.frame import frame
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.archive.faulty_files import FaultyDisk
-from tests.member.answers import messages_in
+from tests.member.asker import Asker
 from tests.member.challenges import Challenges
 from tests.member.cluster_steps import a_busy_cluster, entries, take_snapshot, toggle
 from tests.member.in_memory.cluster import MS
@@ -29,25 +27,6 @@ HEARTBEAT = HeartbeatRequest(6, 108, "standby", b"sesame")
 STANDBY = StandbySnapshot(
     7, CLIENT_PROTOCOL_VERSION, 108, (StandbySnapshotRecording(1, 0, 0, 64, 0, -1, "a:1"),), "standby"
 )
-
-
-class Asker:
-    """A connection to a member: what was answered over it, and whether the member has closed it."""
-
-    def __init__(self, member):
-        self.answers = []
-        self.is_closed = False
-        self._connection = member.dial(self._on_frames, self._on_closed)
-
-    def asks(self, message):
-        self._connection.send(frame(message.encode(), session_id=0, stream_id=streams.INGRESS))
-        return self
-
-    def _on_frames(self, data):
-        self.answers.extend(messages_in(data))
-
-    def _on_closed(self):
-        self.is_closed = True
 
 
 class Nobody:

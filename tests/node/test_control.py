@@ -211,7 +211,6 @@ def test_what_is_about_one_member_alone_any_member_takes(monkeypatch, patience):
         (1, False, "toggle 1: no action of a member has this code"),
         (8, False, "toggle 8: no action of a member has this code"),
         (4, True, "toggle 4: no action of a member has this code"),
-        (NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, True, "this cluster has no standbys"),
     ],
 )
 def test_what_is_no_action_is_not_asked_for(toggle, is_of_node, why):

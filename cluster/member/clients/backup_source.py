@@ -1,13 +1,19 @@
 """What a backup can copy of this member: its newest snapshot, and the recording of its log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.member.log.member_log import MemberLog
 from cluster.member.status import MemberStatus
-from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
+from cluster.protocol.backup import (
+    BackupQuery,
+    BackupResponse,
+    BackupSnapshotRecording,
+    StandbySnapshot,
+    StandbySnapshotRecording,
+)
 from cluster.protocol.recording_log import RecordingLogEntry
 
 
@@ -15,12 +21,21 @@ class BackupSource:
     """The ``BackupPort`` of a member (consensus/backup_sessions.py)."""
 
     def __init__(
-        self, context: ConsensusModuleContext, log: MemberLog, status: MemberStatus, commit_position: Counter
+        self,
+        context: ConsensusModuleContext,
+        log: MemberLog,
+        status: MemberStatus,
+        commit_position: Counter,
+        on_standby_snapshot: Callable[[Sequence[StandbySnapshotRecording]], str],
     ) -> None:
         self._context = context
         self._log = log
         self._status = status
         self._commit_position = commit_position
+        self._on_standby_snapshot = on_standby_snapshot
+
+    def on_standby_snapshot(self, snapshot: StandbySnapshot) -> str:
+        return self._on_standby_snapshot(snapshot.snapshots)
 
     def backup_response(self, query: BackupQuery) -> BackupResponse | None:
         recording_log = self._log.recording_log

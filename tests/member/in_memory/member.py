@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.member.log.retention import NeededPosition
+from cluster.member.ports import FetchedRecordings
 from cluster.node.life import MemberLife
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.testing.disk import Disk, SimulatedFiles
@@ -96,6 +97,9 @@ class ScriptedPorts(SimulatedPorts):
     ) -> None:
         super().__init__(process, context, process.world.random(f"{process.name}, {process.incarnation}"))
         self._scripted = scripted
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+        return self._scripted.cluster.archives(endpoint, recording_ids)
 
     def needed_positions(self) -> list[NeededPosition]:
         return [lambda: self._scripted.needed_position]
