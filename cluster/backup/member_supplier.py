@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
-from cluster.client.ingress_publication import IngressPublication, MemberConnection
+from cluster.backup.member_request import ConnectionMaker, MemberRequest
 from cluster.protocol import link
 from cluster.protocol.backup import BackupQuery, BackupResponse
-from cluster.protocol.sbe import Message
-from cluster.protocol.session import Challenge, ChallengeResponse, SessionEvent
+from cluster.protocol.session import SessionEvent
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.log_client import Answer, LogClient, RecordingAnswer, Unreachable
+from cluster.transport.log_client import Answer, LogClient, RecordingAnswer
 
 BLOCK_BYTES = 1024 * 1024
-
-
-class ConnectionMaker(Protocol):
-    """What connects to members (``cluster.transport.dialler.Dialler``)."""
-
-    def dial(self, endpoint: Endpoint) -> MemberConnection: ...
-
-    def poll(self) -> None:
-        """Mark the connections that are ready; never waits."""
-        ...
 
 
 class MemberSupplier:
@@ -43,9 +31,7 @@ class MemberSupplier:
         self._world = world
         self._credentials = credentials
         self._cluster_id = cluster_id
-        self._publication: IngressPublication | None = None
-        self._unsent: Message | None = None
-        self._correlation_id = 0
+        self._request: MemberRequest | None = None
 
     @property
     def name(self) -> str:
@@ -55,43 +41,20 @@ class MemberSupplier:
 
     def ask(self, query: BackupQuery) -> None:
         self._hang_up()
-        connection = self._world.dial(self._endpoint)
-        self._publication = IngressPublication(-1, self._endpoint, connection, self._cluster_id)
-        self._correlation_id = query.correlation_id
-        self._unsent = query.replace(encoded_credentials=self._credentials.encoded_credentials())
+        self._request = MemberRequest(self._endpoint, self._world, self._credentials, self._cluster_id, query)
 
     def poll(self) -> BackupResponse | SessionEvent | None:
         """Raises Unreachable when the connection is lost, or refused."""
-        publication = self._publication
-        assert publication is not None, "nothing was asked"
-        self._world.poll()
-        publication.do_work()
-        if self._unsent is not None and publication.offer(self._unsent) > 0:
-            self._unsent = None
-        for message in publication.receive():
-            if getattr(message, "correlation_id", None) != self._correlation_id:
-                continue
-            if isinstance(message, BackupResponse | SessionEvent):
-                self._hang_up()
-                return message
-            if isinstance(message, Challenge):
-                self._answer(message)
-        if publication.is_closed:
-            raise Unreachable(f"{self._endpoint}: {publication.connection.why_closed}")
-        return None
-
-    def _answer(self, challenge: Challenge) -> None:
-        self._correlation_id += 1
-        self._unsent = ChallengeResponse(
-            self._correlation_id,
-            challenge.cluster_session_id,
-            self._credentials.on_challenge(challenge.encoded_challenge),
-        )
+        assert self._request is not None, "nothing was asked"
+        answer = self._request.poll()
+        if answer is not None:
+            self._request = None
+        return answer
 
     def _hang_up(self) -> None:
-        if self._publication is not None:
-            self._publication.connection.close()
-            self._publication = None
+        if self._request is not None:
+            self._request.close()
+            self._request = None
 
     # ---- what is copied
 

@@ -30,10 +30,11 @@ from cluster.node.config_types import (
     key_of,
     size_text,
 )
+from cluster.node.exposure import is_loopback
 from cluster.node.ports import ServiceSettings
 from cluster.protocol.versions import version_text
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in, credentials_of
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, parse_endpoints
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, Medium, parse_endpoint, parse_endpoints
 from cluster.transport.tls import TlsFiles, tls_in
 
 DEFAULTS = BackupContext()
@@ -149,6 +150,18 @@ class BackupConfig(BaseModel):
         unit=DURATION,
         gt=0,
     )
+    endpoint: str = key(
+        "",
+        """Where it listens over gRPC, as host:port: readers read the log there, and members fetch the
+        snapshots that a standby announces to them by this name. Nobody is served when empty. Without TLS
+        and without a check of who reads.""",
+        unit="host:port",
+        section="Whom it serves",
+    )
+    insecure_network: bool = key(
+        False,
+        "Whether endpoint may be beyond loopback. Whoever reaches it may then read the whole log.",
+    )
     tls_ca: str = key(
         "",
         """Authorities (PEM) to check the members by, which speak TLS. Where no key of TLS is set,
@@ -168,6 +181,27 @@ class BackupConfig(BaseModel):
                 "together",
                 "service_mode: expected one mode, or one for each of services = {names}",
                 {"names": ", ".join(self.services)},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_endpoint(self) -> BackupConfig:
+        if not self.endpoint:
+            return self
+        try:
+            endpoint = parse_endpoint(self.endpoint)
+        except ConfigurationError as error:
+            raise PydanticCustomError("endpoint", "endpoint: {why}", {"why": str(error)}) from None
+        if endpoint.medium is not Medium.GRPC or endpoint.port == 0:
+            raise PydanticCustomError(
+                "endpoint", "endpoint {text}: expected host:port", {"text": repr(self.endpoint)}
+            )
+        if not self.insecure_network and not is_loopback(endpoint.host):
+            raise PydanticCustomError(
+                "endpoint",
+                "endpoint {text} is not on loopback, where strangers could read the log: set "
+                "insecure_network = true if they may",
+                {"text": repr(self.endpoint)},
             )
         return self
 

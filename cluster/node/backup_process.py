@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from random import SystemRandom
+from typing import TYPE_CHECKING
 
 from cluster.archive.files import OsFiles
 from cluster.backup.agent import MS, ClusterBackupAgent
+from cluster.backup.announcements import Announcements
 from cluster.backup.counters import BackupCounters, StandbyCounters
 from cluster.backup.directory import BackupDirectory
+from cluster.backup.member_request import MemberRequest
 from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.standby import Standby
+from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
 from cluster.node.backup_config import BackupConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.standby_hosts import StandbyHosts
+from cluster.protocol.backup import StandbySnapshot
+from cluster.reader.served_member import ServedMember
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.dialler import Dialler
-from cluster.transport.endpoint import Endpoint
+from cluster.transport.endpoint import Endpoint, parse_endpoint
 from cluster.transport.log_client import open_log_client
+
+if TYPE_CHECKING:
+    from cluster.transport.grpc_gateway import GrpcGateway
 
 IDLE_S = 0.05  # between two looks at what a member has committed
 ACTIVITY_INTERVAL_MS = 1_000
@@ -37,6 +49,7 @@ class BackupProcess:
         self._is_stopped = False
         self._activity_ms = 0
         self.standby: Standby | None = None  # of a backup with services
+        self._announcements: Announcements | None = None  # of a standby with an endpoint
         self.endpoints = config.member_endpoints
         with ExitStack() as opened:
             self._open(opened)
@@ -72,11 +85,52 @@ class BackupProcess:
             on_error=self._on_error,
         )
         opened.callback(self.agent.close)
+        if config.endpoint:
+            opened.callback(self._open_gateway().stop)
         if config.services:
-            self.standby = self._open_standby(counters)
+            announcements = self._open_announcements(opened) if config.endpoint else None
+            self.standby = self._open_standby(counters, announcements)
             opened.callback(self.standby.close)
 
-    def _open_standby(self, counters: BackupCounters) -> Standby:
+    def _open_gateway(self) -> GrpcGateway:
+        """Serve the log and the snapshots to readers and members, from a thread. Raises PortInUse."""
+        from cluster.transport.grpc_gateway import GrpcGateway
+
+        config = self._config
+        gateway = GrpcGateway(
+            parse_endpoint(config.endpoint),
+            _refuse_client,
+            lambda: ServedMember(
+                cluster_dir=f"{config.path}/cluster",
+                archive_dir=f"{config.path}/archive",
+                aeron_dir=f"{config.path}/driver",
+                cluster_id=config.cluster_id,
+                member_id=NULL_VALUE,
+            ),
+            0,
+        )
+        gateway.start()
+        return gateway
+
+    def _open_announcements(self, opened: ExitStack) -> Announcements:
+        config = self._config
+        self._announcements = Announcements(
+            {str(endpoint): partial(self._announce, endpoint) for endpoint in self.endpoints},
+            self._directory.recording_log,
+            config.endpoint,
+            len(config.services),
+            config.context,
+            on_event=self._log.info,
+            on_error=self._on_error,
+        )
+        opened.callback(self._announcements.close)
+        return self._announcements
+
+    def _announce(self, endpoint: Endpoint, snapshot: StandbySnapshot) -> MemberRequest:
+        config = self._config
+        return MemberRequest(endpoint, self._world, config.credentials, config.cluster_id, snapshot)
+
+    def _open_standby(self, counters: BackupCounters, announcements: Announcements | None) -> Standby:
         hosts = StandbyHosts(
             self._config,
             self._counters_file,
@@ -91,6 +145,7 @@ class BackupProcess:
             hosts.open,
             on_event=self._log.info,
             on_error=self._on_error,
+            on_snapshot=lambda position: None if announcements is None else announcements.announce(),
         )
 
     def _supplier(self, endpoint: Endpoint) -> MemberSupplier:
@@ -131,6 +186,8 @@ class BackupProcess:
         if self.standby is not None:
             self._world.poll()
             work_count += self.standby.do_work(now_ns, is_retrieving=self.agent.is_retrieving)
+        if self._announcements is not None:
+            work_count += self._announcements.do_work(now_ns)
         return work_count
 
     def __enter__(self) -> BackupProcess:
@@ -138,6 +195,10 @@ class BackupProcess:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
+
+
+def _refuse_client(certificate_name: str | None, host: str) -> socket.socket:
+    raise OSError(errno.ECONNREFUSED, "it is a backup, which serves the log to readers alone")
 
 
 def run_backup(config: BackupConfig, on_started: Callable[[BackupProcess], None]) -> None:

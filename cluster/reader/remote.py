@@ -179,7 +179,12 @@ class RemoteLog:
         return found, failures
 
     def _meet(self, key: int, status: link.LogStatus) -> int:
-        """A member has answered: call it by its id, and add the members that it knows; returns the id."""
+        """A member has answered: call it by its id, and add the members that it knows; returns the id.
+
+        A backup has no id, and stays what it was called.
+        """
+        if status.member_id < 0:
+            return key
         if key < 0 and key in self._clients:
             member_id = status.member_id
             if (other := self._clients.pop(member_id, None)) is not None:
