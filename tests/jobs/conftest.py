@@ -15,6 +15,7 @@ from jobs.command import JobOptions
 from jobs.keeping import keep
 from jobs.tables import tables_in
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
+from tests.tree import SAFELY
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 
@@ -57,7 +58,7 @@ def member_dir(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("aeron-cluster")
     with tarfile.open(DATA / "members.tar.xz") as members:
         wanted = [entry for entry in members if entry.name.startswith("member-1")]
-        members.extractall(folder, wanted, filter="data")
+        members.extractall(folder, wanted, **SAFELY)
     return str(folder / "member-1")
 
 

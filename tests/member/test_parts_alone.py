@@ -142,7 +142,7 @@ def test_the_node_toggle_is_done_after_what_it_asks_for(counters, reporter):
             seen.append(counters.node_control_toggle.get())
             return []
 
-    control = NodeControl(toggles, RecordingLog(), None, reporter)
+    control = NodeControl(toggles, RecordingLog(), None, None, reporter)
     toggles.on_established()
     assert control.do_work() == 0
     counters.node_control_toggle.set(NodeControlToggle.VALIDATE_RECORDING_LOG)

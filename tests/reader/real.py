@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.tree import SAFELY
+
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 ENTRY_TYPES = {
     1: "SESSION_MESSAGE",
@@ -29,7 +31,7 @@ def members() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="aeron-cluster-1.53-"))
     _folders.append(folder)
     with tarfile.open(DATA / "members.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **SAFELY)
     return folder
 
 

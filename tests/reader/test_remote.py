@@ -20,6 +20,7 @@ from cluster.transport.grpc_gateway import GrpcGateway
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 from tests.reader.scripted import FakeMember, open_reader
+from tests.tree import SAFELY
 
 REAL = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 
@@ -28,7 +29,7 @@ REAL = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 def real_members(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     with tarfile.open(REAL / "members.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **SAFELY)
     return sorted(path.parent for path in folder.rglob("archive") if path.is_dir())
 
 

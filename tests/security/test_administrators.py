@@ -75,7 +75,7 @@ def test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does(
         '{"memberId": 0, "toggle": "SNAPSHOT", "outcome": "completed"}\n'
     )
     status, _, err = asked("replicate-standby-snapshot")
-    assert (status, err) == (1, "no snapshots of standbys to replicate: this cluster has no standbys\n")
+    assert (status, err) == (1, "member 0 replicated no snapshot: `cluster tool errors` says why\n")
     assert asked("shutdown") == (0, "[0] SHUTDOWN completed\n", "")
     assert audited(node) == []
 

@@ -17,6 +17,7 @@ from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector.snapshots import SNAPSHOT_COLUMNS, SnapshotDataSource
 from tests.spark.simulated import write_out
+from tests.tree import SAFELY
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 
@@ -39,7 +40,7 @@ def aeron(tmp_path_factory):
     """The directories of a real Aeron Cluster."""
     folder = tmp_path_factory.mktemp("aeron")
     with tarfile.open(DATA / "members.tar.xz") as members:
-        members.extractall(folder, filter="data")
+        members.extractall(folder, **SAFELY)
     return str(folder)
 
 

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from spark_connector.schema import ROW_COLUMNS
 from tests.spark.logs import TERM_LENGTH, open_log
+from tests.tree import SAFELY
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
 MEMBERS = ("member-0", "member-1", "member-2")
@@ -35,7 +36,7 @@ def aeron(tmp_path_factory):
     """The directories of a real Aeron Cluster."""
     folder = tmp_path_factory.mktemp("aeron")
     with tarfile.open(DATA / "members.tar.xz") as members:
-        members.extractall(folder, filter="data")
+        members.extractall(folder, **SAFELY)
     return folder
 
 
