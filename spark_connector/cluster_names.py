@@ -27,9 +27,15 @@ NAMED_OPTIONS = (
     "user",
     "passwordFile",
     "readPreference",
+    "requestTimeoutMs",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
+    "endingTimestamp",
     "atLeast",
+    "failOnDataLoss",
+    "readUncommitted",
 )
 T = TypeVar("T", bound=Options)
 _WHERE = ("endpoints", "clusterdir")  # what says that there is a cluster of a name

@@ -138,7 +138,7 @@ def _many_stream_reader(clusters: dict[str, SourceOptions], schema: StructType) 
 
     rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
     readers = {name: _stream_reader(options, of_the_log) for name, options in clusters.items()}
-    fails = all(options.fail_on_data_loss for options in clusters.values())
+    fails = any(options.fail_on_data_loss for options in clusters.values())
     return ManyStreamReader(readers, rows, fail_on_data_loss=fails)
 
 

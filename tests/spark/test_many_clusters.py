@@ -203,3 +203,14 @@ def test_a_name_of_another_type_is_refused(logs):
         ConfigurationError, match="column clusterName is STRING and nullable, the schema says BIGINT"
     ):
         ClusterDataSource(options_of(logs)).reader(wrong)
+
+
+def test_one_cluster_may_have_a_time_to_begin_at_and_lose_data_for_itself(logs, source):
+    late = {"startingtimestamp.eu": "2100-01-01T00:00:00Z", "startingoffsetsbytimestampstrategy.eu": "latest"}
+    reader = source(logs, **late, **{"failondataloss.eu": "false"})
+    end, found = all_of(reader, reader.initialOffset())
+    assert {name for name, _ in found} == {"asia", "us"}
+
+    end["clusters"]["gone"] = end["clusters"]["eu"]
+    with pytest.raises(DataLoss, match="the checkpoint has cluster gone"):
+        reader.latestOffset(end, reader.getDefaultReadLimit())
