@@ -212,6 +212,24 @@ class ConsensusModuleAgent:
             self.enter(Close())
         return turn.work_count
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether another turn would find nothing to do but what a socket or time gives it.
+
+        False where that is not known at once: in an election, in a snapshot, at the end.
+        """
+        parts, turn = self.parts, self.turn
+        return (
+            self.replica.module.is_active
+            and self.phase.awaits_events
+            and turn.slow_tick_ns > turn.now_ns + 1
+            and not self.lease.is_looking_around
+            and not (parts.snapshots.is_holding or parts.snapshots.is_making)
+            and not parts.snapshot_server.is_serving
+            and parts.links.awaits_events
+            and not parts.clients.has_ready
+        )
+
     def publish_egress(self) -> int:
         """Send what services have answered; a runner that calls it after the services spares them a turn."""
         return self.parts.egress.poll()

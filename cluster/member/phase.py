@@ -111,6 +111,11 @@ class Phase:
         """The election that runs or rests; None outside of one."""
         return None
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether only a message, a client or time gives it more to do: False where it cannot say."""
+        return False
+
     def do_work(self) -> Next | None:
         """The phase's part of a turn."""
         return None

@@ -24,9 +24,19 @@ class Links(Protocol):
 
     def queued_bytes(self, member_id: int) -> int: ...
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether another ``poll`` would find nothing but what a socket or time gives it."""
+        ...
+
 
 class Clients(Protocol):
     """Connections of clients (``cluster.transport.server.ClientPort``)."""
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether some have sent what was not taken yet."""
+        ...
 
     def poll(self, handler: ClientsHandler) -> int: ...
 

@@ -33,6 +33,11 @@ class ServiceAgent(Protocol):
 
     def do_work(self, now_ns: int, cluster_time: int) -> int: ...
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether only its member, a socket or time gives it more to do: False where it cannot say."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -201,6 +201,13 @@ class MemberLife:
                 self._on_service_error(service, error)
         return work_count + self.consensus_module.publish_egress()
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether another turn would find nothing to do but what a socket or time gives it."""
+        return self.consensus_module.awaits_events and all(
+            service.agent.awaits_events for service in self.services
+        )
+
     def _on_service_error(self, service: HostedService, error: Exception) -> None:
         """Tell it. Raises AgentTermination where an error of a service ends its member."""
         self._on_service_failure(service, error)

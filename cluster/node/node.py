@@ -312,6 +312,11 @@ class ClusterNode:
             self.stop()
         return work_count
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether another turn would find nothing to do but what a socket or time gives it."""
+        return self._life is not None and self._life.awaits_events
+
     def _tell_leadership(self, counters: MemberCounters) -> None:
         is_leader = (
             counters.node_role.get() == Role.LEADER and counters.election_state.get() == ElectionState.CLOSED

@@ -2,7 +2,8 @@
 
     wait for sockets --> read the clocks once --> do_work --+
           ^_________________________________________________|
-    no wait at all after a turn with work, nor for ``spin_ns`` after the last such turn
+    no wait at all after a turn with work, unless the agent says that it awaits events
+    nor for ``spin_ns`` after the last such turn: then sockets are looked at, again and again
 
 Sockets end a wait at once; without them it is as long as the slow tick of the consensus module.
 """
@@ -22,6 +23,11 @@ SLEEP_MAX_S = 0.01
 
 class Agent(Protocol):
     """What has a duty cycle."""
+
+    @property
+    def awaits_events(self) -> bool:
+        """Whether another turn would find nothing to do, whatever the last one has done."""
+        ...
 
     def do_work(self, now_ns: int, cluster_time: int) -> int: ...
 
@@ -58,9 +64,7 @@ class AgentRunner:
         work_count = 0
         spin_until_ns = 0
         while not self._is_stopped:
-            if work_count:
-                wait(0)
-            else:
+            if not work_count or (not wait(0) and self._agent.awaits_events):
                 # Nothing is left to do, so only a socket or time can bring more: no turns in between.
                 while not wait(0):
                     if clock_ns() >= spin_until_ns:

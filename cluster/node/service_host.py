@@ -77,6 +77,11 @@ class ServiceHost:
         self._error = error
         self.stop()
 
+    @property
+    def awaits_events(self) -> bool:
+        """Not known: snapshots that are being written and the member's orders are looked at in each turn."""
+        return False
+
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn; what a callback raises is told, and the service goes on."""
         link = self._link

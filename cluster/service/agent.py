@@ -126,6 +126,21 @@ class ClusteredServiceAgent:
         """The callback of the service that was called last; empty before the first."""
         return self._callbacks.last
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether it has come to the commit position, and neither it nor the module waits for the other."""
+        channel = self._channel
+        return (
+            self._phase is ServicePhase.ACTIVE
+            and channel.is_taken
+            and not channel.has_orders
+            and self._pending_join is None
+            and self._termination_position is None
+            and self._requested_ack_position is None
+            and not self._callbacks.has_background_work
+            and self._adapter.position >= self._commit_position()
+        )
+
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn and return how much was done; 0 lets the runner idle."""
         self._now_ns = now_ns

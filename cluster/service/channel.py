@@ -216,6 +216,11 @@ class ServiceChannel:
         return bool(self._egress)
 
     @property
+    def has_orders(self) -> bool:
+        """Whether the consensus module has sent what the service has not taken."""
+        return bool(self._to_service)
+
+    @property
     def is_taken(self) -> bool:
         """Whether the consensus module has taken all that the service has sent."""
         return not self._egress and not self._to_consensus_module

@@ -214,6 +214,7 @@ class SimulatedPoller:
         self._watched: dict[int, list[Any]] = {}  # fd: target, events, socket
         self._fd = 10
         self._is_marked = False
+        self.marked_count = 0  # by the last wait
 
     def open_socket(self, family: socket.AddressFamily) -> SimulatedSocket:
         assert family == socket.AF_INET
@@ -239,6 +240,7 @@ class SimulatedPoller:
 
     def wait(self, timeout_s: float) -> int:
         """Never waits: whoever turns the process does."""
+        self.marked_count = 0
         if not self._is_marked:
             return 0
         self._is_marked = False
@@ -254,6 +256,7 @@ class SimulatedPoller:
             if watched is not None:
                 watched[0].on_ready(mask)
         self._is_marked = bool(ready) or self._is_marked  # level-triggered
+        self.marked_count = len(ready)
         return len(ready)
 
     def wake(self) -> None:

@@ -183,6 +183,19 @@ class MemberLinks:
             peer.outgoing_crc = crc
         return Offer.NOT_CONNECTED if result == Offer.CLOSED else result
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether another ``poll`` would find nothing but what a socket or time gives it."""
+        return not self._greeting and all(
+            peer.claim is None
+            and (
+                not (peer.incoming.is_readable or peer.incoming.has_frames)
+                if peer.is_up and peer.incoming is not None
+                else peer.outgoing is None and peer.incoming is None
+            )
+            for peer in self._peers.values()
+        )
+
     def queued_bytes(self, member_id: int) -> int:
         """Bytes accepted for the member that its socket has not taken yet."""
         outgoing = self._peers[member_id].outgoing

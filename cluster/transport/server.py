@@ -167,6 +167,11 @@ class ClientPort:
         return [listener.endpoint for listener in self._listeners]
 
     @property
+    def has_ready(self) -> bool:
+        """Whether connections have sent what no ``poll`` has taken yet."""
+        return bool(self._ready)
+
+    @property
     def connection_count(self) -> int:
         return len(self._clients)
 

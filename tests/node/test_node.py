@@ -300,6 +300,8 @@ def test_a_service_may_have_methods_of_its_own_and_more_arguments_with_defaults(
 class Agent:
     """Works as often as told, then has nothing to do."""
 
+    awaits_events = False
+
     def __init__(self, *results: int | Exception) -> None:
         self.results = list(results)
         self.runner: AgentRunner | None = None
@@ -371,6 +373,31 @@ def test_a_runner_does_not_sleep_while_there_is_work():
     begin = time.monotonic()
     run_agent(Agent(*[1] * 2_000))
     assert time.monotonic() - begin < 2_000 * SLEEP_MAX_S / 4
+
+
+def test_a_runner_takes_no_turn_after_work_when_its_agent_awaits_events():
+    order: list[float | str] = []
+
+    class Noting(Poller):
+        def wait(self, timeout_s: float) -> int:
+            order.append(timeout_s)
+            return super().wait(timeout_s)
+
+    class Settled(Agent):
+        awaits_events = True
+
+        def do_work(self, now_ns: int, cluster_time: int) -> int:
+            order.append("turn")
+            if len(self.results) == 1:
+                poller.wake()  # what comes meanwhile is taken at once
+            return super().do_work(now_ns, cluster_time)
+
+    agent, poller = Settled(1, 1), Noting()
+    runner = agent.runner = AgentRunner(agent, poller, cluster_clock("ms"), spin_ns=0, on_error=print)
+    runner.run()
+    poller.close()
+    sleep = SLEEP_MAX_S
+    assert order == [0, sleep, "turn", 0, 0, sleep, "turn", 0, "turn"]
 
 
 def test_a_sleeping_runner_can_be_stopped_from_elsewhere():

@@ -52,6 +52,27 @@ class Member(MemberState, member.MemberProcess):
         self.observer = observer
         self.services: list[ChainService] = []  # of this life, by their ids
 
+    def turn(self) -> int | None:
+        """Who says that only events bring more to do finds nothing in a turn without one."""
+        life = self.life if self.is_up else None
+        if life is None or not life.awaits_events:
+            return super().turn()
+        module = life.consensus_module
+        slow_tick_ns, deadline = module.turn.slow_tick_ns, module.replica.timers.next_deadline
+        again_ns = super().turn()
+        others = [member_id for member_id in self.settings.context.member_ids if member_id != self.member_id]
+        is_time = (
+            module.turn.now_ns >= slow_tick_ns
+            or (deadline is not None and module.replica.cluster_time >= deadline)
+            or not all(map(life.links.is_up, others))  # who is down is dialled from time to time
+        )
+        require(
+            again_ns != 0 or is_time or self.poller.marked_count > 0 or self.life is not life,
+            "I-24",
+            f"{self.name} found something to do in a turn without events",
+        )
+        return again_ns
+
     # -- told --
 
     def load_service(self, service_id: int, random: Random) -> ChainService:

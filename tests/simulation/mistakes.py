@@ -33,6 +33,7 @@ from cluster.member.disk.repair import Repair
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.retention import Retention
 from cluster.member.phases.election_actions import ElectionActions
+from cluster.member.phases.leading import Leading
 from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import AppendPositionFlags, CloseReason, ElectionState
 from cluster.protocol.link import PromiseState
@@ -491,6 +492,12 @@ LEADERS_GO = ("isolate the leader", "pause the leader", "partition", "deaf", "mu
 MEMBERS_DIE = ("kill", "kill all", "kill new leaders", "isolate the leader", "partition")
 POWER_GOES = ("kill", "kill in a turn", "power cut in a turn", "power cut of all", "slow disk")
 
+
+def leader_sleeps_on_what_services_have_sent(patch: Patch) -> None:
+    """Their messages wait until a client comes, or the slow tick."""
+    patch(Leading, "awaits_events", property(lambda self: not self._is_commit_untold))
+
+
 MISTAKES: dict[Callable[[Patch], None], Sought] = {
     vote_not_synced: Sought(("I-9",)),
     vote_not_persisted: Sought(("I-9",)),
@@ -509,6 +516,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     snapshot_recorded_before_the_sync: Sought(("I-3",)),
     snapshot_before_the_service_is_there: Sought(("I-6",)),
     snapshot_captured_when_it_is_written: Sought(("I-6",)),
+    leader_sleeps_on_what_services_have_sent: Sought(("I-24",), 2),
     log_purged_beyond_the_snapshot: Sought(("I-12", "I-14"), 30),
     clock_goes_back: Sought(("I-20",)),
     failed_sync_trusted: Sought(("I-3",), 1, ("failed sync",)),

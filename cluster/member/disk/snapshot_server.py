@@ -151,6 +151,10 @@ class SnapshotServer:
         """The link broke."""
         self._served.pop(member_id, None)
 
+    @property
+    def is_serving(self) -> bool:
+        return bool(self._served)
+
     def do_work(self) -> int:
         """Send the next chunks; returns how many."""
         if not self._served:

@@ -80,6 +80,15 @@ class Following(Phase):
 
     # ---- a turn
 
+    @property
+    def awaits_events(self) -> bool:
+        recording, processed = self._recording, self._ports.processing.position
+        return (
+            recording.synced_position == recording.append_position
+            and processed >= min(self.follower.notified_commit_position, recording.append_position)
+            and self._ports.termination.position == NULL_POSITION
+        )
+
     def do_work(self) -> Next | None:
         ports, follower, recording = self._ports, self.follower, self._recording
         turn = ports.turn

@@ -104,6 +104,7 @@ class Leading(Phase):
         self._replica = ports.replica
         self._commit_frame = CommitPositionFrame(ports.context.member_id)
         self._is_commit_untold = False  # of a risen commit position, to the followers
+        self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._is_full_told = False
         self._is_ingress_read = True  # else nobody can tell which clients are silent
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
@@ -117,8 +118,22 @@ class Leading(Phase):
 
     # ---- a turn
 
+    @property
+    def awaits_events(self) -> bool:
+        ports = self._ports
+        return not (
+            self._is_commit_untold
+            or self._has_own
+            or self._publication.position != self._recording.synced_position
+            or self.leader.has_news
+            or ports.transfer.target_id != NULL_VALUE
+            or ports.log_sender.streams.has_laggards
+            or any(tracker.has_unappended for tracker in self._replica.trackers)
+        )
+
     def do_work(self) -> Next | None:
         ports, replica = self._ports, self._replica
+        self._has_own = False
         publication, recording, turn = self._publication, self._recording, ports.turn
         if self._is_commit_untold:
             self._send_commit()
@@ -130,7 +145,9 @@ class Leading(Phase):
         elif self._is_too_far_ahead:
             self._is_ingress_read = False  # clients wait in their sockets for the majority
         elif replica.module.is_active:
-            turn.work_count += self._append_own() + ports.poll_clients()
+            own_count = self._append_own()
+            self._has_own = own_count > 0
+            turn.work_count += own_count + ports.poll_clients()
             self._is_ingress_read = True
         publication.flush()
         streams = ports.log_sender.streams

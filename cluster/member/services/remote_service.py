@@ -145,6 +145,11 @@ class RemoteService:
 
     # -- the turn --
 
+    @property
+    def awaits_events(self) -> bool:
+        """Not known: much of what it does is by the state of its process."""
+        return False
+
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take what the service says, and tell it what the module does. Returns how much was done."""
         self._now_ns, self._cluster_time = now_ns, cluster_time
