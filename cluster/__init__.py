@@ -28,6 +28,7 @@ _MODULE_OF = {
     "Answer": "cluster.client.egress_dispatch",
     "EgressBatch": "cluster.client.egress_dispatch",
     "ControlledAction": "cluster.client.egress_dispatch",
+    "Consumer": "cluster.protocol.consumer",
     "Lane": "cluster.protocol.lane",
     "LaneStanding": "cluster.protocol.lane",
     "ClientState": "cluster.client.session_conductor",

@@ -34,6 +34,7 @@ from cluster.errors import TimedOut as TimedOut
 from cluster.errors import TlsFailed as TlsFailed
 from cluster.node.config import NodeConfig as NodeConfig
 from cluster.node.node import ClusterNode as ClusterNode
+from cluster.protocol.consumer import Consumer as Consumer
 from cluster.protocol.enums import AdminRequestType as AdminRequestType
 from cluster.protocol.enums import AdminResponseCode as AdminResponseCode
 from cluster.protocol.enums import CloseReason as CloseReason

@@ -22,6 +22,7 @@ from cluster.client.context import ClientContext
 from cluster.client.ingress_publication import IngressPublication, IngressPublications, World
 from cluster.errors import AuthenticationRejected, BatchRegistered, ClusterError, TimedOut, TlsFailed
 from cluster.protocol import Message, link, streams
+from cluster.protocol.consumer import group_position, with_consumer
 from cluster.protocol.enums import EventCode
 from cluster.protocol.lane import LaneStanding, is_registered, standing_of, with_lane
 from cluster.protocol.response_channel import as_supervised
@@ -125,6 +126,10 @@ class SessionOpening:
 
     def _connect_request(self, publication: IngressPublication) -> SessionConnectRequest:
         context, credentials = self._context, self._context.credentials_supplier.encoded_credentials()
+        if context.lane is not None:
+            credentials = with_lane(credentials, context.lane)
+        elif context.consumer is not None:
+            credentials = with_consumer(credentials, context.consumer)
         channel = self._world.response_channel(publication.connection, publication.endpoint)
         channel = with_resume_hash(channel, self.resume_token)
         return SessionConnectRequest(
@@ -132,7 +137,7 @@ class SessionOpening:
             response_stream_id=streams.EGRESS,
             version=CLIENT_PROTOCOL_VERSION,
             response_channel=as_supervised(channel) if context.supervised else channel,
-            encoded_credentials=credentials if context.lane is None else with_lane(credentials, context.lane),
+            encoded_credentials=credentials,
             client_info=f"name={context.client_name} version={PACKAGE_VERSION} commit=",
         )
 
@@ -188,6 +193,7 @@ class SessionOpening:
         match event.code:
             case EventCode.OK:
                 self._check_lane(event)
+                self._check_consumer(event)
                 self.event = event
                 self.state = ConnectState.CONCLUDE_CONNECT
             case EventCode.ERROR if self._context.lane is not None and is_registered(event.detail):
@@ -219,6 +225,14 @@ class SessionOpening:
                     f"member {event.leader_member_id} has opened the session without lane "
                     f"{self._context.lane}: lanes need release 0.2.0 on every member"
                 )
+
+    def _check_consumer(self, event: SessionEvent) -> None:
+        consumer = self._context.consumer
+        if consumer is not None and group_position(event.detail) is None:
+            raise ClusterError(
+                f"member {event.leader_member_id} does not know where consumer group {consumer.group} is: "
+                "consumer groups need release 0.2.0 on every member"
+            )
 
     def _ask_again(self, not_before_ns: int) -> None:
         self._not_before_ns = not_before_ns

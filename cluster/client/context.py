@@ -9,6 +9,7 @@ from typing import TypedDict
 from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
+from cluster.protocol.consumer import Consumer
 from cluster.protocol.lane import Lane
 from cluster.transport.credentials import CredentialsSupplier, as_supplier
 from cluster.transport.endpoint import Endpoint, parse_endpoints
@@ -30,6 +31,7 @@ class ClientSettings(TypedDict, total=False):
     reopen: bool
     supervised: bool
     lane: Lane | None
+    consumer: Consumer | None
     cluster_id: int
     tls: TlsFiles | None
 
@@ -52,6 +54,8 @@ class ClientContext:
     has them. Who polls too rarely is held up in its sending (``supervised_bytes_max`` of the members).
     ``lane``: hold this lane (``cluster/protocol/lane.py``): the cluster counts its rows, and lets one session
     hold it.
+    ``consumer``: report how far a consumer group is (``cluster/protocol/consumer.py``). It is in the log when
+    the session is open; the session has no other use. One with a lower position than the group's is refused.
     ``cluster_id``: refuse members of another cluster; -1 takes any.
     ``tls``: paths of the files for members that speak TLS, whose chain and host name are checked.
     """
@@ -67,6 +71,7 @@ class ClientContext:
     reopen: bool = False
     supervised: bool = False
     lane: Lane | None = None
+    consumer: Consumer | None = None
     cluster_id: int = -1
     tls: TlsFiles | None = None
     endpoints: dict[int, Endpoint] = field(init=False)
@@ -101,6 +106,11 @@ class ClientContext:
             )
         if self.lane is not None and not isinstance(self.lane, Lane):
             raise ConfigurationError(f"lane is {self.lane!r}, expected a Lane or None")
+        if self.consumer is not None and not isinstance(self.consumer, Consumer):
+            raise ConfigurationError(f"consumer is {self.consumer!r}, expected a Consumer or None")
+        if self.consumer is not None and (self.reopen or self.lane is not None):
+            other = "reopen" if self.reopen else "lane"
+            raise ConfigurationError(f"consumer with {other}: a session that reports does nothing else")
         if self.reopen and self.lane is not None:
             raise ConfigurationError("reopen with a lane: a session that lost its lane must not come back")
         if self.window_bytes < 4096:

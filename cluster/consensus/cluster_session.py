@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import LocalProtocolError
+from cluster.protocol.consumer import Consumer
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.lane import Lane
 from cluster.protocol.resume import resume_hash
@@ -41,6 +42,7 @@ class ClusterSession:
         "action",
         "close_reason",
         "connection_id",
+        "consumer",
         "correlation_id",
         "detail",
         "encoded_credentials",
@@ -83,6 +85,7 @@ class ClusterSession:
         self.encoded_credentials = b""  # until it is decided about
         self.encoded_principal = b""
         self.lane: Lane | None = None  # that it asks for, until it is open
+        self.consumer: Consumer | None = None  # that it reports, likewise
         self.opened_log_position = NULL_POSITION
         self.close_reason: CloseReason | None = None
         self.is_closed_by_service = False  # asked by the services of all members at one place in the log

@@ -41,6 +41,8 @@ class ConsensusModuleContext:
     supervised_bytes_max: int = 4 * 1024 * 1024
     lanes_max: int = 16 * 1024
     lane_retention_ns: int = 7 * DAY
+    consumers_max: int = 1024
+    consumer_retention_ns: int = 7 * DAY
     max_sessions: int = 1024  # Aeron: 10; a Spark job opens one for each of its tasks
     app_version: int = DEFAULT_APP_VERSION
     time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS
@@ -56,6 +58,7 @@ class ConsensusModuleContext:
 
     # Segments older than the n-th last snapshot are deleted; 0 keeps all, as Aeron does.
     log_retained_snapshots: int = 0
+    consumer_hold_bytes: int = 16 * 1024 * 1024 * 1024  # of the log that consumer groups keep at most
     # When the leader takes a snapshot by itself; 0 is never, as in Aeron: a service may have none to take.
     snapshot_every_bytes: int = 0
     snapshot_every_ns: int = 0

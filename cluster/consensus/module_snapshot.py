@@ -2,8 +2,8 @@
 
     SnapshotMarker BEGIN │ ConsensusModule │ ClusterSession … │ Timer …
     │ per service: PendingMessageTracker, its SessionMessageHeader messages … │ SnapshotMarker END
-    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotLane … │ SnapshotAnswer …
-    │ SnapshotRecording … │ SnapshotChecksum
+    │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotLane … │ SnapshotConsumer …
+    │ SnapshotAnswer … │ SnapshotRecording … │ SnapshotChecksum
 
 It is captured when every service has reached the position of the snapshot, so what services have asked for is
 in it, and all of it follows from the log: at one position the records are the same on every member, but for
@@ -32,6 +32,7 @@ from cluster.protocol.snapshot import (
     PendingMessageTracker,
     SnapshotAnswer,
     SnapshotChecksum,
+    SnapshotConsumer,
     SnapshotLane,
     SnapshotMarker,
     SnapshotRecording,
@@ -124,6 +125,7 @@ def _additions(sessions: SessionManager) -> Iterator[bytes]:
             session.id, int(row["committed"]), int(row["committed_position"]), session.encoded_principal
         ).encode()
     yield from (record.encode() for record in sessions.lanes.records())
+    yield from (record.encode() for record in sessions.consumers.records())
 
 
 def _session_records(
@@ -190,6 +192,7 @@ class ModuleSnapshot:
         self.recordings: dict[int, SnapshotRecording] = {}
         self.answers: list[SnapshotAnswer] = []
         self.lanes: list[SnapshotLane] = []
+        self.consumers: list[SnapshotConsumer] = []
         self.checksum: int | None = None
         self._sessions: list[ClusterSession] = []
         self._details: dict[int, SnapshotSession] = {}
@@ -249,6 +252,8 @@ class ModuleSnapshot:
                 self.answers.append(message)
             case SnapshotLane():
                 self.lanes.append(message)
+            case SnapshotConsumer():
+                self.consumers.append(message)
             case SnapshotChecksum():
                 self.checksum = message.checksum
 
@@ -275,6 +280,7 @@ class ModuleSnapshot:
                 details = details.replace(committed_position=log_position)
             sessions.load_session(record, details, cluster_time)
         sessions.lanes.load(self.lanes, log_position)
+        sessions.consumers.load(self.consumers, log_position)
         for timer in self._timers:
             timers.schedule(timer.correlation_id, timer.deadline)
         for service_id in self._messages.keys() | self._trackers.keys():

@@ -16,8 +16,15 @@ from cluster.consensus.authentication import (
     right_to,
 )
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
+from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.lanes import LaneTable
 from cluster.protocol import CLUSTER
+from cluster.protocol.consumer import (
+    ConsumerPrincipal,
+    group_text,
+    plain_principal,
+    split_consumer,
+)
 from cluster.protocol.enums import EventCode
 from cluster.protocol.lane import Lane, LanePrincipal, split_lane
 from cluster.protocol.sbe import Message
@@ -91,15 +98,19 @@ class ClientProxy:
 class SessionAdmission:
     """Decides about the sessions of one member that are not open yet."""
 
-    def __init__(self, security: Security, port: AdmissionPort, lane_retention: int) -> None:
-        """``lane_retention`` is in the unit of the cluster's time."""
+    def __init__(
+        self, security: Security, port: AdmissionPort, lanes: LaneTable, consumers: ConsumerTable
+    ) -> None:
         self.port = port
-        self._lane_retention = lane_retention
+        self._lanes = lanes
+        self._consumers = consumers
         self._authenticator = security.authenticator
         self._authorisation = security.authorisation
 
     def on_connect_request(self, session: ClusterSession, encoded_credentials: bytes, now_ms: int) -> None:
         session.encoded_credentials, session.lane = split_lane(encoded_credentials)
+        if session.lane is None:
+            session.encoded_credentials, session.consumer = split_consumer(encoded_credentials)
         self._authenticator.on_connect_request(session.id, session.encoded_credentials, now_ms)
 
     def on_challenge_response(self, session: ClusterSession, encoded_credentials: bytes, now_ms: int) -> None:
@@ -120,8 +131,10 @@ class SessionAdmission:
         """The client is who it says; what is left is its right to what it asks for."""
         named = self._named(session, encoded_principal)
         if len(named) > ENCODED_PRINCIPAL_LENGTH_MAX >= len(encoded_principal):
+            what = "lane" if session.consumer is None else "consumer group"
             told = (
-                f"a principal of {len(named)} bytes with its lane, at most {ENCODED_PRINCIPAL_LENGTH_MAX} go"
+                f"a principal of {len(named)} bytes with its {what}, "
+                f"at most {ENCODED_PRINCIPAL_LENGTH_MAX} go"
             )
             self.refuse(session, encoded_principal, told, told)
             return
@@ -135,18 +148,43 @@ class SessionAdmission:
             self.refuse(session, encoded_principal, told, f"no right to {right}")
 
     def _named(self, session: ClusterSession, encoded_principal: bytes) -> bytes:
-        """The principal as it is in the log. Nobody is given the name of a lane that he has not asked for."""
-        principal = LanePrincipal.decode(encoded_principal).principal
-        return LanePrincipal(principal, session.lane, self._lane_retention).encode()
+        """The principal as it is in the log. Nobody is given a lane or group that he has not asked for."""
+        principal = plain_principal(encoded_principal)
+        if session.consumer is not None:
+            return ConsumerPrincipal(principal, session.consumer, self._consumers.retention).encode()
+        return LanePrincipal(principal, session.lane, self._lanes.retention).encode()
 
-    def judge_lane(self, session: ClusterSession, lane: Lane, lanes: LaneTable, cluster_time: int) -> None:
+    def judge_lane(self, session: ClusterSession, lane: Lane, cluster_time: int) -> None:
         """Refuse a lane that is another principal's, or cannot be opened now."""
-        principal = LanePrincipal.decode(session.encoded_principal).principal
-        if lanes.is_anothers(lane, principal):
+        principal = plain_principal(session.encoded_principal)
+        if self._lanes.is_anothers(lane, principal):
             told = f"application {lane.application} is another principal's"
             self.refuse(session, principal, told, told)
-        elif refusal := lanes.refusal(lane, cluster_time):
+        elif refusal := self._lanes.refusal(lane, cluster_time):
             session.reject(EventCode.ERROR, refusal)
+
+    def may_report(self, session: ClusterSession, commit_position: int, cluster_time: int) -> bool:
+        """Refuse a report of a group that is another principal's, or that cannot be taken.
+
+        False, too, while an earlier report of the group is not committed; True without a group.
+        """
+        consumer = session.consumer
+        if consumer is None:
+            return True
+        consumers, principal = self._consumers, plain_principal(session.encoded_principal)
+        if consumers.is_anothers(consumer.group, principal, cluster_time):
+            told = f"consumer group {consumer.group} is another principal's"
+            self.refuse(session, principal, told, told)
+        elif refusal := consumers.refusal(consumer, commit_position, cluster_time):
+            session.reject(EventCode.ERROR, refusal)
+        return session.state is not SessionState.REJECTED and not consumers.is_undecided(consumer.group)
+
+    def open_detail(self, session: ClusterSession) -> str:
+        """What is told with the OK: where its lane or its consumer group is, if it has one."""
+        if (standing := self._lanes.standing(session.id)) is not None:
+            return standing.to_text()
+        position = self._consumers.position_of(session.encoded_principal)
+        return "" if position is None else group_text(position)
 
     def refuse(self, session: ClusterSession, encoded_principal: bytes, told: str, why: str) -> None:
         """``told`` goes to the client, ``why`` to the audit log."""
@@ -158,7 +196,7 @@ class SessionAdmission:
         self, session: ClusterSession, connection_id: int, encoded_credentials: bytes, now_ms: int
     ) -> bool | None:
         """Whether the client of this connection may have the open session; None: not decided, ask again."""
-        principal = LanePrincipal.decode(session.encoded_principal).principal
+        principal = plain_principal(session.encoded_principal)
         name = self.port.certificate_name(connection_id)
         may = self._authenticator.may_resume(principal, encoded_credentials, now_ms, name)
         if may is False:

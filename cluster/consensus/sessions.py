@@ -27,6 +27,7 @@ from typing import Protocol
 
 from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.cluster_session import ClusterSession, SessionState
+from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.lanes import LaneTable
 from cluster.consensus.module import UncommittedEntries
@@ -70,7 +71,8 @@ class SessionManager:
         self.port = port
         self.table = SessionTable(context.max_sessions)
         self.lanes = LaneTable(context, self.table)
-        self.admission = SessionAdmission(security or open_security(), port, self.lanes.retention)
+        self.consumers = ConsumerTable(context)
+        self.admission = SessionAdmission(security or open_security(), port, self.lanes, self.consumers)
         self.sessions: dict[int, ClusterSession] = {}
         self.next_session_id = 1
         self.next_committed_session_id = 1  # what a snapshot says: opens that are committed only
@@ -265,11 +267,13 @@ class SessionManager:
         if not self.port.is_connected(session.connection_id):
             return 0
         if session.lane is not None:
-            self.admission.judge_lane(session, session.lane, self.lanes, cluster_time)
+            self.admission.judge_lane(session, session.lane, cluster_time)
             if session.state is SessionState.REJECTED or self.lanes.is_undecided(session.lane):
                 return 0
             if not self._displace_holders(session, session.lane, leadership_term_id, leader_member_id):
                 return 0
+        if not self.admission.may_report(session, self._commit_position, cluster_time):
+            return 0
         position = self.port.append_session_open(session)
         if position <= 0:
             return 0
@@ -279,6 +283,7 @@ class SessionManager:
         self.sessions[session.id] = session
         self.table.open(session.id, session.connection_id, cluster_time)
         self.lanes.append_open(session.id, session.encoded_principal, position, cluster_time)
+        self.consumers.append_open(session.encoded_principal, position, cluster_time)
         self._uncommitted_next_ids.add(position, session.id + 1)
         return 1
 
@@ -303,8 +308,7 @@ class SessionManager:
     def _send_open_event(
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
     ) -> bool:
-        standing = self.lanes.standing(session.id)
-        detail = "" if standing is None else standing.to_text()
+        detail = self.admission.open_detail(session)
         if self.send_event(session, EventCode.OK, detail, leadership_term_id, leader_member_id):
             session.has_open_event_pending = False
             return True
@@ -435,6 +439,7 @@ class SessionManager:
         session = self._add_committed(event, log_position, event.timestamp)
         session.encoded_principal = bytes(event.encoded_principal)
         self.lanes.on_open(session.id, session.encoded_principal, log_position, event.timestamp)
+        self.consumers.on_open(session.encoded_principal, event.timestamp)
         self.next_session_id = max(self.next_session_id, session.id + 1)
         self.next_committed_session_id = max(self.next_committed_session_id, session.id + 1)
 
@@ -487,6 +492,7 @@ class SessionManager:
     def sweep(self, commit_position: int) -> None:
         """Forget what was uncommitted and is not any more."""
         self.lanes.sweep(commit_position)
+        self.consumers.sweep(commit_position)
         while self._uncommitted_closed and self._uncommitted_closed[0][0] <= commit_position:
             _, session = self._uncommitted_closed.popleft()
             assert session.id not in self.sessions  # else the log would take its messages (I-7)
@@ -536,6 +542,7 @@ class SessionManager:
         dropped += self._restore_closed(commit_position)
         self._uncommitted_next_ids.take_uncommitted(commit_position)
         self.lanes.restore_uncommitted(commit_position)
+        self.consumers.restore_uncommitted(commit_position)
         self.table.restart_appended()
         for session in dropped:
             self.end_egress(session.connection_id)

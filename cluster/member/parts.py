@@ -125,7 +125,13 @@ class Parts:
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
         self.retention = Retention(
-            context, files.archive, self.log, self.log_sender.streams, needed_positions, reporter.event
+            context,
+            files.archive,
+            self.log,
+            self.log_sender.streams,
+            needed_positions,
+            lambda: self.replica.sessions.consumers.slowest(self.replica.cluster_time),
+            reporter.event,
         )
 
     def _build_disk(self, random: Random, fetch: FetchRecordings, *, distrusts_log: bool) -> None:

@@ -150,6 +150,15 @@ class BackupConfig(BaseModel):
         unit=DURATION,
         gt=0,
     )
+    consumers_max: int = key(
+        MODULE.consumers_max, "Most consumer groups that are kept.", unit="groups", ge=1, le=65536
+    )
+    consumer_retention_ns: Duration = key(
+        duration_text(MODULE.consumer_retention_ns),
+        "A consumer group that reports nothing for this long is forgotten.",
+        unit=DURATION,
+        gt=0,
+    )
     endpoint: str = key(
         "",
         """Where it listens over gRPC, as host:port: readers read the log there, and members fetch the
@@ -230,6 +239,8 @@ class BackupConfig(BaseModel):
             supervised_bytes_max=self.supervised_bytes_max,
             lanes_max=self.lanes_max,
             lane_retention_ns=self.lane_retention_ns,
+            consumers_max=self.consumers_max,
+            consumer_retention_ns=self.consumer_retention_ns,
         )
 
     @property

@@ -276,6 +276,20 @@ class NodeKeys(BaseModel):
         unit=DURATION,
         gt=0,
     )
+    consumers_max: int = _key(
+        MODULE.consumers_max,
+        "Most consumer groups that are kept (docs/clients.md). Further ones are refused.",
+        unit="groups",
+        ge=1,
+        le=65536,
+    )
+    consumer_retention_ns: Duration = _key(
+        duration_text(MODULE.consumer_retention_ns),
+        """A consumer group that reports nothing for this long is forgotten, and keeps no log any more. The
+        leader's counts.""",
+        unit=DURATION,
+        gt=0,
+    )
     response_channel_length_max: int = _key(
         MODULE.response_channel_length_max,
         """Longest responseChannel of a connect request. It stands in the log, in every member's memory and in
@@ -503,6 +517,13 @@ class NodeKeys(BaseModel):
         """Whether recording.log gets the snapshots that standbys announce, for `cluster tool
         replicate-standby-snapshot` to fetch. Whoever has the right to read may announce some.""",
         aeron="aeron.cluster.accept.standby.snapshots",
+    )
+    consumer_hold_bytes: Size = _key(
+        size_text(MODULE.consumer_hold_bytes),
+        """Most bytes of log before the commit position that consumer groups keep, whatever
+        log_retained_snapshots says. A group that needs more is not waited for. 0: nothing.""",
+        unit=SIZE,
+        ge=0,
     )
     log_export_watermark: bool = _key(
         False,

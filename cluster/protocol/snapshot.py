@@ -141,3 +141,17 @@ class SnapshotLane(Message, template_id=54, schema=LINK_SCHEMA):
     opened_at: Time
     application: Blob = b""
     encoded_principal: Blob = b""
+
+
+class SnapshotConsumer(Message, template_id=55, schema=LINK_SCHEMA):
+    """A consumer group: its readers need nothing before ``position``.
+
+    ``reported_at``: when it was reported last, in cluster time. It is kept for ``retention`` from then on, in
+    the same unit. ``encoded_principal``: whose the group is.
+    """
+
+    position: i64
+    reported_at: Time
+    retention: i64
+    group: Blob = b""
+    encoded_principal: Blob = b""

@@ -6,14 +6,17 @@ from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.export_watermark import FILE_NAME, read_export_watermark, write_export_watermark
 from cluster.archive.files import OsFiles
 from cluster.errors import LogDamaged
+from cluster.protocol.consumer import Consumer, with_consumer
+from cluster.protocol.enums import EventCode
 from tests.member.cluster_steps import entries_of, send, take_snapshot, toggle
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+from tests.member.in_memory.stranger import Stranger
 
 SEGMENT = 64 * 1024
 
 
-def a_cluster(retained, members=3, seed=1):
-    cluster = SimulatedCluster(members, seed, log_retained_snapshots=retained)
+def a_cluster(retained, members=3, seed=1, **settings):
+    cluster = SimulatedCluster(members, seed, log_retained_snapshots=retained, **settings)
     cluster.await_leader()
     cluster.add_client()
     return cluster
@@ -103,6 +106,44 @@ def test_nothing_is_dropped_that_a_reader_or_an_exporter_still_needs():
     reading.needed_position = None
     cluster.run(2 * SECOND)
     assert start_of(reading) == start_of(free)
+
+
+def report(cluster, group, position):
+    stranger = Stranger(cluster.leader)
+    stranger.connects(credentials=with_consumer(b"", Consumer(group, position)))
+    cluster.run_until(lambda: stranger.heard)
+    (event,) = stranger.heard
+    stranger.connection.close()
+    return event
+
+
+def test_what_a_consumer_group_has_not_read_is_kept_and_goes_once_it_has():
+    cluster = a_cluster(retained=1)
+    assert report(cluster, "billing", 64).code is EventCode.OK
+    write_and_snapshot(cluster)
+    position = write_and_snapshot(cluster)
+    assert [start_of(member) for member in cluster.members] == [0, 0, 0]
+    for member in cluster.members:
+        member.kill()
+        member.start()
+    cluster.await_leader()
+    cluster.await_level()
+    cluster.run(2 * SECOND)
+    assert [start_of(member) for member in cluster.members] == [0, 0, 0]
+
+    assert report(cluster, "billing", position).code is EventCode.OK
+    cluster.run(2 * SECOND)
+    expected = position // SEGMENT * SEGMENT
+    assert [start_of(member) for member in cluster.members] == [expected] * 3
+
+
+@pytest.mark.parametrize("limit", [{"consumer_hold_bytes": 0}, {"consumer_retention_ns": SECOND}])
+def test_a_group_that_is_not_used_any_more_keeps_no_log(limit):
+    cluster = a_cluster(retained=1, **limit)
+    report(cluster, "billing", 64)
+    position = write_and_snapshot(cluster)
+    for member in cluster.members:
+        assert start_of(member) == position // SEGMENT * SEGMENT > 0
 
 
 def test_nothing_is_dropped_that_is_on_its_way_to_another_member():

@@ -45,6 +45,7 @@ PUBLIC_NAMES = set(
         "EgressListener",
         "EventCode",
         "ExclusivePublication",
+        "Consumer",
         "Lane",
         "LaneStanding",
         "LocalProtocolError",

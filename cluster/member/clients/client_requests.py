@@ -11,6 +11,7 @@ from cluster.member.log.publication import LogPublication
 from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol import CLUSTER
+from cluster.protocol.consumer import plain_principal
 from cluster.protocol.enums import (
     AdminRequestType,
     AdminResponseCode,
@@ -18,7 +19,6 @@ from cluster.protocol.enums import (
     ClusterControlToggle,
     EventCode,
 )
-from cluster.protocol.lane import LanePrincipal
 from cluster.protocol.link import AnswersTaken, SessionResume, SessionResumed
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import (
@@ -210,7 +210,7 @@ class ClientRequests:
 
     def _administer(self, session: ClusterSession, request: AdminRequest) -> tuple[AdminResponseCode, str]:
         kind = request.request_type
-        principal = LanePrincipal.decode(session.encoded_principal).principal
+        principal = plain_principal(session.encoded_principal)
         if not self.authorisation.is_authorised(CLUSTER.id, ADMIN_REQUEST, kind, principal):
             self._outlet.on_refused(session.connection_id, principal, "to administer", "no right to admin")
             return AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"

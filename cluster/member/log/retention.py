@@ -5,15 +5,18 @@
 
 A member drops only what its own snapshots stand for, in whole segments, and never what it sends to another
 member, what a reader of its own is at, or what nobody has exported yet (S-186). Snapshots older than the log
-go with it. Aeron leaves all of this to its operator.
+go with it. Consumer groups keep what they have not read, of the last ``consumer_hold_bytes`` before the
+commit position. Aeron leaves all of this to its operator.
 """
 
 from collections.abc import Callable
 
 from cluster.archive.archive import Archive
+from cluster.archive.recording import Recording
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.streams import LogStreams
+from cluster.protocol.consumer import Consumer
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 
 INTERVAL_NS = 1 * SECOND
@@ -21,6 +24,8 @@ FETCH_GRACE_NS = 10 * SECOND  # after a request for a snapshot and its log: more
 
 # The least position that somebody outside still needs; None when nobody needs any.
 NeededPosition = Callable[[], int | None]
+# The consumer group that is furthest behind, of those that are kept; None without one.
+SlowestConsumer = Callable[[], Consumer | None]
 
 
 class Retention:
@@ -33,15 +38,22 @@ class Retention:
         log: MemberLog,
         streams: LogStreams,
         needed_positions: tuple[NeededPosition, ...],
+        slowest_consumer: SlowestConsumer,
         tell: Callable[[str], None],
     ) -> None:
-        """``streams`` are those to other members; ``tell`` gets a line when the log begins elsewhere."""
+        """``streams`` are those to other members.
+
+        ``tell`` gets a line when the log begins elsewhere, and when a consumer group begins to keep some.
+        """
         self._service_count = context.service_count
         self._kept_snapshots = context.log_retained_snapshots
         self._archive = archive
         self._log = log
         self._streams = streams
         self._needed_positions = needed_positions
+        self._slowest_consumer = slowest_consumer
+        self._hold_bytes = context.consumer_hold_bytes
+        self._holder: str | None = None  # the consumer group that keeps some of the log
         self._tell = tell
         self._next_ns = 0
 
@@ -59,6 +71,7 @@ class Retention:
         limit = self._limit()
         if recording is None or limit is None:
             return 0
+        limit = self._held(limit, recording)
         before = recording.start_position
         if limit > before and recording.purge_to(limit) > before:
             self._tell(f"the log begins at {recording.start_position} now, {before} before")
@@ -74,6 +87,24 @@ class Retention:
         if (position := self._streams.least_position) is not None:
             positions.append(position)
         return min(positions)
+
+    def _held(self, limit: int, recording: Recording) -> int:
+        """``limit``, or as much less as the slowest consumer group needs."""
+        slowest = self._slowest_consumer()
+        if slowest is None:
+            self._holder = None
+            return limit
+        position = max(slowest.position, self._log.commit_position - self._hold_bytes)
+        if position >= limit or recording.base_of(position) == recording.base_of(limit):
+            self._holder = None
+            return min(limit, position)
+        if self._holder != slowest.group:
+            self._holder = slowest.group
+            self._tell(
+                f"the log is kept from {position} on, not from {limit} on: consumer group {slowest.group} "
+                f"is at {slowest.position} (consumer_hold_bytes {self._hold_bytes})"
+            )
+        return position
 
     def _drop_snapshots(self) -> int:
         """Remove the snapshots that are older than those to be kept; the module's entry goes first."""
