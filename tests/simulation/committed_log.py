@@ -20,6 +20,7 @@ from cluster.protocol.log import (
     TimerEvent,
 )
 from cluster.protocol.session import SessionMessageHeader
+from tests.simulation.consumer_log import LoggedGroups
 from tests.simulation.lane_log import LoggedLanes
 from tests.simulation.service import SERVICE_MARK, timer_delay_ms, timer_id
 from tests.simulation.violation import Violation, require
@@ -47,6 +48,7 @@ class CommittedLog:
         self.bytes = bytearray()
         self.sessions: dict[int, LoggedSession] = {}
         self.lanes = LoggedLanes()
+        self.groups = LoggedGroups()
         self.startup_terms: set[int] = set()  # whose leaders had just started: they close all sessions
         self._session_timeout = session_timeout  # in cluster time
         self._service_ids = range(service_count)
@@ -111,7 +113,9 @@ class CommittedLog:
                     f"session {entry.cluster_session_id} is opened twice, at {position}",
                 )
                 self.sessions[entry.cluster_session_id] = LoggedSession(timestamp)
-                self.lanes.on_open(entry.cluster_session_id, bytes(entry.encoded_principal), position)
+                principal = bytes(entry.encoded_principal)
+                self.lanes.on_open(entry.cluster_session_id, principal, position)
+                self.groups.on_open(entry.cluster_session_id, principal, timestamp, position, end)
             case SessionCloseEvent():
                 self._on_close(entry.cluster_session_id, entry.close_reason, timestamp, position)
             case TimerEvent():
@@ -189,7 +193,9 @@ class CommittedLog:
         why = CloseReason(reason)
         is_right = {
             CloseReason.SERVICE_ACTION: session.is_ended,
-            CloseReason.CLIENT_ACTION: session.is_left or self.lanes.has(session_id),
+            CloseReason.CLIENT_ACTION: session.is_left
+            or self.lanes.has(session_id)
+            or self.groups.has(session_id),
             CloseReason.TIMEOUT: timestamp - session.last_activity >= self._session_timeout
             or self.leadership_term_id in self.startup_terms,
         }

@@ -34,6 +34,7 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.readers import Reader
+from tests.simulation.readership import Readership, draw_consumer_settings
 from tests.simulation.violation import Violation, require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +126,7 @@ _SEEN = {
     "snapshot at ": "a snapshot taken",
     "starts from the snapshot": "a start from a snapshot",
     "the log begins at ": "a log purged",
+    "the log is kept from ": "a log kept for a consumer group",
 }
 
 
@@ -157,6 +159,14 @@ class _Coverage(Observer):
         for begin, name in _SEEN.items():
             if text.startswith(begin):
                 self.ends[name] = self.ends.get(name, 0) + 1
+        if text.startswith("the log begins at "):
+            self._invariants.log.groups.check_purge(
+                member.name,
+                text,
+                member.commit_position,
+                member.replica.cluster_time,
+                member.settings.context.consumer_hold_bytes,
+            )
 
     def on_life_ended(self, member: Member, error: BaseException) -> None:
         name = f"life, {type(error).__name__}"
@@ -190,6 +200,8 @@ class History:
                 "leader_heartbeat_interval_ns": random.choice([50, 200]) * MS,
             }
         )
+        consumers = world.random("consumers")
+        has_groups = consumers.random() < 1 / 8
         supervision = world.random("supervision")
         is_supervised = supervision.random() < 1 / 3  # all of its clients
         member_ids = tuple(range(member_count))
@@ -200,16 +212,19 @@ class History:
             cluster_id=CLUSTER_ID,
             log_term_length=64 * 1024,
             max_sessions=16,
-            log_retained_snapshots=world.random("operator").choice([0, 1, 1, 2]),
             service_count=world.random("services").choice([1, 1, 2]),
             supervised_bytes_max=supervision.choice([4, 16, 64]) * 1024,
-            **draw_snapshot_policy(world.random("snapshot policy")),
+            **{
+                "log_retained_snapshots": world.random("operator").choice([0, 1, 1, 2]),
+                **draw_snapshot_policy(world.random("snapshot policy")),
+                **(draw_consumer_settings(consumers) if has_groups else {}),
+            },
             **times,
         )
         self.settings = Settings(
             self.context,
             file_sync_level=random.choices([0, 1, 2], [2, 10, 2])[0],
-            segment_length=random.choice([64, 128, 256]) * 1024,
+            segment_length=min(random.choice([64, 128, 256]), 64 if has_groups else 256) * 1024,
             tick_ns=random.choice([10, 20, 40]) * MS,
             checksums=draw_checksums(world.random("checksum"), member_count),
             is_mended=world.random("mending").random() < 0.6,
@@ -249,6 +264,9 @@ class History:
             Application(world, self.network, endpoints, lanes, self.invariants.log.lanes)
             if lanes.random() < 1 / 8
             else None
+        )
+        self.readership = (
+            Readership(world, self.network, endpoints, consumers, self.invariants.log) if has_groups else None
         )
         readers = world.random("readers")
         self.readers = [
@@ -427,6 +445,8 @@ class History:
             client.is_sending = False
         if self.application is not None:
             self.application.is_sending = False
+        if self.readership is not None:
+            self.readership.is_sending = False
         self.world.tell("history", "calm: clients send no more")
         deadline_ns = self.world.now_ns + self._start_bound_ns()
         while not (self._are_clients_done() and self._are_level()):
@@ -449,6 +469,8 @@ class History:
     def _are_clients_done(self) -> bool:
         """Nothing that they have sent is unacknowledged, nor unanswered where that must not be."""
         if self.application is not None and not self.application.is_done:
+            return False
+        if self.readership is not None and not self.readership.is_done:
             return False
         return all(client.is_done and not self.invariants.unanswered(client) for client in self.clients)
 

@@ -566,6 +566,12 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
                 "I-22",
                 f"{member.name} keeps other lanes than {members[0].name} at the end",
             )
+            require(
+                list(member.replica.sessions.consumers.records())
+                == list(members[0].replica.sessions.consumers.records()),
+                "I-25",
+                f"{member.name} keeps other consumer groups than {members[0].name} at the end",
+            )
             require(member.member_id not in self.damaged, "I-12", f"{member.name} was not repaired")
             self._compare_all(member, end)
         for whose, position, data in self.read_ahead:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.simulation.__main__ import run_seed
 from tests.simulation.backup_mistakes import BACKUP_MISTAKES
+from tests.simulation.consumer_mistakes import CONSUMER_MISTAKES
 from tests.simulation.history import ROOT
 from tests.simulation.lane_mistakes import LANE_MISTAKES
 from tests.simulation.mistakes import MISTAKES
@@ -16,7 +17,7 @@ from tests.simulation.planted import with_the_same_signature
 from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 from tests.simulation.supervised_mistakes import SUPERVISED_MISTAKES
 
-SOUGHT = MISTAKES | SUPERVISED_MISTAKES | LANE_MISTAKES | BACKUP_MISTAKES
+SOUGHT = MISTAKES | SUPERVISED_MISTAKES | LANE_MISTAKES | CONSUMER_MISTAKES | BACKUP_MISTAKES
 SEEDS_MAX = 300  # from the seed that is known to show it; it moves when production code does
 # What a mistake raises that no longer fits the code. It must not pass for what the code does about it.
 SLIP = re.compile(r"TypeError|AttributeError|NameError|mistakes\.py")
