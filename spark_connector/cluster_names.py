@@ -34,6 +34,7 @@ NAMED_OPTIONS = (
     "endingOffsets",
     "endingTimestamp",
     "atLeast",
+    "consumerGroup",
     "failOnDataLoss",
     "readUncommitted",
 )

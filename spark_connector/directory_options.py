@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 
 from cluster.errors import ConfigurationError
-from spark_connector.options import SPARK_SOURCE_OPTIONS, Options, option_field, parse_flag, parse_text
+from spark_connector.options import SPARK_SOURCE_OPTIONS, Options, option_field
 from spark_connector.places import wrong_value
+from spark_connector.values import parse_flag, parse_text
 
 # The rows of a replay: what the service sends, what it raises, what it saves, and how that compares.
 REPLAY_KINDS = (

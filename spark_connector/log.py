@@ -127,6 +127,21 @@ class SourceLog:
         tell_warnings(self._options)
         return position
 
+    @property
+    def group(self) -> str | None:
+        """The consumer group of the read."""
+        return self._options.consumer_group
+
+    def group_position(self) -> int | None:
+        """Where it is; None where the log has no report of it."""
+        from cluster.reader.consumers import REPORTS, reported_groups
+
+        try:
+            found = reported_groups(open_reader(self._options, REPORTS)).get(self.group or "")
+        finally:
+            forget_reader(self._options, REPORTS)  # it is asked for once
+        return None if found is None else found.position
+
     def recorded_end(self) -> int:
         """How far a batch goes."""
         return self._reader.end_position()

@@ -149,7 +149,14 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._rows.rows(name, self._readers[name].read(partition.log_range))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do, as for one log."""
+        """Report for the consumer groups of those that have one."""
+        for name, until in self._offsets(end).items():
+            self._readers[name].commit(until)
+
+    def stop(self) -> None:
+        """The query ends."""
+        for reader in self._readers.values():
+            reader.stop()
 
     def _offsets(self, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Each cluster's own part of an offset. Raises ConfigurationError, DataLoss."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
+from cluster.protocol.consumer import Consumer
 from cluster.protocol.lane import REGISTRATION, Lane
 from cluster.reader.preference import ReadPreference, parse_preference
 from cluster.reader.token import parse_token
@@ -29,6 +30,7 @@ from spark_connector.decoding import (
 )
 from spark_connector.places import (
     EARLIEST,
+    GROUP,
     Instant,
     NamedPlace,
     Place,
@@ -38,6 +40,15 @@ from spark_connector.places import (
 )
 from spark_connector.planning import PlanLimits
 from spark_connector.schema import FRAME_COLUMNS, ROW_COLUMNS, check_columns
+from spark_connector.values import (
+    parse_count,
+    parse_duration,
+    parse_flag,
+    parse_names,
+    parse_size,
+    parse_text,
+    parse_version,
+)
 
 ENTRY_TYPES = (
     "SESSION_MESSAGE",
@@ -69,16 +80,8 @@ SPARK_SOURCE_OPTIONS = frozenset({"serialization.format"})
 # Under which a catalog keeps the options of CREATE TABLE among a table's properties.
 TABLE_OPTION_PREFIX = "option."
 
-_MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
 Parse = Callable[[str, str], Any]
 T = TypeVar("T", bound="Options")
-
-
-def parse_text(name: str, value: str) -> str:
-    if not value.strip():
-        raise wrong_value(name, value, "a text that is not empty")
-    return value.strip()
 
 
 def parse_endpoint_list(name: str, value: str) -> str:
@@ -88,35 +91,11 @@ def parse_endpoint_list(name: str, value: str) -> str:
     return text
 
 
-def parse_flag(name: str, value: str) -> bool:
-    flag = {"true": True, "false": False}.get(value.strip().lower())
-    if flag is None:
-        raise wrong_value(name, value, "true or false")
-    return flag
-
-
-def parse_count(name: str, value: str) -> int:
-    text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-        raise wrong_value(name, value, "a whole number of at least 1")
-    return int(text)
-
-
-def parse_size(name: str, value: str) -> int:
-    """Bytes: a number alone, or with ``k``, ``m``, ``g``, ``t`` (powers of 1024), ``b`` may follow."""
-    match = re.fullmatch(r"([0-9]{1,15})\s*([kmgt]?)b?", value.strip().lower())
-    size = 0 if match is None else int(match[1]) << (10 * " kmgt".index(match[2] or " "))
-    if not 0 < size < 1 << 62:
-        raise wrong_value(name, value, "a size in bytes such as 1048576, 512k, 64m or 1g")
-    return size
-
-
-def parse_duration(name: str, value: str) -> int:
-    """Milliseconds: a number alone, or with one of Spark's units from ``ms`` to ``d`` behind."""
-    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
-    if match is None:
-        raise wrong_value(name, value, "a time such as 500ms, 30s, 15m, 2h or 1d")
-    return int(match[1]) * _MS_OF[match[2] or "ms"]
+def parse_group(name: str, value: str) -> str:
+    try:
+        return Consumer(value, 0).group
+    except ConfigurationError:
+        raise wrong_value(name, value, "a text of 1 to 256 bytes") from None
 
 
 def parse_strategy(name: str, value: str) -> str:
@@ -140,26 +119,12 @@ def parse_delivery_mode(name: str, value: str) -> str:
     return mode
 
 
-def parse_version(name: str, value: str) -> int:
-    text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise wrong_value(name, value, "a whole number from 0 on")
-    return int(text)
-
-
 def parse_at_least(name: str, value: str) -> str:
     try:
         parse_token(value)
     except ConfigurationError as error:
         raise ConfigurationError(f"option {name}: {error}") from None
     return value
-
-
-def parse_names(name: str, value: str) -> tuple[str, ...]:
-    names = tuple(word.strip() for word in value.split(","))
-    if not all(names):
-        raise wrong_value(name, value, "a comma list of names")
-    return names
 
 
 def parse_directories(name: str, value: str) -> tuple[str, ...]:
@@ -257,6 +222,11 @@ class _ConnectionOptions(Options):
         """What to show the members; None where no option names a file, as with ``tls``."""
         return credentials_of(self.auth_token_file, self.user, self.password_file) or None
 
+    def client_settings(self) -> dict[str, Any]:
+        """How a client comes in; what is not given the environment of the task may say."""
+        given = {"tls": self.tls, "credentials": self.credentials}
+        return {name: value for name, value in given.items() if value is not None}
+
     def __post_init__(self) -> None:
         """ConfigurationError for a file that lacks another one."""
         _ = self.tls, self.credentials
@@ -293,8 +263,8 @@ class SourceOptions(_ConnectionOptions):
     starting_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
         "startingOffsets",
         parse_offsets,
-        '`earliest`, `latest`, `{"position": n}`, `{"term": n}` or an offset; of a stream only without a '
-        "checkpoint",
+        '`earliest`, `latest`, `group`, `{"position": n}`, `{"term": n}` or an offset; of a stream only '
+        "without a checkpoint",
         shown="`latest` for a stream, `earliest` for a batch",
     )
     starting_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
@@ -326,6 +296,12 @@ class SourceOptions(_ConnectionOptions):
         "atLeast",
         parse_at_least,
         "a client's position token: planning begins when the log is committed that far, within 20 s",
+    )
+    consumer_group: str | None = option_field(
+        "consumerGroup",
+        parse_group,
+        "report to the cluster how far the stream is, under this name: members keep what the group has not "
+        "read",
     )
     fail_on_data_loss: bool = option_field(
         "failOnDataLoss",
@@ -471,6 +447,7 @@ class SourceOptions(_ConnectionOptions):
             ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
             ("readPreference", self.read_preference, "endpoints", self.endpoints),
             ("requestTimeoutMs", self.request_timeout_ms, "endpoints", self.endpoints),
+            ("consumerGroup", self.consumer_group, "endpoints", self.endpoints),
         ):
             if value is not None and place is None:
                 raise ConfigurationError(f"option {option} goes with {needed}, which is not given")
@@ -479,8 +456,11 @@ class SourceOptions(_ConnectionOptions):
                 f"option archiveDir is {','.join(self.archive_dirs)}; expected one for each of clusterDir, "
                 f"which is {','.join(self.cluster_dirs or ())}"
             )
-        if self.ending_offsets == EARLIEST:
-            raise wrong_value("endingOffsets", "earliest", 'latest, {"position": n} or an offset')
+        if self.ending_offsets in (EARLIEST, GROUP):
+            given = "group" if self.ending_offsets == GROUP else "earliest"
+            raise wrong_value("endingOffsets", given, 'latest, {"position": n} or an offset')
+        if self.starting_offsets == GROUP and self.consumer_group is None:
+            raise ConfigurationError("option startingOffsets is group, and option consumerGroup is not given")
         if self.columns is not None:
             check_columns(self.columns, self.has_frame_header, self.decode is not None)
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)

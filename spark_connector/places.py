@@ -36,7 +36,14 @@ class Instant:
     text: str
 
 
-Place = Offset | TermBegin | Instant
+@dataclass(frozen=True, slots=True)
+class GroupBegin:
+    """Where the consumer group of the read is; where the log begins, for a group without a report."""
+
+
+GROUP = GroupBegin()
+
+Place = Offset | TermBegin | Instant | GroupBegin
 
 
 class NamedPlace(NamedTuple):
@@ -56,8 +63,9 @@ def parse_offsets(name: str, value: str) -> Place:
     An offset is taken as it stands in a checkpoint or in a query's progress.
     """
     text = value.strip()
-    if text.lower() in ("earliest", "latest"):
-        return EARLIEST if text.lower() == "earliest" else LATEST
+    named: dict[str, Place] = {"earliest": EARLIEST, "latest": LATEST, "group": GROUP}
+    if text.lower() in named:
+        return named[text.lower()]
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
@@ -67,7 +75,7 @@ def parse_offsets(name: str, value: str) -> Place:
     if _is_term(given):
         return TermBegin(given["term"])
     if not _is_position(given):
-        expected = 'earliest, latest, {"position": n}, {"term": n} or an offset of a checkpoint'
+        expected = 'earliest, latest, group, {"position": n}, {"term": n} or an offset of a checkpoint'
         raise wrong_value(name, value, expected)
     return Offset(given.get("cluster"), given["position"])
 

@@ -8,7 +8,7 @@ from cluster.errors import ConfigurationError
 from cluster.reader.token import is_one_log
 from spark_connector.offsets import Offset
 from spark_connector.options import LATEST_STRATEGY, SourceOptions
-from spark_connector.places import EARLIEST, LATEST, Instant, NamedPlace, TermBegin
+from spark_connector.places import EARLIEST, LATEST, GroupBegin, Instant, NamedPlace, TermBegin
 
 if TYPE_CHECKING:
     from spark_connector.log import SourceLog
@@ -38,6 +38,8 @@ def resolve(log: SourceLog, named: NamedPlace, end: int) -> int:
     if isinstance(place, Instant):
         found = log.first_entry("timestamp", place.epoch_us, end)
         return end if found is None else found
+    if isinstance(place, GroupBegin):
+        return _group_begin(log, option, end)
     if isinstance(place, TermBegin):
         return _term_begin(log, option, place.leadership_term_id, end)
     return _position(log, option, place, end)
@@ -58,6 +60,16 @@ def _position(log: SourceLog, option: str, wanted: Offset, end: int) -> int:
     position = log.retained(position)
     _check_entry_begin(log, option, position)
     return position
+
+
+def _group_begin(log: SourceLog, option: str, end: int) -> int:
+    """Where the group is; all of the log is new to one that never reported."""
+    position = log.group_position()
+    if position is not None:
+        return _position(log, option, Offset(None, position), end)
+    if log.start_position > 0:
+        return log.after_purge(f"where consumer group {log.group} is was asked for, which has no report left")
+    return 0
 
 
 def _term_begin(log: SourceLog, option: str, term_id: int, end: int) -> int:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cluster.client import ClusterClient
-    from cluster.client.context import ClientSettings
 
 OFFER_BYTES = 256 * 1024  # of payload in one offer: a part of what may be unacknowledged
 POLL_S = 0.01
@@ -30,16 +29,13 @@ def open_session(options: SinkOptions, lane: Lane | None) -> ClusterClient:
     from cluster.client import ClusterClient
 
     timeout_s = options.commit_timeout_ms / 1000
-    settings: ClientSettings = {
-        "message_timeout_s": timeout_s,
-        "new_leader_timeout_s": timeout_s,
-        "lane": lane,
-    }
-    if options.tls is not None:
-        settings["tls"] = options.tls
-    if options.credentials is not None:
-        settings["credentials"] = options.credentials
-    return ClusterClient.connect(options.endpoints, **settings)
+    return ClusterClient.connect(
+        options.endpoints,
+        message_timeout_s=timeout_s,
+        new_leader_timeout_s=timeout_s,
+        lane=lane,
+        **options.client_settings(),
+    )
 
 
 class Sender:

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from cluster.errors import ConfigurationError
 from spark_connector.admission import Admission
+from spark_connector.consumer_group import GroupReports
 from spark_connector.lag import lag
 from spark_connector.log import SourceLog, forget_reader
 from spark_connector.offsets import Offset, batch_range, check_cluster
@@ -102,6 +103,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None  # Spark asks twice, and must hear the same
         self._available_now: int | None = None  # where a query with Trigger.AvailableNow ends
         self._latest: tuple[int, int] | None = None  # commit position, and end of the newest micro-batch
+        self._reports: GroupReports | None = None
 
     @property
     def cluster(self) -> str | None:
@@ -131,6 +133,9 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cluster = check_cluster(last, log.cluster)
         tip = self._tip(log)
         self._latest = tip, last.position
+        if self._available_now is not None and last.position >= self._available_now:
+            self._report(last.position)  # Spark commits no last batch of such a query, and ends its process
+            self.stop()
         if tip <= last.position:
             log.check_not_beyond(last.position, tip)
         reads_all = isinstance(limit, ReadAllAvailable)
@@ -166,7 +171,18 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, self._columns, partition, self._decoded)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the log is kept or purged by its cluster, not by its readers."""
+        """Report for the consumer group, if there is one: others keep no log, and drop none."""
+        self._report(Offset.from_json(end).position)
+
+    def _report(self, position: int) -> None:
+        if self._options.consumer_group is not None:
+            self._reports = self._reports or GroupReports(self._options)
+            self._reports.reached(position)
+
+    def stop(self) -> None:
+        """The query ends."""
+        if self._reports is not None:
+            self._reports.close()
 
     def _source_log(self) -> SourceLog:
         if self._log is None:

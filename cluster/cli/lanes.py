@@ -44,20 +44,15 @@ def lanes(
 
 
 def _read(log: DirectoryLog, directory: str) -> list[SnapshotLane]:
-    from cluster.archive.recording_log import RecordingLog
     from cluster.reader.lanes import LaneCount
-    from cluster.reader.member_directory import find_cluster_directory
-    from cluster.reader.recordings import find_recording, recorded_messages
+    from cluster.reader.snapshots import newest_module_records
 
-    count, position, state = LaneCount(), log.start_position, log.state
+    count, position = LaneCount(), log.start_position
     end = log.commit_position()
-    cluster = find_cluster_directory(state.files, directory)
-    snapshot = RecordingLog.open(cluster, files=state.files, readable_part=True).latest_snapshot()
-    if snapshot is not None:
-        archive, position = state.member.archive, snapshot.log_position
-        descriptor = find_recording(state.files, archive, snapshot.recording_id)
-        records = recorded_messages(state.files, archive, descriptor)
-        count.load((record for _, record in records), position)
+    found = newest_module_records(log.state.files, directory)
+    if found is not None:
+        position, records = found
+        count.load(records, position)
     for begin, block in log.blocks(position, end):
         count.take(begin, block)
     return count.lanes()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli import backups, control, lanes
+from cluster.cli import backups, consumers, control, lanes
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -31,6 +31,7 @@ app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_arg
 app.add_typer(control.app)
 app.add_typer(backups.app)
 app.add_typer(lanes.app)
+app.add_typer(consumers.app)
 
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
 OptionalDirectory = Annotated[

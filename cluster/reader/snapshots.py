@@ -1,5 +1,6 @@
 """The snapshots that members keep in their archives, one recording each, found by their recording logs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
@@ -11,7 +12,7 @@ from cluster.protocol import decode
 from cluster.protocol.recording_log import SNAPSHOT
 from cluster.protocol.snapshot import SnapshotMarker
 from cluster.reader.member_directory import find_cluster_directory, find_member, members_in, read_cluster_mark
-from cluster.reader.recordings import open_recording
+from cluster.reader.recordings import find_recording, open_recording, recorded_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +85,18 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
         for entry in recording_log.entries
         if entry.entry_type is SNAPSHOT and entry.is_valid and entry.recording_id in kept
     ]
+
+
+def newest_module_records(files: Files, dir: str) -> tuple[int, Iterator[bytes]] | None:
+    """The newest snapshot that a member's consensus module has: its log position, and its records.
+
+    None without one. Nothing is written. Raises NotAClusterDirectory, LogDamaged, StorageError.
+    """
+    cluster = find_cluster_directory(files, dir)
+    entry = RecordingLog.open(cluster, files=files, readable_part=True).latest_snapshot()
+    if entry is None:
+        return None
+    archive = find_member(files, dir, None).archive
+    descriptor = find_recording(files, archive, entry.recording_id)
+    records = recorded_messages(files, archive, descriptor)
+    return entry.log_position, (record for _, record in records)

@@ -113,6 +113,7 @@ def test_a_report_is_kept_and_its_client_hears_where_the_group_is():
     assert groups.outside.log == [("open", 1), ("close", 1, CloseReason.CLIENT_ACTION)]
 
 
+@pytest.mark.conformance("S-233")
 def test_a_group_never_goes_back_and_a_refused_report_is_not_in_the_log():
     groups = Groups()
     groups.reports(1, "billing", 640)
@@ -199,6 +200,7 @@ def test_a_lanes_application_may_look_like_a_group():
 # ---- who reads the log
 
 
+@pytest.mark.conformance("S-234")
 def test_what_is_forgotten_follows_from_the_log():
     groups = Groups(consumer_retention_ns=1_000_000)
     groups.reads("billing", 640, timestamp=10, retention=50)

@@ -117,6 +117,7 @@ def report(cluster, group, position):
     return event
 
 
+@pytest.mark.conformance("S-234", "S-235")
 def test_what_a_consumer_group_has_not_read_is_kept_and_goes_once_it_has():
     cluster = a_cluster(retained=1)
     assert report(cluster, "billing", 64).code is EventCode.OK

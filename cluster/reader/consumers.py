@@ -1,0 +1,62 @@
+"""Consumer groups as a log has them, by the rules of the members (consensus/consumers.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cluster.consensus.consumers import ConsumerTable
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.log.deliver import read_message
+from cluster.log.entry_filter import EntryFilter
+from cluster.protocol import decode
+from cluster.protocol.log import SessionOpenEvent
+from cluster.protocol.sbe import kind_at
+from cluster.protocol.snapshot import SnapshotConsumer
+
+if TYPE_CHECKING:
+    from cluster.reader.log_reader import LogReader
+
+REPORTS = EntryFilter(("SESSION_OPEN",))  # what a reader of groups needs of the log
+
+
+class ConsumerCount:
+    """Takes the records of a snapshot, if there is one, and then the committed log after it."""
+
+    def __init__(self) -> None:
+        self._consumers = ConsumerTable(ConsensusModuleContext())
+
+    def load(self, records: Iterable[bytes], log_position: int) -> None:
+        """Begin from the snapshot of a consensus module at ``log_position``."""
+        found = [message for message in map(decode, records) if isinstance(message, SnapshotConsumer)]
+        self._consumers.load(found, log_position)
+
+    def take(self, block: np.ndarray) -> None:
+        """Take the reports of ``block``, which has whole messages."""
+        offset = 0
+        while offset < len(block):
+            message, end = read_message(block, offset, len(block))
+            if end == offset:
+                return
+            if message is not None and kind_at(message) == SessionOpenEvent.KIND:
+                event = SessionOpenEvent.decode(message)
+                self._consumers.on_open(bytes(event.encoded_principal), event.timestamp)
+            offset = end
+
+    def groups(self) -> list[SnapshotConsumer]:
+        """All groups by name."""
+        return list(self._consumers.records())
+
+
+def reported_groups(reader: LogReader) -> dict[str, SnapshotConsumer]:
+    """The groups by name that the committed log has reports of; ``reader`` reads ``REPORTS``.
+
+    A group that is not among them has no report, or had its last one in log that is dropped: then all that
+    it needs is dropped, too, for a report's position lies before it.
+    """
+    count = ConsumerCount()
+    for _, block in reader.blocks(reader.start_position, reader.commit_position(), is_committed=True):
+        count.take(block)
+    return {record.group.decode(): record for record in count.groups()}

@@ -1,0 +1,60 @@
+"""Values of options, read from their texts: what is no such value is named with what was expected."""
+
+from __future__ import annotations
+
+import re
+
+from spark_connector.places import wrong_value
+
+_MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_text(name: str, value: str) -> str:
+    if not value.strip():
+        raise wrong_value(name, value, "a text that is not empty")
+    return value.strip()
+
+
+def parse_flag(name: str, value: str) -> bool:
+    flag = {"true": True, "false": False}.get(value.strip().lower())
+    if flag is None:
+        raise wrong_value(name, value, "true or false")
+    return flag
+
+
+def parse_count(name: str, value: str) -> int:
+    text = value.strip()
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
+        raise wrong_value(name, value, "a whole number of at least 1")
+    return int(text)
+
+
+def parse_size(name: str, value: str) -> int:
+    """Bytes: a number alone, or with ``k``, ``m``, ``g``, ``t`` (powers of 1024), ``b`` may follow."""
+    match = re.fullmatch(r"([0-9]{1,15})\s*([kmgt]?)b?", value.strip().lower())
+    size = 0 if match is None else int(match[1]) << (10 * " kmgt".index(match[2] or " "))
+    if not 0 < size < 1 << 62:
+        raise wrong_value(name, value, "a size in bytes such as 1048576, 512k, 64m or 1g")
+    return size
+
+
+def parse_duration(name: str, value: str) -> int:
+    """Milliseconds: a number alone, or with one of Spark's units from ``ms`` to ``d`` behind."""
+    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
+    if match is None:
+        raise wrong_value(name, value, "a time such as 500ms, 30s, 15m, 2h or 1d")
+    return int(match[1]) * _MS_OF[match[2] or "ms"]
+
+
+def parse_version(name: str, value: str) -> int:
+    text = value.strip()
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise wrong_value(name, value, "a whole number from 0 on")
+    return int(text)
+
+
+def parse_names(name: str, value: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in value.split(","))
+    if not all(names):
+        raise wrong_value(name, value, "a comma list of names")
+    return names
