@@ -195,14 +195,36 @@ def frame_egress(
         table.ranges,
     )
     if rows_end < 0:
-        _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer)
+        _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer.size)
     return rows_end, table.ranges[: 3 * count].reshape(count, 3).tolist()
 
 
-def _raise_wrong_row(row: int, offsets: np.ndarray, lengths: np.ndarray, buffer: np.ndarray) -> None:
+@kernel(types.UniTuple(I64, 2)(WORDS, WORDS, I64))
+def _measure_payloads(offsets, lengths, size):  # type: ignore[no-untyped-def]
+    longest = 0
+    for row in range(offsets.size):
+        if _is_row_wrong(offsets[row], lengths[row], size):
+            return longest, row
+        longest = max(longest, lengths[row])
+    return longest, -1
+
+
+def longest_payload(offsets: np.ndarray, lengths: np.ndarray, size: int) -> int:
+    """Length of the longest of the payloads in a buffer of ``size`` bytes; columns are int64.
+
+    Raises LocalProtocolError for the first that lies outside of it.
+    """
+    assert offsets.size == lengths.size
+    longest, row = _measure_payloads(offsets, lengths, size)
+    if row >= 0:
+        _raise_wrong_row(row, offsets, lengths, size)
+    return longest
+
+
+def _raise_wrong_row(row: int, offsets: np.ndarray, lengths: np.ndarray, size: int) -> None:
     raise LocalProtocolError(
         f"row {row}: a payload of {lengths[row]} bytes at offset {offsets[row]} does not lie in the buffer "
-        f"of {buffer.size} bytes"
+        f"of {size} bytes"
     )
 
 
@@ -251,7 +273,7 @@ def frame_ingress(
         out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id
     )
     if rows_end < 0:
-        _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer)
+        _raise_wrong_row(-1 - rows_end, offsets, lengths, buffer.size)
     return rows_end, end
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cluster.errors import ClusterError, LocalProtocolError
+from cluster.log.session_frames import longest_payload
 from cluster.protocol.enums import ClusterTimeUnit, Offer, Role
 from cluster.protocol.service import CancelTimer, ScheduleTimer
 from cluster.protocol.session import SessionMessageHeader
@@ -160,8 +161,10 @@ class Cluster:
                 f"columns of different length: {len(session_ids)} session ids, {len(offsets)} offsets, "
                 f"{len(lengths)} lengths, {len(timestamps)} timestamps"
             )
+        offsets, lengths = _copied(offsets), _copied(lengths)
         if len(session_ids):
-            self._check_within(offsets, lengths, view_of(buffer).nbytes)
+            longest = longest_payload(offsets, lengths, view_of(buffer).nbytes)
+            check_length(longest, self._context.max_message_length)
         answer_ids = self._sessions.answer_ids(session_ids)
         is_leading = state.role is Role.LEADER
         if not (is_leading or answer_ids is not None) or len(session_ids) == 0:
@@ -174,8 +177,8 @@ class Cluster:
             state.leadership_term_id,
             _copied(session_ids),
             _copied(timestamps),
-            _copied(offsets),
-            _copied(lengths),
+            offsets,
+            lengths,
             buffer,
             answer_ids,
         )
@@ -190,11 +193,6 @@ class Cluster:
     def idle_strategy(self) -> IdleStrategy:
         """What to ``idle()`` on between two tries; it raises when the container is to end."""
         return self._idle_strategy
-
-    def _check_within(self, offsets: np.ndarray, lengths: np.ndarray, buffer_length: int) -> None:
-        check_length(int(lengths.max()), self._context.max_message_length)
-        if int(offsets.min()) < 0 or int(lengths.min()) < 0 or int((offsets + lengths).max()) > buffer_length:
-            raise LocalProtocolError(f"a payload lies outside the buffer of {buffer_length} bytes")
 
 
 def _copied(column: np.ndarray) -> np.ndarray:

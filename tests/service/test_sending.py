@@ -229,6 +229,21 @@ def test_what_cannot_be_sent_raises_on_leader_and_follower_alike(start):
     assert container.answers() == []
 
 
+@pytest.mark.parametrize("start", [a_leader, a_follower])
+@pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, -1), (5, 4), (2**63 - 1, 2), (2**63 - 8, 8)])
+def test_a_row_outside_its_buffer_is_refused_by_its_number_on_every_member(start, offset, length):
+    container = start(Recorder())
+    told = f"row 1: a payload of {length} bytes at offset {offset} does not lie in the buffer of 8 bytes"
+
+    def send(session: Any, cluster: Any) -> None:
+        rows = [np.array([1, 1]), np.array([0, offset]), np.array([8, length])]
+        with pytest.raises(LocalProtocolError, match=f"^{told}$"):
+            cluster.offer_batch(*rows, b"x" * 8)
+
+    in_a_message(container, send)
+    assert container.answers() == []
+
+
 def test_a_follower_claims_and_commits_without_sending_answers():
     container = a_follower(Recorder(), egress_capacity=1)
     results: list[int] = []
