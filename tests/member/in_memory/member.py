@@ -108,6 +108,8 @@ class ScriptedPorts(SimulatedPorts):
 class ScriptedProcess(Member):
     """One process of a scripted member."""
 
+    hears_by_sockets_alone = False
+
     def __init__(self, scripted: SimulatedMember, **arguments: Any) -> None:
         super().__init__(observer=_Turns(scripted), **arguments)
         self.directory = DIRECTORY
