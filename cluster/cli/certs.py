@@ -19,10 +19,12 @@ EPILOG = """\b
 Examples:
   cluster certs --dir certs --member 0 --member 1 --member 2 --client alice
   cluster certs --dir certs --member 3=db3.example.com,10.0.0.3
+  cluster certs --dir certs --backup east=backup.example.com
   cluster certs --dir certs --client bob --days 30 --json
 
 The first call makes the authority: DIR/ca.pem and DIR/ca.key. Each member gets DIR/member-N.pem and .key,
-each client DIR/client-NAME.pem and .key; later calls add to the same authority. No file is overwritten.
+each client DIR/client-NAME.pem and .key, each backup DIR/backup-NAME.pem and .key; later calls add to the
+same authority. No file is overwritten.
 With --json one object is printed: {"authority", "made": [{"name", "certificate", "key", "notAfter"}]}.
 Whoever has ca.key can be any member and any client: keep it away from the members' hosts.
 """
@@ -41,16 +43,25 @@ def certs(
     client: Annotated[
         list[str], typer.Option(metavar="NAME", help="A client by its principal. May come again.")
     ] = [],  # noqa: B006 - never changed
+    backup: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[=HOST,...]",
+            help="A backup or standby by its principal, and where it serves readers. May come again.",
+        ),
+    ] = [],  # noqa: B006 - never changed
     cluster_id: Annotated[int, typer.Option(help="The cluster_id of the members.", min=0)] = 0,
     days: Annotated[int, typer.Option(help="For how many days they are valid.", min=1, max=36_500)] = 365,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
 ) -> None:
-    """Make a certificate authority, and certificates of members and clients."""
+    """Make a certificate authority, and certificates of members, clients and backups."""
     from cluster.node.authority import CertificateRequest
 
-    requests = [_member(text, cluster_id) for text in member] + list(
-        map(CertificateRequest.of_client, client)
-    )
+    requests = [
+        *[_member(text, cluster_id) for text in member],
+        *map(CertificateRequest.of_client, client),
+        *[CertificateRequest.of_backup(*_name_and_hosts(text)) for text in backup],
+    ]
     authority, made = issue(directory, requests, days)
     if as_json:
         print(json.dumps({"authority": str(authority), "made": list(map(_fields, made))}))
@@ -78,12 +89,15 @@ def issue(
 def _member(text: str, cluster_id: int) -> CertificateRequest:
     from cluster.node.authority import CertificateRequest
 
-    id_text, _, hosts = text.partition("=")
+    id_text, hosts = _name_and_hosts(text)
     if not (id_text.isascii() and id_text.isdigit()):
         raise ConfigurationError(f"--member {text!r}: expected ID or ID=HOST,..., as in 0=db0.example.com")
-    return CertificateRequest.of_member(
-        int(id_text), cluster_id, [host.strip() for host in hosts.split(",") if host.strip()]
-    )
+    return CertificateRequest.of_member(int(id_text), cluster_id, hosts)
+
+
+def _name_and_hosts(text: str) -> tuple[str, list[str]]:
+    name, _, hosts = text.partition("=")
+    return name, [host.strip() for host in hosts.split(",") if host.strip()]
 
 
 def _fields(issued: IssuedCertificate) -> dict[str, Any]:

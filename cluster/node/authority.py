@@ -3,6 +3,7 @@
     ca.pem, ca.key                        the authority
     member-0.pem, member-0.key            a member's certificate, for both ends of its links and for clients
     client-alice.pem, client-alice.key    a client's, whose principal is alice
+    backup-east.pem, backup-east.key      a backup's or standby's, for its endpoint and as a client
 
 Keys are on P-256, readable by their owner alone, and no file is ever overwritten. Whoever holds ca.key can be
 any member and any client: it belongs on no member's host.
@@ -67,13 +68,24 @@ class CertificateRequest:
     @classmethod
     def of_client(cls, principal: str) -> Self:
         """Raises ConfigurationError for a principal that cannot be one."""
-        if not _PRINCIPAL.fullmatch(principal):
-            raise ConfigurationError(
-                f"client {principal!r}: expected 1 to 64 letters, digits and . _ @ -, not . @ - at first"
-            )
-        if MEMBER_NAME.fullmatch(principal):
-            raise ConfigurationError(f"client {principal!r}: a member's name; expected another")
+        _check_principal("client", principal)
         return cls(f"client-{principal}", principal, (), is_server=False)
+
+    @classmethod
+    def of_backup(cls, principal: str, hosts: Sequence[str]) -> Self:
+        """Of a backup or standby that serves others: ``hosts`` as of a member. Raises ConfigurationError."""
+        _check_principal("backup", principal)
+        names = tuple(map(_alternative, hosts or TRIAL_HOSTS))
+        return cls(f"backup-{principal}", principal, names, is_server=True)
+
+
+def _check_principal(what: str, principal: str) -> None:
+    if not _PRINCIPAL.fullmatch(principal):
+        raise ConfigurationError(
+            f"{what} {principal!r}: expected 1 to 64 letters, digits and . _ @ -, not . @ - at first"
+        )
+    if MEMBER_NAME.fullmatch(principal):
+        raise ConfigurationError(f"{what} {principal!r}: a member's name; expected another")
 
 
 class CertificateAuthority:

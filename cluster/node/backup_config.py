@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +16,10 @@ from cluster.backup.supplier import SourceType
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node.config import TIME_UNITS, service_modes_of
-from cluster.node.config_keys import KIB, MIB, MODULE, SERVICE
+from cluster.node.config_keys import SERVICE, NodeKeys
 from cluster.node.config_text import BACKUP_PREFIX, load_keys, text_of
 from cluster.node.config_types import (
     DURATION,
-    SIZE,
     Duration,
     Names,
     ServiceModes,
@@ -28,16 +28,16 @@ from cluster.node.config_types import (
     duration_text,
     key,
     key_of,
-    size_text,
+    same_key,
 )
 from cluster.node.exposure import is_loopback
 from cluster.node.ports import ServiceSettings
-from cluster.protocol.versions import version_text
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in, credentials_of
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, Medium, parse_endpoint, parse_endpoints
 from cluster.transport.tls import TlsFiles, tls_in
 
 DEFAULTS = BackupContext()
+_as_member = partial(same_key, NodeKeys)
 
 
 class BackupConfig(BaseModel):
@@ -51,13 +51,7 @@ class BackupConfig(BaseModel):
         CLUSTER_ENDPOINTS when empty. Name all members: one that fails is replaced by the next.""",
         section="What is copied",
     )
-    cluster_id: int = key(
-        DEFAULTS.cluster_id,
-        "The cluster's, as in its members' configuration.",
-        aeron="aeron.cluster.id",
-        ge=0,
-        le=2**31 - 1,
-    )
+    cluster_id: int = _as_member("cluster_id", "The cluster's, as in its members' configuration.")
     dir: str = key(
         "backup",
         """The backup's directory, made when missing: cluster/, archive/ and driver/ in it, as a member's.
@@ -92,13 +86,10 @@ class BackupConfig(BaseModel):
         aeron="aeron.cluster.backup.cool.down.interval",
         ge=0,
     )
-    file_sync_level: int = key(
-        1,
+    file_sync_level: int = _as_member(
+        "file_sync_level",
         "As a member's: 0 written, 1 synced (fdatasync), 2 synced with metadata (fsync).",
-        aeron="aeron.archive.file.sync.level",
         section="Disk",
-        ge=0,
-        le=2,
     )
     services: Names = key(
         [],
@@ -109,75 +100,62 @@ class BackupConfig(BaseModel):
         section="Services: what makes it a standby",
         max_length=10,
     )
-    service_mode: ServiceModes = key(
-        ["auto"],
-        """Where they run: process, inline, external, or auto, which is inline for echo and process for
-        others.""",
-    )
-    service_snapshot_timeout_ns: Duration = key(
-        "60s",
+    service_mode: ServiceModes = _as_member("service_mode")
+    service_snapshot_timeout_ns: Duration = _as_member(
+        "service_snapshot_timeout_ns",
         """How long a snapshot waits for a service in a process of its own to come to its place in the log;
         then the standby goes on without that snapshot.""",
-        unit=DURATION,
-        gt=0,
     )
-    app_version: Version = key(
-        version_text(MODULE.app_version),
-        "Version of the services. A log of another major version is not replayed.",
-        unit="major.minor.patch",
+    app_version: Version = _as_member("app_version")
+    cluster_clock: Literal["ms", "us", "ns"] = _as_member("cluster_clock")
+    max_sessions: int = _as_member(
+        "max_sessions", "Most sessions that are open at a time: at least as many as at the members."
     )
-    cluster_clock: Literal["ms", "us", "ns"] = key(
-        "ms", "Unit of cluster time in the log.", aeron="aeron.cluster.clock"
-    )
-    max_sessions: int = key(
-        MODULE.max_sessions,
-        "Most sessions that are open at a time: at least as many as at the members.",
-        aeron="aeron.cluster.max.sessions",
-        ge=1,
-        le=1_000_000,
-    )
-    supervised_bytes_max: Size = key(
-        size_text(MODULE.supervised_bytes_max),
-        "Most bytes of answers that are kept of a supervised session until its client has them.",
-        unit=SIZE,
-        ge=64 * KIB,
-        le=1024 * MIB,
-    )
-    lanes_max: int = key(MODULE.lanes_max, "Most lanes that are kept.", unit="lanes", ge=1, le=1_000_000)
-    lane_retention_ns: Duration = key(
-        duration_text(MODULE.lane_retention_ns),
-        "An application that opens none of its lanes for this long is forgotten.",
-        unit=DURATION,
-        gt=0,
-    )
-    consumers_max: int = key(
-        MODULE.consumers_max, "Most consumer groups that are kept.", unit="groups", ge=1, le=65536
-    )
-    consumer_retention_ns: Duration = key(
-        duration_text(MODULE.consumer_retention_ns),
-        "A consumer group that reports nothing for this long is forgotten.",
-        unit=DURATION,
-        gt=0,
-    )
+    supervised_bytes_max: Size = _as_member("supervised_bytes_max")
+    lanes_max: int = _as_member("lanes_max")
+    lane_retention_ns: Duration = _as_member("lane_retention_ns")
+    consumers_max: int = _as_member("consumers_max")
+    consumer_retention_ns: Duration = _as_member("consumer_retention_ns")
     endpoint: str = key(
         "",
         """Where it listens over gRPC, as host:port: readers read the log there, and members fetch the
-        snapshots that a standby announces to them by this name. Nobody is served when empty. Without TLS
-        and without a check of who reads.""",
+        snapshots that a standby announces to them by this name. Nobody is served when empty. It speaks TLS
+        where tls_certificate is set.""",
         unit="host:port",
         section="Whom it serves",
     )
     insecure_network: bool = key(
         False,
-        "Whether endpoint may be beyond loopback. Whoever reaches it may then read the whole log.",
+        """Whether endpoint may be beyond loopback without TLS and an authenticator. Whoever reaches it may
+        then read the whole log.""",
+    )
+    authenticator: str = _as_member(
+        "authenticator",
+        """Who a reader at endpoint is, as in a member's configuration; members come with their certificates,
+        or with the token in their standby_token_file.""",
+    )
+    authenticator_file: str = _as_member("authenticator_file")
+    authorisation: str = _as_member(
+        "authorisation",
+        """What each principal may do, as in a member's configuration: here the right to read is all there
+        is. When empty: without an authenticator all may read, with one nobody may.""",
+    )
+    tls_client_certificates: Literal["none", "required"] = _as_member(
+        "tls_client_certificates",
+        "Whether readers, and members, have to show a certificate of tls_ca at endpoint.",
     )
     tls_ca: str = key(
         "",
-        """Authorities (PEM) to check the members by, which speak TLS. Where no key of TLS is set,
-        the variables of clients hold (CLUSTER_TLS_CA and so on); so it is with the token and the user.""",
+        """Authorities (PEM) to check the members by, which speak TLS, and who comes to endpoint. Where no key
+        of TLS is set, the variables of clients hold (CLUSTER_TLS_CA and so on); so it is with the token and
+        the user.""",
         section="Who the backup is: it needs the right to read",
     )
-    tls_certificate: str = key("", "Its own certificate (PEM), where members ask for one.")
+    tls_certificate: str = key(
+        "",
+        """Its own certificate (PEM), for members that ask for one, and for endpoint: then it needs both uses,
+        and the host among its names, as `cluster certs --backup` makes it. Read again when it changes.""",
+    )
     tls_key: str = key("", "The certificate's key (PEM).")
     token_file: str = key("", "The token to show, in the first line of a file.")
     user: str = key("", "The user to be, with password_file.")
@@ -196,6 +174,8 @@ class BackupConfig(BaseModel):
     @model_validator(mode="after")
     def _check_endpoint(self) -> BackupConfig:
         if not self.endpoint:
+            if self.authenticator != "none":
+                raise PydanticCustomError("together", "authenticator: expected an endpoint to ask readers at")
             return self
         try:
             endpoint = parse_endpoint(self.endpoint)
@@ -205,11 +185,17 @@ class BackupConfig(BaseModel):
             raise PydanticCustomError(
                 "endpoint", "endpoint {text}: expected host:port", {"text": repr(self.endpoint)}
             )
-        if not self.insecure_network and not is_loopback(endpoint.host):
+        tls = self.served_tls_files
+        if tls is None and self.tls_client_certificates == "required":
+            raise PydanticCustomError(
+                "together", "tls_client_certificates: expected none without tls_certificate"
+            )
+        is_guarded = tls is not None and self.authenticator != "none"
+        if not (is_guarded or self.insecure_network or is_loopback(endpoint.host)):
             raise PydanticCustomError(
                 "endpoint",
-                "endpoint {text} is not on loopback, where strangers could read the log: set "
-                "insecure_network = true if they may",
+                "endpoint {text} is not on loopback, where strangers could read the log: set TLS "
+                "(tls_certificate, tls_key, tls_ca) and an authenticator, or insecure_network = true",
                 {"text": repr(self.endpoint)},
             )
         return self
@@ -278,6 +264,17 @@ class BackupConfig(BaseModel):
         if self.tls_ca or self.tls_certificate or self.tls_key:
             return TlsFiles(self.tls_ca, self.tls_certificate, self.tls_key)
         return tls_in(os.environ)
+
+    @property
+    def served_tls_files(self) -> TlsFiles | None:
+        """What ``endpoint`` shows; None: it speaks no TLS. Raises ConfigurationError."""
+        files = self.tls_files
+        return files if files is not None and files.certificate else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody who reaches ``endpoint`` may read."""
+        return self.authenticator == "none" and not self.authorisation
 
     @property
     def credentials(self) -> CredentialsSupplier:

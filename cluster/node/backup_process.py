@@ -22,15 +22,20 @@ from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.standby import Standby
 from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.node.backup_config import BackupConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.standby_hosts import StandbyHosts
 from cluster.protocol.backup import StandbySnapshot
 from cluster.reader.served_member import ServedMember
+from cluster.security.audit import AuditLog
+from cluster.security.loading import load_security
+from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoint
 from cluster.transport.log_client import open_log_client
+from cluster.transport.member_tls import ServerTls
 
 if TYPE_CHECKING:
     from cluster.transport.grpc_gateway import GrpcGateway
@@ -50,6 +55,8 @@ class BackupProcess:
         self._activity_ms = 0
         self.standby: Standby | None = None  # of a backup with services
         self._announcements: Announcements | None = None  # of a standby with an endpoint
+        self._readers: ReaderAdmission | None = None  # at the endpoint
+        self._tls: ServerTls | None = None  # of the endpoint
         self.endpoints = config.member_endpoints
         with ExitStack() as opened:
             self._open(opened)
@@ -86,31 +93,57 @@ class BackupProcess:
         )
         opened.callback(self.agent.close)
         if config.endpoint:
-            opened.callback(self._open_gateway().stop)
+            opened.callback(self._open_gateway(opened).stop)
         if config.services:
             announcements = self._open_announcements(opened) if config.endpoint else None
             self.standby = self._open_standby(counters, announcements)
             opened.callback(self.standby.close)
 
-    def _open_gateway(self) -> GrpcGateway:
-        """Serve the log and the snapshots to readers and members, from a thread. Raises PortInUse."""
+    def _open_gateway(self, opened: ExitStack) -> GrpcGateway:
+        """Serve the log and the snapshots to readers and members, from a thread.
+
+        Raises ConfigurationError, PortInUse.
+        """
         from cluster.transport.grpc_gateway import GrpcGateway
 
         config = self._config
+        if (files := config.served_tls_files) is not None:
+            self._tls = ServerTls(files, asks_clients=config.tls_client_certificates == "required")
+        audit = AuditLog(str(config.path / "audit.log"))
+        opened.callback(audit.close)
+        security = load_security(config, self._on_error, audit.refused)
+        self._readers = ReaderAdmission(security, self._world.wake, is_open=config.is_open)
         gateway = GrpcGateway(
             parse_endpoint(config.endpoint),
             _refuse_client,
-            lambda: ServedMember(
-                cluster_dir=f"{config.path}/cluster",
-                archive_dir=f"{config.path}/archive",
-                aeron_dir=f"{config.path}/driver",
-                cluster_id=config.cluster_id,
-                member_id=NULL_VALUE,
-            ),
+            self._open_log,
             0,
+            on_error=self._on_reader_error,
+            tls=self._tls,
+            ask=self._readers.ask,
         )
         gateway.start()
         return gateway
+
+    def _open_log(self) -> ServedMember:
+        path = self._config.path
+        return ServedMember(
+            cluster_dir=f"{path}/cluster",
+            archive_dir=f"{path}/archive",
+            aeron_dir=f"{path}/driver",
+            cluster_id=self._config.cluster_id,
+            member_id=NULL_VALUE,
+        )
+
+    def _refresh_certificates(self) -> None:
+        """Read them again where their files have changed; those that will not do are not used."""
+        if self._tls is None:
+            return
+        try:
+            if self._tls.refresh():
+                self._log.info("certificates were read again", valid_to=self._tls.not_after.isoformat())
+        except ConfigurationError as error:
+            self._on_error(error)
 
     def _open_announcements(self, opened: ExitStack) -> Announcements:
         config = self._config
@@ -160,6 +193,10 @@ class BackupProcess:
         text = self._log.error("backup", error)
         self._directory.record_error(text, epoch_ms())
 
+    def _on_reader_error(self, error: ClusterError) -> None:
+        """Called from the gateway's thread."""
+        self._log.often("a reader was cut off", str(error), monotonic_ns())
+
     def stop(self) -> None:
         """End ``run`` after the turn it is in; for signal handlers and other threads."""
         self._is_stopped = True
@@ -177,6 +214,8 @@ class BackupProcess:
                 self._activity_ms = now_ms
                 self._directory.update_activity(now_ms)
                 self._counters_file.update_heartbeat(now_ms)
+                self._refresh_certificates()
+                self._log.tell_repeated(monotonic_ns())
             if not self._do_work(now_ms):
                 self._world.wait(IDLE_S)
 
@@ -188,6 +227,8 @@ class BackupProcess:
             work_count += self.standby.do_work(now_ns, is_retrieving=self.agent.is_retrieving)
         if self._announcements is not None:
             work_count += self._announcements.do_work(now_ns)
+        if self._readers is not None:
+            work_count += self._readers.do_work(now_ms)
         return work_count
 
     def __enter__(self) -> BackupProcess:

@@ -518,6 +518,11 @@ class NodeKeys(BaseModel):
         replicate-standby-snapshot` to fetch. Whoever has the right to read may announce some.""",
         aeron="aeron.cluster.accept.standby.snapshots",
     )
+    standby_token_file: str = _key(
+        "",
+        """The token to show to a standby whose snapshot is fetched, where its authenticator asks for one, in
+        the first line of a file. Over TLS this member shows its certificate, too.""",
+    )
     consumer_hold_bytes: Size = _key(
         size_text(MODULE.consumer_hold_bytes),
         """Most bytes of log before the commit position that consumer groups keep, whatever

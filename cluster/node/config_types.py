@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 DURATION = "duration (ns, us, ms, s)"
@@ -82,8 +82,28 @@ def key(default: Any, text: str, *, unit: str = "", aeron: str = "", section: st
         default,
         description=" ".join(text.split()),
         validate_default=True,
-        json_schema_extra={"unit": unit, "aeron": aeron, "section": section, "default": default},
+        json_schema_extra={
+            "unit": unit,
+            "aeron": aeron,
+            "section": section,
+            "default": default,
+            "bounds": bounds,
+        },
         **bounds,
+    )
+
+
+def same_key(model: type[BaseModel], field_name: str, text: str = "", *, section: str = "") -> Any:
+    """The key that another configuration has too: the same default, bounds and text, unless one is given."""
+    field = model.model_fields[field_name]
+    extra: Any = field.json_schema_extra
+    return key(
+        extra["default"],
+        text or field.description or "",
+        unit=extra["unit"],
+        aeron=extra["aeron"],
+        section=section,
+        **extra["bounds"],
     )
 
 

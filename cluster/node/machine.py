@@ -23,6 +23,7 @@ from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_loader import load_service
 from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
+from cluster.transport.credentials import as_supplier, credentials_of
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.links import MemberLinks
 from cluster.transport.log_client import open_log_client
@@ -142,7 +143,14 @@ class Machine:
         return ChildProcess(service_id, driver_directory, self._poller, command, self.on_event)
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedInThread:
-        client = open_log_client(parse_endpoint(endpoint), STANDBY_TIMEOUT_S, self._config.tls_files)
+        config = self._config
+        credentials = as_supplier(credentials_of(config.standby_token_file, "", ""))
+        client = open_log_client(
+            parse_endpoint(endpoint),
+            STANDBY_TIMEOUT_S,
+            config.tls_files,
+            credentials=credentials.encoded_credentials,
+        )
         return FetchedInThread(client, recording_ids)
 
     def needed_positions(self) -> Sequence[NeededPosition]:

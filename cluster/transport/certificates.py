@@ -1,7 +1,8 @@
 """The names in certificates: whose they are, and what is looked at before one is used.
 
 A member's certificate has the name ``member-<id>.cluster-<cluster id>`` as its subject's common name and as
-a DNS name, beside the hosts that it is reached at. A client's common name is its principal.
+a DNS name, beside the hosts that it is reached at. A client's common name is its principal; a backup's, too,
+which has its hosts beside it.
 
 ``cryptography`` is loaded when a certificate is read or made, not on import.
 """
@@ -33,6 +34,7 @@ class CertificateFacts:
 
     common_name: str
     names: tuple[str, ...]
+    is_servers: bool  # whether one who listens may show it
     not_before: datetime
     not_after: datetime
 
@@ -63,6 +65,18 @@ def _facts(certificate: x509.Certificate) -> CertificateFacts:
     return CertificateFacts(
         common_name=str(names[0].value) if names else "",
         names=alternatives,
+        is_servers=_is_servers(certificate),
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
     )
+
+
+def _is_servers(certificate: x509.Certificate) -> bool:
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return ExtendedKeyUsageOID.SERVER_AUTH in uses

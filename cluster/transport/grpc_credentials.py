@@ -6,13 +6,13 @@ import grpc
 
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.grpc_service import CHANNEL_OPTIONS
-from cluster.transport.member_tls import MemberTls
+from cluster.transport.member_tls import ServerTls
 from cluster.transport.tls import TlsFiles
 from cluster.transport.tls_socket import diagnose
 
 
-def server_credentials(tls: MemberTls) -> grpc.ServerCredentials:
-    """Of a member; each handshake goes by the files that were read last."""
+def server_credentials(tls: ServerTls) -> grpc.ServerCredentials:
+    """Of one who listens; each handshake goes by the files that were read last."""
     shown = _configuration(tls)
     current = tls.pem
 
@@ -27,7 +27,7 @@ def server_credentials(tls: MemberTls) -> grpc.ServerCredentials:
     return grpc.dynamic_ssl_server_credentials(shown, fetch, require_client_authentication=tls.asks_clients)
 
 
-def _configuration(tls: MemberTls) -> grpc.ServerCertificateConfiguration:
+def _configuration(tls: ServerTls) -> grpc.ServerCertificateConfiguration:
     pem = tls.pem
     return grpc.ssl_server_certificate_configuration([(pem["key"], pem["certificate"])], pem["ca"])
 

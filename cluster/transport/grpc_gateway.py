@@ -52,7 +52,7 @@ from cluster.transport.log_server import (
     ReaderIdentity,
     RequestRefused,
 )
-from cluster.transport.member_tls import MemberTls
+from cluster.transport.member_tls import ServerTls
 from cluster.transport.message_frames import link_frame
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
 
@@ -87,7 +87,7 @@ class GrpcGateway:
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
         on_error: Callable[[ClusterError], None] | None = None,
-        tls: MemberTls | None = None,
+        tls: ServerTls | None = None,
         ask: Ask | None = None,
         control: Control | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""What a member shows of itself over TLS, and whom it lets in; read again when the files change.
+"""What a member or a backup shows of itself over TLS, and whom it lets in; read again when files change.
 
 Contexts are made whole and then put in the place of the old ones, so that a handshake has either. Connections
 that are open go on with what they began with.
@@ -16,17 +16,15 @@ from cluster.transport.tls import TlsFiles, TlsSession, client_context, server_c
 SPEAKS_TLS = "this port speaks TLS, and nothing else (clients: --tls-ca, tls=, tlsCaFile)"
 
 
-class MemberTls:
-    """Contexts and credentials of one member; polled by its thread, read by the gateway's."""
+class ServerTls:
+    """Contexts and credentials of what listens; polled by its own thread, read by the gateway's."""
 
-    def __init__(self, files: TlsFiles, member_id: int, cluster_id: int, *, asks_clients: bool) -> None:
+    def __init__(self, files: TlsFiles, *, asks_clients: bool) -> None:
         """``asks_clients``: only those come in that show a certificate of ``files.ca``.
 
-        Raises ConfigurationError where a file will not do, has expired, or is another member's.
+        Raises ConfigurationError where a file will not do, or has expired.
         """
         self._files = files
-        self._cluster_id = cluster_id
-        self._name = member_name(member_id, cluster_id)
         self.asks_clients = asks_clients
         self._changes = self._look()
         self._load()
@@ -36,25 +34,30 @@ class MemberTls:
         facts = read_certificate(files.certificate)
         self._check(facts)
         clients = server_context(files, asks_certificate=self.asks_clients)
-        accepting = server_context(files, asks_certificate=True)
-        dialling = client_context(files)
         pem = {name: files.read(name) or b"" for name in ("ca", "certificate", "key")}
-        self._clients, self._accepting, self._dialling = clients, accepting, dialling
+        self._load_others()
+        self._clients = clients
         self.pem = pem
         self.not_after = facts.not_after
 
+    def _load_others(self) -> None:
+        """What else is made of the files. Raises ConfigurationError."""
+
     def _check(self, facts: CertificateFacts) -> None:
-        path, now = self._files.certificate, datetime.now(UTC)
-        if facts.common_name != self._name or self._name not in facts.names:
-            raise ConfigurationError(
-                f"tls_certificate = {path}: is of {facts.common_name!r} ({', '.join(facts.names)}); "
-                f"expected {self._name} as its common name and among its DNS names"
+        now = datetime.now(UTC)
+        if not facts.is_servers or not facts.names:
+            raise self._unfit(
+                f"is a client's, of {facts.common_name!r}; expected one for both uses, server and client, "
+                "with its hosts among its names"
             )
         if not facts.not_before <= now < facts.not_after:
-            raise ConfigurationError(
-                f"tls_certificate = {path}: is valid from {facts.not_before:%Y-%m-%d %H:%M} to "
-                f"{facts.not_after:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M}"
+            raise self._unfit(
+                f"is valid from {facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M} UTC, "
+                f"and it is {now:%Y-%m-%d %H:%M}"
             )
+
+    def _unfit(self, what: str) -> ConfigurationError:
+        return ConfigurationError(f"tls_certificate = {self._files.certificate}: {what}")
 
     def _look(self) -> tuple[tuple[int, int], ...]:
         """What changes when a file does: when it was written, and which it is."""
@@ -80,10 +83,31 @@ class MemberTls:
         self._load()
         return True
 
-    # -- sessions --
-
     def accept_client(self) -> TlsSession:
         return TlsSession(self._clients, "the client")
+
+
+class MemberTls(ServerTls):
+    """Of one member: other members come to it, and it goes to them."""
+
+    def __init__(self, files: TlsFiles, member_id: int, cluster_id: int, *, asks_clients: bool) -> None:
+        """Raises ConfigurationError, also where the certificate is another member's."""
+        self._cluster_id = cluster_id
+        self._name = member_name(member_id, cluster_id)
+        super().__init__(files, asks_clients=asks_clients)
+
+    def _load_others(self) -> None:
+        accepting = server_context(self._files, asks_certificate=True)
+        self._dialling = client_context(self._files)
+        self._accepting = accepting
+
+    def _check(self, facts: CertificateFacts) -> None:
+        if facts.common_name != self._name or self._name not in facts.names:
+            raise self._unfit(
+                f"is of {facts.common_name!r} ({', '.join(facts.names)}); expected {self._name} as its "
+                "common name and among its DNS names"
+            )
+        super()._check(facts)
 
     def accept_member(self) -> TlsSession:
         return TlsSession(self._accepting, "the peer")

@@ -7,8 +7,6 @@ import json
 import pytest
 
 from cluster import LogReader
-from cluster.errors import ConfigurationError
-from cluster.node.backup_config import load_backup_config
 from tests.backup.running import QUICK, await_copy
 from tests.node.counting_service import COUNTING, Client
 from tests.node.processes import Process, Up, await_that, free_base_port, run
@@ -58,19 +56,3 @@ def test_members_have_a_standbys_snapshot_without_taking_one_and_start_from_it(t
         up.stop()
     with Up(tmp_path / "data", "--service", COUNTING, *accepting):
         assert "starts from the snapshot at" in (member / "node.log").read_text()
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ('endpoint = "nowhere"', "endpoint"),
-        ('endpoint = "tcp:127.0.0.1:9100"', "expected host:port"),
-        ('endpoint = "127.0.0.1:0"', "expected host:port"),
-        ('endpoint = "0.0.0.0:9100"', "not on loopback"),
-    ],
-)
-def test_an_endpoint_that_will_not_do_is_named(tmp_path, text, what):
-    path = tmp_path / "standby.toml"
-    path.write_text(f'endpoints = "127.0.0.1:9000"\n{text}\n')
-    with pytest.raises(ConfigurationError, match=what):
-        load_backup_config(path, {})

@@ -35,6 +35,20 @@ def test_a_member_has_its_name_and_hosts_and_a_client_its_principal(certs, tmp_p
     assert read_certificate(tmp_path / "client-alice.pem").common_name == "alice"
 
 
+def test_a_backup_has_its_principal_and_its_hosts_and_may_listen(certs, tmp_path):
+    status, out, _ = certs("--backup", "east=backup.example.com,10.0.0.9", "--backup", "west")
+    assert status == 0 and "east: " in out
+    east, west = (read_certificate(tmp_path / f"backup-{name}.pem") for name in ("east", "west"))
+    assert (east.common_name, east.names, east.is_servers) == (
+        "east",
+        ("backup.example.com", "10.0.0.9"),
+        True,
+    )
+    assert west.names == ("localhost", "127.0.0.1", "::1")
+    certs("--client", "alice")
+    assert not read_certificate(tmp_path / "client-alice.pem").is_servers
+
+
 def test_keys_are_their_owners_alone_and_fit_their_certificates(certs, tmp_path):
     certs("--member", "0", "--client", "alice")
     keys = list(tmp_path.glob("*.key"))

@@ -27,17 +27,17 @@ class Certificates:
         return TlsFiles(str(self._authority.path))
 
     def member(self, member_id: int, *hosts: str, cluster_id: int = CLUSTER_ID) -> TlsFiles:
-        return self._issue(CertificateRequest.of_member(member_id, cluster_id, hosts))
+        return self.issue(CertificateRequest.of_member(member_id, cluster_id, hosts))
 
     def client(self, principal: str) -> TlsFiles:
-        return self._issue(CertificateRequest.of_client(principal))
+        return self.issue(CertificateRequest.of_client(principal))
 
     def expired(self, request: CertificateRequest) -> TlsFiles:
         """A certificate whose day was yesterday."""
         with mock.patch.object(authority, "CLOCK_SKEW", timedelta(days=3)):
-            return self._issue(request, days=-1)
+            return self.issue(request, days=-1)
 
-    def _issue(self, request: CertificateRequest, days: int = 30) -> TlsFiles:
+    def issue(self, request: CertificateRequest, days: int = 30) -> TlsFiles:
         certificate = self.folder / f"{request.file_name}.pem"
         if not certificate.exists():
             self._authority.issue(request, days)
