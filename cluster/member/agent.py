@@ -32,6 +32,7 @@ from cluster.member.lease import Lease
 from cluster.member.log.retention import NeededPosition
 from cluster.member.parts import Parts
 from cluster.member.phase import (
+    BEFORE_RECOVERY,
     PHASES,
     Close,
     Elect,
@@ -48,6 +49,7 @@ from cluster.member.phases.fetching import Fetching
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.member.phases.repairing import Repairing
+from cluster.member.phases.replicating import Replicating
 from cluster.member.phases.starting import Closed, Starting
 from cluster.member.ports import Clients, FetchRecordings, Links
 from cluster.member.reporter import Reporter
@@ -138,7 +140,8 @@ class ConsensusModuleAgent:
     def on_start(self, now_ns: int, cluster_time: int) -> None:
         """Recover from the disk and let the services start; the first election follows their acks.
 
-        A damaged log is repaired first, if others can, in the turns to come. Raises LogDamaged, DataLoss,
+        A damaged log is repaired first, if others can, in the turns to come, or a newer snapshot of a standby
+        is fetched. Raises LogDamaged, DataLoss,
         StorageError, as ``do_work`` may then.
         """
         self.turn.begin(now_ns)
@@ -148,10 +151,12 @@ class ConsensusModuleAgent:
         self.parts.liveness.start(now_ns)
         self.parts.promise_keeper.begin()
         self.parts.repair.begin(now_ns)
-        if self.parts.repair.log_repair is None:
-            self._recover()
-        else:
+        if self.parts.repair.log_repair is not None:
             self.phase = Repairing(self.parts.repair, self.turn)
+        elif self.parts.standby_snapshots.begin():
+            self.phase = Replicating(self.parts.standby_snapshots, self.turn)
+        else:
+            self._recover()
 
     def _recover(self) -> None:
         recovered = recover(
@@ -201,7 +206,7 @@ class ConsensusModuleAgent:
             self._slow_tick()
         heard = self.parts.links.poll(self._consensus_adapter)
         turn.work_count += heard
-        if self.phase.name is not PhaseName.REPAIRING:
+        if self.phase.name not in BEFORE_RECOVERY:
             turn.work_count += self.publish_egress() + self.parts.snapshot_server.do_work()
             self.enter(self.lease.on_polled(heard, self.phase))
         if not (self.lease.is_looking_around and self.status.is_leading):

@@ -11,12 +11,12 @@ Else the first act of a leader that was replaced meanwhile would be to answer wh
 """
 
 from cluster.consensus.context import SECOND
-from cluster.member.phase import Next, Phase, PhaseName
+from cluster.member.phase import BEFORE_RECOVERY, Next, Phase, PhaseName
 from cluster.member.reporter import Reporter
 from cluster.member.status import MemberStatus
 from cluster.protocol.enums import ConsensusModuleState
 
-_WITHOUT_LEASE = (PhaseName.REPAIRING, PhaseName.ELECTING, PhaseName.FETCHING, PhaseName.CLOSED)
+_WITHOUT_LEASE = (*BEFORE_RECOVERY, PhaseName.ELECTING, PhaseName.FETCHING, PhaseName.CLOSED)
 
 
 class Lease:

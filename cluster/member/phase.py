@@ -20,6 +20,7 @@ class PhaseName(Enum):
     """What a member does."""
 
     REPAIRING = auto()  # its log is damaged, and it asks the others for what is missing
+    REPLICATING = auto()  # it fetches a standby's snapshot that is newer than its own
     STARTING = auto()  # its state is loaded, and its services load theirs
     ELECTING = auto()  # an election runs: consensus/election.py has its states
     FETCHING = auto()  # its election rests while it fetches another member's snapshot
@@ -31,6 +32,7 @@ class PhaseName(Enum):
 # Every change of phase that there is, and why.
 PHASES: Mapping[PhaseName, Mapping[PhaseName, str]] = {
     PhaseName.REPAIRING: {PhaseName.STARTING: "log repaired, or cut where nobody has the rest"},
+    PhaseName.REPLICATING: {PhaseName.STARTING: "snapshot fetched, or not to be had"},
     PhaseName.STARTING: {PhaseName.ELECTING: "all services have started"},
     PhaseName.ELECTING: {
         PhaseName.LEADING: "elected, and the first entry of the term is written",
@@ -43,6 +45,9 @@ PHASES: Mapping[PhaseName, Mapping[PhaseName, str]] = {
     PhaseName.CLOSED: {},
 }
 # Besides these: from any phase to CLOSED, when the member is ended or its cluster is.
+
+# Of these the member does not know yet what it has.
+BEFORE_RECOVERY = (PhaseName.REPAIRING, PhaseName.REPLICATING)
 
 
 # ---- what a handler returns
@@ -87,7 +92,7 @@ class Establish(Next):
 
 @dataclass(frozen=True, slots=True)
 class Recover(Next):
-    """The log is as good as it gets: start with it."""
+    """Log and snapshots are as good as they get: start with them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ def phase_diagram() -> str:
 
 def _lines() -> Iterator[str]:
     yield f"[*] --> {PhaseName.REPAIRING.name}: the log is damaged"
+    yield f"[*] --> {PhaseName.REPLICATING.name}: a standby has a newer snapshot"
     yield f"[*] --> {PhaseName.STARTING.name}"
     for old, exits in PHASES.items():
         for new, reason in exits.items():

@@ -514,8 +514,9 @@ class NodeKeys(BaseModel):
     )
     accept_standby_snapshots: bool = _key(
         MODULE.accept_standby_snapshots,
-        """Whether recording.log gets the snapshots that standbys announce, for `cluster tool
-        replicate-standby-snapshot` to fetch. Whoever has the right to read may announce some.""",
+        """Whether recording.log gets the snapshots that standbys announce. A member that starts fetches the
+        newest first, if it is newer than its own; a running one at `cluster tool
+        replicate-standby-snapshot`. Whoever has the right to read may announce some.""",
         aeron="aeron.cluster.accept.standby.snapshots",
     )
     standby_token_file: str = _key(

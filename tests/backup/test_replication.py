@@ -111,6 +111,57 @@ def test_a_member_has_the_standbys_snapshot_as_its_own_and_starts_from_it(world)
     cluster.check()
 
 
+@pytest.mark.conformance("C-314")
+def test_a_start_fetches_a_newer_snapshot_first_and_begins_with_it(world):
+    cluster, standby = world
+    member = cluster.followers[0]
+    position = take_standby_snapshot(standby)
+    announce(cluster, member, standby, "one:1", position)
+    send(cluster, 5)
+    member.kill()
+    member.start()
+    cluster.run_until(lambda: member.is_following)
+    assert cluster.archives.asked == ["one:1"]
+    assert entries_of(member) == [(0, position), (-1, position)]
+    cluster.await_level()
+    assert member.service.chain == cluster.leader.service.chain
+    member.kill()
+    member.start()
+    assert member.processed_position == position, "it has it"
+    assert cluster.archives.asked == ["one:1"]
+    cluster.await_level()
+    cluster.check()
+
+
+def test_a_start_goes_on_without_a_standby_that_is_gone_or_has_nothing_whole(world):
+    cluster, standby = world
+    member = cluster.followers[0]
+    position = take_standby_snapshot(standby)
+    announce(cluster, member, standby, "nobody:1", position)
+    announce(cluster, member, standby, "one:1", position)
+    cluster.archives.spoil = lambda answer: answer[:-64] if hasattr(answer, "tobytes") else answer
+    recordings = len(member.archive.recordings())
+    member.kill()
+    member.start()
+    cluster.run_until(lambda: member.is_following)
+    assert cluster.archives.asked == ["nobody:1", "one:1"]
+    assert entries_of(member) == [] and len(member.archive.recordings()) == recordings
+    assert member.counters.errors.get() == 2
+    cluster.await_level()
+    cluster.check()
+
+
+def test_a_member_that_does_not_accept_them_any_more_starts_with_what_it_has(world):
+    cluster, standby = world
+    member = cluster.followers[0]
+    announce(cluster, member, standby, "one:1", take_standby_snapshot(standby))
+    member.kill()
+    cluster._settings["accept_standby_snapshots"] = False
+    member.start()
+    cluster.run_until(lambda: member.is_following)
+    assert cluster.archives.asked == []
+
+
 def test_what_is_not_whole_leaves_nothing(world):
     cluster, standby = world
     member = cluster.leader

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from cluster.archive import OsFiles, RecordingLog
 from cluster.protocol.frame import align
 from tests.archive.logs import LogWriter
 from tests.archive.members import CLUSTER_ID, live_counters
@@ -119,3 +121,73 @@ def test_what_needs_a_media_driver_is_refused_at_once(ours):
         said = cluster_tool(ours[0] / "cluster", "list-members")
     assert said.status == 1
     assert "this member has no media driver" in said.err
+
+
+STANDBYS = ("a:1", "standby.example.com:9100", "[2001:db8::17]:9100", "x" * 200 + ".example.com:9100")
+
+
+def entries_in(text: str) -> list[dict[str, str]]:
+    """Fields of each entry that Aeron lists, by their names."""
+    return [dict(re.findall(r"(\w+)='?([^,'}]*)", entry)) for entry in re.findall(r"Entry\{([^}]*)\}", text)]
+
+
+def append_standby_snapshot(log: RecordingLog, position: int, endpoint: str, recording_id: int) -> None:
+    for service_id in (0, -1):
+        log.append_snapshot(recording_id - service_id, 1, log.entries[-1].term_base_log_position, position,
+                            7, service_id, endpoint)  # fmt: skip
+
+
+@pytest.mark.conformance("C-314")
+def test_recording_log_lists_the_snapshots_of_standbys_with_their_endpoints(tmp_path):
+    write_our_member(tmp_path)
+    directory = tmp_path / "cluster"
+    with closing(RecordingLog.open(str(directory), files=OsFiles())) as log:
+        base = log.entries[-1].term_base_log_position
+        for number, endpoint in enumerate(STANDBYS, 1):
+            append_standby_snapshot(log, base + 32 * number, endpoint, 10 * number)
+    said = cluster_tool(directory, "recording-log")
+    assert said.status == 0, said.err
+    listed = [entry for entry in entries_in(said.out) if entry["type"] == "STANDBY_SNAPSHOT"]
+    assert [
+        (int(e["recordingId"]), int(e["logPosition"]), int(e["serviceId"]), e["archiveEndpoint"])
+        for e in listed
+    ] == [
+        (10 * number + (service_id == -1), base + 32 * number, service_id, endpoint)
+        for number, endpoint in enumerate(STANDBYS, 1)
+        for service_id in (0, -1)
+    ]
+
+
+@pytest.mark.conformance("S-137")
+def test_entries_that_aeron_made_invalid_are_used_again_and_aeron_reads_them(tmp_path):
+    """Of a snapshot at the same place and an entry of the same length; a longer one is new."""
+    write_our_member(tmp_path)
+    directory = tmp_path / "cluster"
+    with closing(RecordingLog.open(str(directory), files=OsFiles())) as log:
+        position = log.entries[-1].term_base_log_position + 32
+        append_standby_snapshot(log, position, STANDBYS[1], 10)
+    size = (directory / "recording.log").stat().st_size
+    said = cluster_tool(directory, "invalidate-latest-snapshot")
+    assert said.status == 0, said.err
+    with closing(RecordingLog.open(str(directory), files=OsFiles())) as log:
+        assert [e.is_valid for e in log.entries if e.archive_endpoint] == [False, False]
+        append_standby_snapshot(log, position, STANDBYS[1].upper(), 20)
+    assert (directory / "recording.log").stat().st_size == size, "no entry is new"
+
+    listed = entries_in(cluster_tool(directory, "recording-log").out)
+    standbys = [entry for entry in listed if entry["type"] == "STANDBY_SNAPSHOT"]
+    assert [(e["recordingId"], e["archiveEndpoint"], e["isValid"]) for e in standbys] == [
+        ("20", STANDBYS[1].upper(), "true"),
+        ("21", STANDBYS[1].upper(), "true"),
+    ]
+    assert cluster_tool(directory, "invalidate-latest-snapshot").status == 0
+    with closing(RecordingLog.open(str(directory), files=OsFiles())) as log:
+        append_standby_snapshot(log, position, STANDBYS[3], 30)
+    assert (directory / "recording.log").stat().st_size > size
+    listed = entries_in(cluster_tool(directory, "recording-log").out)
+    assert [(e["recordingId"], e["isValid"]) for e in listed if e["type"] == "STANDBY_SNAPSHOT"] == [
+        ("20", "false"),
+        ("30", "true"),
+        ("21", "false"),
+        ("31", "true"),
+    ]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.consensus.state_diagram import redrawn
+from cluster.errors import ClusterError
 from cluster.member import agent as agent_module
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.phase import PHASES, Close, Elect, PhaseName
@@ -53,8 +54,13 @@ def test_the_phase_changes_in_one_place():
         if value:
             changes.append((within, value))
 
-    # A life begins in one of two phases; after that there is one way.
-    assert changes == [("__init__", "Starting"), ("on_start", "Repairing"), ("_change_phase", "phase")]
+    # A life begins in one of three phases; after that there is one way.
+    assert changes == [
+        ("__init__", "Starting"),
+        ("on_start", "Repairing"),
+        ("on_start", "Replicating"),
+        ("_change_phase", "phase"),
+    ]
 
 
 # ---- a way for each arrow
@@ -87,6 +93,22 @@ def nobody_has_a_snapshot_for_an_empty_member():
     cluster.run_until(lambda: member.is_following, timeout_ns=90 * SECOND)
 
 
+def nobody_answers(endpoint, recording_ids):
+    raise ClusterError(f"{endpoint}: nobody is there")
+
+
+def started_beside_a_newer_snapshot_of_a_standby():
+    cluster = a_busy_cluster(accept_standby_snapshots=True)
+    member = cluster.followers[0]
+    cluster.archives = nobody_answers
+    member.recording_log.append_snapshot(7, 0, 0, member.commit_position, 0, 0, "nobody:1")
+    member.recording_log.append_snapshot(8, 0, 0, member.commit_position, 0, -1, "nobody:1")
+    member.kill()
+    yield
+    member.start()
+    cluster.run_until(lambda: member.is_following, timeout_ns=90 * SECOND)
+
+
 def started():
     yield
     a_cluster()
@@ -104,6 +126,11 @@ WAYS = {
     },
     damaged_log_repaired: {
         (P.REPAIRING, P.STARTING),
+        (P.STARTING, P.ELECTING),
+        (P.ELECTING, P.FOLLOWING),
+    },
+    started_beside_a_newer_snapshot_of_a_standby: {
+        (P.REPLICATING, P.STARTING),
         (P.STARTING, P.ELECTING),
         (P.ELECTING, P.FOLLOWING),
     },

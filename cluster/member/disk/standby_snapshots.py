@@ -1,7 +1,7 @@
-"""Snapshots that standbys announce: recorded once the log reaches them, and fetched when an operator asks.
+"""Snapshots that standbys announce: recorded when the log reaches them, fetched by a start or an operator.
 
     StandbySnapshot ──▶ announced ── commit position reaches it ──▶ STANDBY_SNAPSHOT in recording.log
-    REPLICATE_STANDBY_SNAPSHOT ──▶ newest of each standby ── recordings fetched, checked ──▶ SNAPSHOT
+    a start, REPLICATE_STANDBY_SNAPSHOT ──▶ newest of each standby ── recordings fetched, checked ──▶ SNAPSHOT
 
 A member starts from its own SNAPSHOT entries alone (C-314). Source: ConsensusModuleAgent and
 StandbySnapshotReplicator of Aeron.
@@ -114,7 +114,7 @@ class StandbySnapshots:
             self._announced.remove(snapshot)
             self._record(snapshot)
             work_count += 1
-        return work_count + self._replicate()
+        return work_count + self.go_on()
 
     def _record(self, snapshot: SnapshotSet) -> None:
         recording_log, module = self._log.recording_log, snapshot[0]
@@ -148,11 +148,14 @@ class StandbySnapshots:
 
     def replicate(self) -> None:
         """Begin to fetch the newest snapshot, unless that is under way; the next standby's if one fails."""
-        if self.is_replicating:
-            return
-        self._candidates = self._newest_of_standbys()
-        if not self._candidates:
+        if not self.is_replicating and not self.begin():
             self._reporter.error(ClusterError("no standby has a snapshot that is newer than the own"))
+
+    def begin(self) -> bool:
+        """Begin to fetch if a standby has a newer snapshot, as a start does; whether that is so."""
+        if self._context.accept_standby_snapshots:
+            self._candidates = self._newest_of_standbys()
+        return bool(self._candidates)
 
     def _newest_of_standbys(self) -> list[SnapshotSet]:
         """The newest whole one of each, as far as it is newer than the own; highest position first."""
@@ -175,7 +178,8 @@ class StandbySnapshots:
         own = self._log.recording_log.latest_snapshot()
         return 0 if own is None else own.log_position
 
-    def _replicate(self) -> int:
+    def go_on(self) -> int:
+        """Take what is on its way further; returns how much was done. Raises StorageError."""
         if not self.is_replicating:
             return 0
         if self._copy is None:
