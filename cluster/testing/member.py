@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -11,6 +11,7 @@ from zlib import crc32
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
+from cluster.member.ports import FetchedRecordings
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
 from cluster.node.ports import LifeSettings
@@ -104,6 +105,10 @@ class MemberProcess(Process):
     def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
         """What the process gives to all its lives. Raises DirectoryInUse."""
         return SimulatedPorts(self, context, self._random)
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+        """From a standby, of which there is none here."""
+        raise ClusterError(f"{endpoint}: nobody is there")
 
     def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
         checksums = self.settings.checksums

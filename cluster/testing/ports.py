@@ -49,6 +49,8 @@ class Owner(Protocol):
 
     def load_service(self, service_id: int, random: Random) -> ClusteredService: ...
 
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings: ...
+
     def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
 
     def on_error(self, error: Exception) -> None: ...
@@ -142,7 +144,7 @@ class SimulatedPorts:
         raise AssertionError("services are inline here")
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
-        raise AssertionError("nobody announces snapshots here")
+        return self._member.fetch_recordings(endpoint, recording_ids)
 
     def needed_positions(self) -> list[NeededPosition]:
         return []

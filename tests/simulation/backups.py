@@ -14,14 +14,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from cluster.backup.agent import BackupContext, ClusterBackupAgent
+from cluster.backup.announcements import Announcements
 from cluster.backup.counters import BackupCounters, StandbyCounters
 from cluster.backup.directory import BackupDirectory
+from cluster.backup.member_request import MemberRequest
 from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.standby import Standby
 from cluster.backup.supplier import SourceType
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.protocol import link
+from cluster.protocol.backup import StandbySnapshot
 from cluster.testing.client import ClientWorld
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.member import CLUSTER_ID
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from tests.simulation.member import Member
 
 HOST = "10.0.4.1"
+ENDPOINT = f"{HOST}:9100"  # where members fetch a standby's snapshots (standbys.py)
 DIRECTORY = "/backup"
 TICK_NS = 50 * MS
 TURN_NS = 20_000
@@ -75,6 +79,7 @@ class Backup:
         self.standby_context = (
             replace(members_context, member_id=-1, member_ids=(-1,), is_standby=True) if is_standby else None
         )
+        self.announces = is_standby and members_context.accept_standby_snapshots
         self.world = world
         self.network = network
         self.members = members
@@ -154,6 +159,7 @@ class BackupLife(Process):
         self.directory: BackupDirectory | None = None
         self.counters: BackupCounters | None = None
         self.standby: Standby | None = None
+        self.announcements: Announcements | None = None
         self.poller = SimulatedPoller(backup.network, self)
         self.tokens = backup.random
         self.loses_power = False
@@ -168,6 +174,8 @@ class BackupLife(Process):
         work_count = self.agent.do_work(self.now_ns, self._epoch_ms())
         if self.standby is not None:
             work_count += self.standby.do_work(self.now_ns, is_retrieving=self.agent.is_retrieving)
+        if self.announcements is not None:
+            work_count += self.announcements.do_work(self.now_ns)
         self._backup.observer.on_copied(self._backup, self)
         return 0 if work_count else TICK_NS
 
@@ -200,7 +208,25 @@ class BackupLife(Process):
                 lambda life: InlineHost(life, self._service),
                 on_event=self.tell,
                 on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
+                on_snapshot=lambda position: self._announce(),
             )
+        if backup.announces:
+            self.announcements = Announcements(
+                {f"member {i}": partial(self._request, at) for i, at in backup.endpoints.items()},
+                self.directory.recording_log,
+                ENDPOINT,
+                backup.standby_context.service_count if backup.standby_context else 0,
+                backup.context,
+                on_event=self.tell,
+                on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
+            )
+
+    def _announce(self) -> None:
+        if self.announcements is not None:
+            self.announcements.announce()
+
+    def _request(self, endpoint: Endpoint, snapshot: StandbySnapshot) -> MemberRequest:
+        return MemberRequest(endpoint, ClientWorld(self), FixedCredentials(b""), CLUSTER_ID, snapshot)
 
     def _service(self, service_id: int) -> ChainService:
         backup = self._backup

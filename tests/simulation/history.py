@@ -12,6 +12,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -35,6 +36,7 @@ from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.readers import Reader
 from tests.simulation.readership import Readership, draw_consumer_settings
+from tests.simulation.standbys import fetch
 from tests.simulation.violation import Violation, require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -216,6 +218,7 @@ class History:
             supervised_bytes_max=supervision.choice([4, 16, 64]) * 1024,
             **{
                 "log_retained_snapshots": world.random("operator").choice([0, 1, 1, 2]),
+                "accept_standby_snapshots": world.random("announcing").random() < 0.8,
                 **draw_snapshot_policy(world.random("snapshot policy")),
                 **(draw_consumer_settings(consumers) if has_groups else {}),
             },
@@ -300,6 +303,7 @@ class History:
             self.world.random(f"member {member_id}, life {self.incarnation + 1}"),
             self.next_incarnation,
             observer=self.coverage,
+            archives=partial(fetch, self.backup),
         )
         member.tell(f"starts, life {self.incarnation}")
         member.wake(self.world.now_ns)

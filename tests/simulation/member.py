@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from cluster.archive.files import Buffer
 from cluster.errors import ClusterError, MembersApart, ServiceError
+from cluster.member.ports import FetchedRecordings
 from cluster.testing import member
 from cluster.testing.effects import Effect
 from cluster.testing.ports import ObservedLinks
@@ -41,6 +43,13 @@ class Observer:
     def on_ended(self, member: Member, error: BaseException | None) -> None: ...
 
 
+Archives = Callable[["Member", str, Sequence[int]], FetchedRecordings]
+
+
+def _nobody(member: Member, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+    raise ClusterError(f"{endpoint}: nobody is there")
+
+
 class Member(MemberState, member.MemberProcess):
     """What its run wants to hear goes to ``observer``."""
 
@@ -48,9 +57,13 @@ class Member(MemberState, member.MemberProcess):
     settings: Settings
     hears_by_sockets_alone = True  # else what a test hands it is no event
 
-    def __init__(self, *arguments: Any, observer: Observer, **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, observer: Observer, archives: Archives = _nobody, **named: Any
+    ) -> None:
+        """``archives``: what answers at the endpoints that standbys have announced."""
         super().__init__(*arguments, **named)
         self.observer = observer
+        self.archives = archives
         self.services: list[ChainService] = []  # of this life, by their ids
 
     def turn(self) -> int | None:
@@ -83,6 +96,9 @@ class Member(MemberState, member.MemberProcess):
         service = kind(service_id, self.on_applied)
         self.services.append(service)
         return service
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+        return self.archives(self, endpoint, recording_ids)
 
     def on_opened(self) -> None:
         if not self.settings.is_mended:

@@ -24,6 +24,7 @@ from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.power_cuts import PowerCuts
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
+from tests.simulation.standbys import StandbyOrders
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -80,11 +81,15 @@ class Nemesis:
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
+        self._standby_orders: StandbyOrders | None = None
         self._transfers = history.world.random("transfers")
         self._draw_apart("transfer leadership", self._transfer, self._transfers, 0.03, 10)
         if history.backup is not None:
             for name, fault in history.backup.faults().items():
                 self._draw_apart(name, fault, history.backup.random, 0.7, 2)
+            if history.backup.announces:
+                self._standby_orders = orders = StandbyOrders(self)
+                self._draw_apart("replicate a standby's snapshot", orders.replicate, orders.random, 0.7, 2)
         if history.settings.file_sync_level == 0:
             name = "power cut at level 0"
             self._draw_apart(name, power_cuts.cut_dispensable, power_cuts.at_level_0, 0.5, 3)
@@ -163,6 +168,9 @@ class Nemesis:
     def _operate(self) -> None:
         """Somebody wants a snapshot, or, now and then, the end of the whole cluster behind one."""
         name = self._operator.choices(["snapshot", "shutdown"], [12, 1])[0]
+        if self._standby_orders is not None and name == "snapshot" and self._standby_orders.is_next():
+            self.tell(f"standby snapshot: {self._standby_orders.take_snapshot()}")
+            return
         toggle = ClusterControlToggle.SNAPSHOT if name == "snapshot" else ClusterControlToggle.SHUTDOWN
         self._urge_clients()
         leader = self.toggle(toggle)
