@@ -39,10 +39,11 @@ greatest of all, in bytes, and bytesPerSecond how fast it grew since the look be
 replays its log. Of a backup's directory the role is BACKUP, or STANDBY where it runs services. "backupState"
 is its state, lag how far it is below what the members had committed when it heard of them last, and
 "nextQuery" when it asks the members for a new snapshot. serviceLag is how far the slowest service is below
-the commit position (--dir). A member whose process is gone is "not running" at once. "waitsFor" are the
-members that one without its promises has to hear before it takes part: docs/operations.md says when, and
-what to do when they never come. "certificateEnds" is when the certificate ends that a member shows over
-TLS; it takes a new one from its files without a restart.
+the commit position, and "consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of
+which at most 64 are shown (both --dir). A member whose process is gone is "not running" at once.
+"waitsFor" are the members that one without its promises has to hear before it takes part:
+docs/operations.md says when, and what to do when they never come. "certificateEnds" is when the certificate
+ends that a member shows over TLS; it takes a new one from its files without a restart.
 """
 
 
@@ -149,6 +150,7 @@ class _Directories:
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
             "serviceLag": _service_lag(records, value_of.get(Id.COMMIT_POSITION)) if is_alive else None,
             "sessions": sessions,
+            "consumers": _consumers(records, value_of.get(Id.COMMIT_POSITION)) if is_alive else [],
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
             "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
             "elections": value_of.get(Id.ELECTION_COUNT),
@@ -288,6 +290,23 @@ def _service_lag(records: list[CounterRecord], commit_position: int | None) -> i
     return max(0, commit_position - min(positions))
 
 
+def _consumers(records: list[CounterRecord], commit_position: int | None) -> list[dict[str, Any]]:
+    """The consumer groups by name."""
+    from cluster.protocol.counter_types import CounterTypeId as Id
+    from cluster.protocol.counter_types import consumer_group_of
+
+    found = [
+        {
+            "group": consumer_group_of(record.label),
+            "position": record.value,
+            "bytesBehind": max(0, (commit_position or 0) - record.value),
+        }
+        for record in records
+        if record.type_id == Id.CONSUMER_POSITION
+    ]
+    return sorted(found, key=lambda group: str(group["group"]))
+
+
 def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kinds = ("commitPosition", "membersCommitPosition")
     positions = [member[kind] for member in members for kind in kinds if member.get(kind) is not None]
@@ -358,9 +377,20 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
         for member in members
         if member.get("waitsFor")
     ]
+    parts += _groups(members)
     if counters:
         parts += [_counters_table(member) for member in members]
     return parts
+
+
+def _groups(members: list[dict[str, Any]]) -> list[str]:
+    """A line for each consumer group, by the member that has processed most of the log."""
+    known = max(members, key=lambda member: member.get("commitPosition") or -1)
+    return [
+        f"consumer group {group['group']}: at {group['position']:,}, "
+        f"{group['bytesBehind']:,} bytes before the commit position"
+        for group in known.get("consumers", ())
+    ]
 
 
 def _members_table(members: list[dict[str, Any]], in_rows: bool) -> Table:

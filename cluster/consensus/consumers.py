@@ -44,6 +44,7 @@ class ConsumerTable:
         self.retention = context.cluster_duration(context.consumer_retention_ns)
         self._consumers_max = context.consumers_max
         self._groups: dict[str, _Group] = {}
+        self.changes = 0  # how often any of them has
         self._uncommitted: UncommittedEntries[_Report] = UncommittedEntries()
 
     def __len__(self) -> int:
@@ -113,12 +114,17 @@ class ConsumerTable:
         )
         known.position = max(known.position, consumer.position)
         known.reported_at, known.retention = report.timestamp, named.retention
+        self.changes += 1
 
     def position_of(self, encoded_principal: bytes) -> int | None:
         """Where the group is that the principal names; None without one."""
         consumer = ConsumerPrincipal.decode(encoded_principal).consumer
         known = None if consumer is None else self._groups.get(consumer.group)
         return None if known is None else known.position
+
+    def positions(self) -> dict[str, int]:
+        """Of each group by its name."""
+        return {name: group.position for name, group in self._groups.items()}
 
     def slowest(self, cluster_time: int) -> Consumer | None:
         """The group that needs most of the log, with its position; None where none is kept any more."""
@@ -145,6 +151,7 @@ class ConsumerTable:
 
     def load(self, records: list[SnapshotConsumer], log_position: int) -> None:
         """Begin from a snapshot at ``log_position``; positions behind that are of another log."""
+        self.changes += 1
         for record in records:
             self._groups[record.group.decode()] = _Group(
                 record.encoded_principal,

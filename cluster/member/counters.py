@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 
 from cluster.consensus.cluster_session import ClusterSession
+from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import COUNTERS_MAX, Counter, CountersFile
-from cluster.protocol.counter_types import CounterTypeId, client_session_key, client_session_label
+from cluster.protocol.counter_types import (
+    CounterTypeId,
+    client_session_key,
+    client_session_label,
+    consumer_label,
+    counter_key,
+)
 from cluster.protocol.enums import (
     ClusterControlToggle,
     ConsensusModuleState,
@@ -16,6 +23,7 @@ from cluster.protocol.enums import (
 
 # The file must have room for all the others.
 SESSION_COUNTERS_MAX = COUNTERS_MAX * 3 // 4
+CONSUMER_COUNTERS_MAX = 64
 
 
 class MemberCounters:
@@ -79,6 +87,34 @@ class SessionCounters:
                     client_session_label("", session.response_channel, session_id),
                     session_id,
                 )
+
+
+class ConsumerCounters:
+    """Counter 1115 of each consumer group: its position, as the member has processed it."""
+
+    __slots__ = ("_changes", "_cluster_id", "_counters", "_file")
+
+    def __init__(self, file: CountersFile, cluster_id: int) -> None:
+        self._file = file
+        self._cluster_id = cluster_id
+        self._counters: dict[str, Counter] = {}
+        self._changes = 0
+
+    def update(self, consumers: ConsumerTable) -> None:
+        """Bring the counters in line with the groups; those beyond CONSUMER_COUNTERS_MAX have none."""
+        if consumers.changes == self._changes:
+            return
+        self._changes = consumers.changes
+        positions = consumers.positions()
+        for group in self._counters.keys() - positions.keys():
+            self._file.free(self._counters.pop(group))
+        for group, position in positions.items():
+            if (counter := self._counters.get(group)) is not None:
+                counter.set(position)
+            elif len(self._counters) < CONSUMER_COUNTERS_MAX:
+                key, label = counter_key(self._cluster_id), consumer_label(self._cluster_id, group)
+                counter_type = CounterTypeId.CONSUMER_POSITION
+                self._counters[group] = self._file.allocate(counter_type, key, label, position)
 
 
 class DutyCycleStallTracker:

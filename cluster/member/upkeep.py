@@ -1,7 +1,7 @@
 """What the slow tick looks after in every phase: signs of life, and clients that nobody serves."""
 
 from cluster.archive.mark_files import MarkFile
-from cluster.member.counters import SessionCounters
+from cluster.member.counters import ConsumerCounters, SessionCounters
 from cluster.member.parts import Parts
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
@@ -19,6 +19,7 @@ class Upkeep:
         self._mark_file_interval_ns = context.mark_file_update_interval_ns
         self._next_mark_file_update_ns = 0
         self._session_counters = SessionCounters(parts.counters.file, context.cluster_id)
+        self._consumer_counters = ConsumerCounters(parts.counters.file, context.cluster_id)
 
     def show_life(self) -> None:
         """To tools, by mark file and counters; and to people, which members are not there."""
@@ -28,6 +29,7 @@ class Upkeep:
             if self._mark_file is not None:
                 self._mark_file.update_activity(parts.replica.now_ms)
         self._session_counters.update(parts.replica.sessions.sessions)
+        self._consumer_counters.update(parts.replica.sessions.consumers)
         for member_id in parts.liveness.update(now_ns, parts.links.is_stable):
             self._reporter.event(f"member {member_id} is not there, and is not waited for")
 

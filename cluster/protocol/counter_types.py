@@ -76,6 +76,7 @@ class CounterTypeId(IntEnum):
     CERTIFICATE_END = 1112
     SERVICE_POSITION = 1113
     BACKUP_MEMBERS_COMMIT_POSITION = 1114
+    CONSUMER_POSITION = 1115
 
 
 class Scope(Enum):
@@ -95,6 +96,7 @@ class CounterText(NamedTuple):
     has_threshold: bool = False  # ``text`` is followed by the threshold before the scope
 
 
+_CONSUMER_LABEL: Final = "Cluster consumer-pos: - clusterId="
 _T = CounterTypeId
 TEXTS: Final = {
     _T.CONSENSUS_MODULE_STATE: CounterText("Consensus Module state"),
@@ -183,6 +185,17 @@ def counter_label(
 def client_session_label(client_info: str, source_identity: str, session_id: int) -> str:
     """Label of counter 241; ``session_id`` is the transport's."""
     return f"cluster-session: {client_info} sourceIdentity={source_identity} sessionId={session_id}"
+
+
+def consumer_label(cluster_id: int, group: str) -> str:
+    """Label of counter 1115; what is not ASCII in the group's name is escaped as Python does."""
+    name = group.encode("ascii", "backslashreplace").decode()
+    return f"{_CONSUMER_LABEL}{cluster_id} group={name}"
+
+
+def consumer_group_of(label: str) -> str:
+    """The group's name as the label of counter 1115 has it."""
+    return label.partition(" group=")[2]
 
 
 def recording_position_label(

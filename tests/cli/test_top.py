@@ -84,6 +84,15 @@ def test_whom_a_member_without_its_promises_waits_for_stands_below_the_table(wid
     assert text.count("waits for") == 1 and "member 2 waits for members 0, 1\n" in text
 
 
+def test_consumer_groups_stand_below_the_table_as_the_member_that_is_furthest_has_them():
+    groups = [{"group": "billing", "position": 9_876_540_000, "bytesBehind": 3_210}]
+    late = [{"group": "billing", "position": 64, "bytesBehind": 0}]
+    members = [dict(MEMBERS[0], commitPosition=64, consumers=late), dict(MEMBERS[1], consumers=groups)]
+
+    line = "consumer group billing: at 9,876,540,000, 3,210 bytes before the commit position"
+    assert shown(members, 160).splitlines()[-1] == line
+
+
 def test_members_waited_for_are_a_bit_each_in_their_counter():
     assert members_of(bits_of([0, 2, 62, 63])) == [0, 2, 62]
     assert members_of(bits_of([])) == []
