@@ -39,6 +39,7 @@ from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.lane import Lane
 from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
+from cluster.protocol.response_channel import fault_of
 from cluster.protocol.resume import is_token_of
 from cluster.protocol.session import NewLeaderEvent, SessionConnectRequest, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, version_text
@@ -141,11 +142,8 @@ class SessionManager:
                 f"invalid client version {version_text(request.version)}, "
                 f"cluster is {version_text(CLIENT_PROTOCOL_VERSION)}"
             )
-        if (length := len(request.response_channel)) > context.response_channel_length_max:
-            return (
-                f"a response channel of {length} characters, at most "
-                f"{context.response_channel_length_max} go (response_channel_length_max)"
-            )
+        if why := fault_of(request.response_channel, context.response_channel_length_max):
+            return why
         if self._sessions_of(connection_id) >= context.connection_sessions_max:
             return (
                 f"{context.connection_sessions_max} sessions of one connection, as many as "

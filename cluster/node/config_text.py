@@ -135,7 +135,7 @@ def to_toml(value: Any) -> str:
     """A value as TOML writes it; long lists take a line for each item."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list) and len(value) > 0 and any(len(str(item)) > 20 for item in value):
         return "[\n" + "".join(f"    {to_toml(item)},\n" for item in value) + "]"

@@ -10,6 +10,20 @@ _SUPERVISED = "supervised"
 _ANSWERS = "answers"
 
 
+def fault_of(channel: str, length_max: int) -> str:
+    """Why a session may not have this channel, which would stand in the log; empty when it may."""
+    if len(channel) > length_max:
+        return (
+            f"a response channel of {len(channel)} characters, at most {length_max} go "
+            "(response_channel_length_max)"
+        )
+    if not channel:
+        return "no response channel, expected one such as aeron:ipc"
+    if not (channel.isascii() and channel.isprintable()):
+        return f"response channel {channel[:64]!r}: expected printable ASCII, such as aeron:ipc"
+    return ""
+
+
 def with_parameter(channel: str, key: str, value: str) -> str:
     """The channel with one parameter more."""
     return f"{channel}{'|' if '?' in channel else '?'}{key}={value}"

@@ -125,6 +125,22 @@ def test_a_log_that_begins_where_nothing_can_begin_is_told(
         assert " at offset " in captured.err + captured.out, command
 
 
+def test_a_link_in_the_place_of_a_segment_is_refused_wherever_it_leads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_member(tmp_path, a_log(50))
+    segment = tmp_path / "archive" / "0-0.rec"
+    segment.rename(tmp_path / "elsewhere.rec")
+    segment.symlink_to(tmp_path / "elsewhere.rec")
+
+    for command in (["log", "dump"], ["archive", "verify"], ["archive", "dump"]):
+        folder = tmp_path / "archive" if command[0] == "archive" else tmp_path
+        assert main([*command, "--dir", str(folder)]) == 1
+        captured = capsys.readouterr()
+        assert f"{segment}: is a symbolic link, expected a file" in captured.err + captured.out
+        assert len(captured.err.splitlines()) <= 1
+
+
 @pytest.mark.timeout(60)
 def test_a_fifo_in_the_place_of_a_segment_is_refused_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

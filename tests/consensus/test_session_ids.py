@@ -52,7 +52,7 @@ class Sessions:
         self.manager = SessionManager(a_context(), self.log)
 
     def opens(self, count: int) -> None:
-        request = SessionConnectRequest(7, 102, 3 << 8)
+        request = SessionConnectRequest(7, 102, 3 << 8, "aeron:ipc")
         for connection_id in range(count):
             self.manager.on_connect_request(connection_id, request, is_leader=True, now_ns=START_NS, now_ms=0)
             self.manager.process_pending(TERM, 0, CLUSTER_TIME, START_NS, 0)

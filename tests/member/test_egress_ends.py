@@ -127,6 +127,19 @@ def test_a_connect_beyond_a_bound_is_refused_with_the_bound_and_leaves_nothing(s
     assert leader.commit_position == before
 
 
+@pytest.mark.parametrize("channel", ["", "aeron:ipc\n", "aeron:udp?endpoint=a:1\x00|b", "\x7f"], ids=repr)
+def test_a_channel_that_no_log_should_have_is_refused_and_leaves_nothing(cluster, channel):
+    cluster.await_level()
+    before = cluster.leader.commit_position
+    client = Stranger(cluster.leader)
+    client.says(SessionConnectRequest(7, 102, 3 << 8, channel))
+    cluster.run_until(lambda: client.is_closed)
+
+    [event] = client.of_type(SessionEvent)
+    assert event.code is EventCode.ERROR and "aeron:ipc" in event.detail
+    assert cluster.leader.commit_position == before
+
+
 TOO_LONG = bytes(16 * 1024)
 
 

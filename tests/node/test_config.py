@@ -37,6 +37,34 @@ def refusal(tmp_path: Path, text: str, **environment: str) -> str:
     return message.replace(str(tmp_path), "DIR")
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("election_timeout = nan", "election_timeout = nan: expected a duration"),
+        ("log_mtu = 1180591620717411303424", "log_mtu = 1180591620717411303424: "),
+        ("log_mtu = 1e999", "log_mtu = inf: "),
+        ("max_sessions = 1\nmax_sessions = 2", "not TOML: "),
+        ("log_mtu =\t\t4096\x00", "not TOML: "),
+        ("x = " + "[" * 100_000, "nested too deep"),
+        ("[log_mtu]\nvalue = 1", "log_mtu = "),
+        ("services = " + str(["echo"] * 11), "services = "),
+        ("dir = 7", "dir = 7: "),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_toml_may_say_and_no_key_means_is_refused_in_one_line(tmp_path, text, told):
+    assert refusal(tmp_path, text).startswith("DIR/node.toml: " + told)
+
+
+def test_a_byte_order_mark_and_ten_megabytes_of_remarks_are_named_or_read(tmp_path):
+    path = tmp_path / "node.toml"
+    path.write_bytes(b"\xef\xbb\xbflog_mtu = 4096\n")
+    with pytest.raises(ConfigurationError, match="not TOML"):
+        config_text.load(path, environment={})
+    path.write_text(("# a remark of some length\n" * 400_000) + "log_mtu = 4096\n")
+    assert config_text.load(path, environment={}).log_mtu == 4096
+
+
 def test_node_toml_is_what_the_model_says_of_itself():
     """Written by: python -m cluster.node.config_text > conf/node.toml"""
     assert (CONF / "node.toml").read_text() == config_text.documentation()

@@ -109,6 +109,8 @@ STRANGERS = {
     "text": b"GET / HTTP/1.1\r\nHost: cluster\r\n\r\n",
     "zeros": bytes(10_000),
     "ones": b"\xff" * 10_000,
+    "16 MiB of zeros": bytes(2**24),
+    "16 MiB of ones": b"\xff" * 2**24,
     "half a header": HELLO[:16],
     "an oversized first frame": oversized(),
     "a client's Hello, then text": HELLO + b"and now something different entirely",
@@ -195,6 +197,32 @@ def test_a_stranger_disturbs_nobody(member, client, port_name, stranger):
         with contextlib.suppress(OSError):  # the member has cut it off
             sock.sendall(stranger)
         assert_is_served(client)
+    assert_is_served(client)
+
+
+@pytest.mark.parametrize("port_name", ["grpc", "tcp", "link", "ipc"])
+def test_who_closes_his_half_and_waits_is_let_go(member, client, port_name):
+    """After a whole message, and in the middle of one. Over TLS that is the end of the connection."""
+    request = HELLO + message_frame(session.SessionConnectRequest(1, 102, 768, "aeron:ipc"), 101)
+    for data in (request, request[:-8]):
+        with connect(member, port_name) as sock:
+            sock.settimeout(DEADLINE_S)
+            with contextlib.suppress(OSError):
+                sock.sendall(data)
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(4096):  # the member answers what was whole, and closes its own half
+                    pass
+    assert_is_served(client)
+
+
+def test_a_message_without_a_byte_is_one(member, client):
+    client.heard.clear()
+    assert client.offer(b"") > 0
+    deadline = time.monotonic() + DEADLINE_S
+    while client.heard != [b""]:
+        assert time.monotonic() < deadline
+        client.wait(0.1)
+        client.poll_egress()
     assert_is_served(client)
 
 
