@@ -109,6 +109,8 @@ class BackupProcess:
         config = self._config
         if (files := config.served_tls_files) is not None:
             self._tls = ServerTls(files, asks_clients=config.tls_client_certificates == "required")
+            if self._tls.exposure:
+                self._log.info(self._tls.exposure)
         audit = AuditLog(str(config.path / "audit.log"))
         opened.callback(audit.close)
         security = load_security(config, self._on_error, audit.refused)

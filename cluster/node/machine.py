@@ -73,6 +73,8 @@ class Machine:
         self.security = security
         self._ask = ask
         self._gateway: GrpcGateway | None = None
+        if tls is not None and tls.exposure:
+            log.info(tls.exposure)
 
     def on_event(self, text: str) -> None:
         self._log.info(text)

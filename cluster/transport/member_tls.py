@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from cluster.errors import ConfigurationError
 from cluster.transport.certificates import CertificateFacts, member_name, read_certificate
-from cluster.transport.tls import TlsFiles, TlsSession, client_context, server_context
+from cluster.transport.tls import TlsFiles, TlsSession, client_context, key_exposure, server_context
 
 SPEAKS_TLS = "this port speaks TLS, and nothing else (clients: --tls-ca, tls=, tlsCaFile)"
 
@@ -82,6 +82,11 @@ class ServerTls:
         self._changes = changes
         self._load()
         return True
+
+    @property
+    def exposure(self) -> str:
+        """That others on this host may read the key, for people; empty when nobody may."""
+        return key_exposure(self._files.key)
 
     def accept_client(self) -> TlsSession:
         return TlsSession(self._clients, "the client")

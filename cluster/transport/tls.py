@@ -12,6 +12,7 @@ the common name in it from then on.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,6 +73,14 @@ class TlsFiles:
             return Path(path).read_bytes() if path else None
         except OSError as error:
             raise ConfigurationError(f"tls: {name} = {path}: {error.strerror}") from None
+
+
+def key_exposure(path: str | Path) -> str:
+    """That others on this host may read a key, for people; empty when nobody may."""
+    mode = os.stat(path).st_mode & 0o777
+    if not mode & 0o077:
+        return ""
+    return f"{path} has mode {mode:04o}: others on this host may read this key, expected 0600"
 
 
 def tls_in(environment: Mapping[str, str]) -> TlsFiles | None:

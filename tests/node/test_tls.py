@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_clients_and_readers_come_in_by_their_certificates(keys, certificates):
                 with pytest.raises(TlsFailed):
                     LogReader.open(endpoints=endpoints, tls=tls)
         assert ask(f"0=ipc:{node.config.ipc_path}", 1) == [b"?"], "no TLS on a socket of the host"
+
+
+def test_a_key_that_others_may_read_is_told(keys):
+    log = Path(keys["dir"].replace("{member_id}", "0")) / "node.log"
+    with ClusterNode.launch(**keys):
+        assert "may read this key" not in log.read_text()
+    Path(keys["tls_key"]).chmod(0o640)
+    with ClusterNode.launch(**keys):
+        assert f"{keys['tls_key']} has mode 0640: others on this host may read this key" in log.read_text()
+    Path(keys["tls_key"]).chmod(0o600)
 
 
 def test_top_says_when_the_certificate_ends(keys, certificates, capsys):
