@@ -16,8 +16,6 @@ from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationEr
 from cluster.node import machine
 from cluster.node.authority import CertificateRequest
 from cluster.node.backup_config import BackupConfig, load_backup_config
-from cluster.node.backup_process import BackupProcess
-from cluster.node.node import ClusterNode
 from cluster.protocol.backup import StandbySnapshot, StandbySnapshotRecording
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
@@ -26,7 +24,8 @@ from cluster.transport.credentials import as_supplier
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.log_client import Unreachable
-from tests.node.processes import await_that, endpoints_of, free_base_port, keys_of, run, tool
+from tests.backup.running_standby import member, standby, take_snapshot
+from tests.node.processes import await_that, endpoints_of, free_base_port, run, tool
 from tests.transport.authorities import Certificates
 
 
@@ -34,50 +33,6 @@ from tests.transport.authorities import Certificates
 def certificates(tmp_path):
     (tmp_path / "certs").mkdir()
     return Certificates(tmp_path / "certs")
-
-
-def member(tmp_path, files=None, **keys):
-    """One that takes standbys' snapshots."""
-    if files is not None:
-        keys |= {"tls_ca": files.ca, "tls_certificate": files.certificate, "tls_key": files.key}
-    return ClusterNode.launch(**keys_of(tmp_path, accept_standby_snapshots=True, **keys))
-
-
-@contextlib.contextmanager
-def standby(tmp_path, node, files=None, **keys):
-    """A standby of the echo service that turns in a thread; its endpoint is at ``process.config``."""
-    if files is not None:
-        keys |= {"tls_ca": files.ca, "tls_certificate": files.certificate, "tls_key": files.key}
-    (tmp_path / "rights").write_text("member-0.cluster-0: read\nalice: read\n")
-    config = BackupConfig(
-        endpoints=endpoints_of(node, "grpc"),
-        dir=str(tmp_path / "standby"),
-        endpoint=f"127.0.0.1:{free_base_port(1)}",
-        services=["echo"],
-        response_timeout="2s",
-        cool_down_interval="300ms",
-        **keys,
-    )
-    with BackupProcess(config) as process:
-        thread = threading.Thread(target=process.run)
-        thread.start()
-        try:
-            yield config
-        finally:
-            process.stop()
-            thread.join()
-
-
-def take_snapshot(node, tls=None):
-    """Send a message, and have the standby take a snapshot behind it that the member knows of."""
-    await_that(lambda: node.is_leader, "a leader")
-    with ClusterClient.connect(endpoints_of(node, "grpc"), tls=tls) as client:
-        assert client.offer(b"1") > 0
-        client.await_committed()
-    assert tool(node, "standby-snapshot").returncode == 0
-    await_that(
-        lambda: "STANDBY_SNAPSHOT" in tool(node, "recording-log").stdout, "the member knows of the snapshot"
-    )
 
 
 def fetch(node):
@@ -134,6 +89,29 @@ def test_without_tls_a_member_comes_with_its_token_and_is_refused_with_another(t
         with pytest.raises(AuthenticationRejected):
             payloads(config)
         assert b"1" in payloads(config, credentials=TokenCredentials(tmp_path / "token"))
+
+
+def test_an_administrator_has_it_fetched_over_the_network_and_nobody_else(tmp_path):
+    for name in ("operator", "reader"):
+        put(str(tmp_path / "tokens"), name, token_digest(f"of {name}".encode()))
+        (tmp_path / f"{name}.token").write_text(f"of {name}\n")
+    (tmp_path / "members-rights").write_text("operator: admin, write, read\nreader: read\n")
+    asks = {
+        "authenticator": "token",
+        "authenticator_file": f"{tmp_path}/tokens",
+        "authorisation": f"{tmp_path}/members-rights",
+    }
+    with (
+        member(tmp_path, **asks) as node,
+        standby(tmp_path, node, token_file=f"{tmp_path}/reader.token"),
+    ):
+        take_snapshot(node, credentials=TokenCredentials(tmp_path / "operator.token"))
+        at = ("--endpoints", endpoints_of(node, "grpc"), "--token-file")
+        refused = run("tool", "replicate-standby-snapshot", *at, f"{tmp_path}/reader.token")
+        assert refused.returncode == 1 and "no right to" in refused.stderr
+        done = run("tool", "replicate-standby-snapshot", *at, f"{tmp_path}/operator.token", "--json")
+        assert json.loads(done.stdout)["outcome"] == "completed", done.stderr
+        assert "type=SNAPSHOT" in tool(node, "recording-log").stdout
 
 
 def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path, certificates):
