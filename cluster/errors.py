@@ -35,27 +35,48 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ClusterError(Exception):
-    """Base of all: ``str(error)`` is one line that names the thing, its value and what was expected."""
+    """Base of all: ``str(error)`` is one line that names the thing, its value and what was expected.
+
+    ``code`` is the same in every release, ``fix`` says what to do. A traceback has both below the line, so
+    they are in what Spark tells of a query that failed, too. docs/errors.md lists them.
+    """
 
     exit_status: ClassVar[int] = 1
+    code: ClassVar[str] = "CLUSTER_ERROR"
+    fix: ClassVar[str] = "Do as the line above says."
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.add_note(f"[{self.code}] {self.fix}")
 
 
 class ConfigurationError(ClusterError):
     """An option, key or argument cannot be what was given."""
 
     exit_status: ClassVar[int] = 2
+    code: ClassVar[str] = "CLUSTER_CONFIGURATION"
+    fix: ClassVar[str] = "Change the option, key or argument that is named."
 
 
 class NotAClusterDirectory(ClusterError):
     """The directory holds no member, or lacks the file that was asked for."""
 
+    code: ClassVar[str] = "CLUSTER_NO_DIRECTORY"
+    fix: ClassVar[str] = "Name the directory of a member, a backup or an archive."
+
 
 class DirectoryInUse(ClusterError):
     """A live process holds the directory (its mark file is fresh, or its lock is taken)."""
 
+    code: ClassVar[str] = "CLUSTER_DIRECTORY_IN_USE"
+    fix: ClassVar[str] = "Stop the process that is named, or take another directory."
+
 
 class PortInUse(ClusterError):
     """An address that should be listened on is taken."""
+
+    code: ClassVar[str] = "CLUSTER_PORT_IN_USE"
+    fix: ClassVar[str] = "Stop the process that listens there, or configure another address."
 
 
 class LogDamaged(ClusterError):
@@ -64,6 +85,9 @@ class LogDamaged(ClusterError):
     ``offset`` counts bytes from the start of the file (None: not tied to one place). Pure decoders do not
     know their file and leave ``path`` None; whoever read the file raises ``error.at(path)`` instead.
     """
+
+    code: ClassVar[str] = "CLUSTER_LOG_DAMAGED"
+    fix: ClassVar[str] = "See what is damaged with `cluster archive verify`; another member can be read."
 
     def __init__(self, path: PathOrNone, offset: int | None, what: str) -> None:
         self.path = None if path is None else os.fspath(path)
@@ -83,9 +107,15 @@ class LogDamaged(ClusterError):
 class DataLoss(ClusterError):
     """A position that was promised cannot be read any more, or belongs to another cluster's log."""
 
+    code: ClassVar[str] = "CLUSTER_DATA_LOSS"
+    fix: ClassVar[str] = "Read the log that the position is of, or start again where this one begins."
+
 
 class LogPurged(DataLoss):
     """A reader asked for what lies before ``start_position``, where the log begins now."""
+
+    code: ClassVar[str] = "CLUSTER_LOG_PURGED"
+    fix: ClassVar[str] = "Read a copy that has it, or go on where the log begins: failOnDataLoss = false."
 
     def __init__(self, what: str, start_position: int) -> None:
         self.start_position = start_position
@@ -94,6 +124,9 @@ class LogPurged(DataLoss):
 
 class StorageError(ClusterError):
     """The file system refused: no space, a failed write, a failed sync."""
+
+    code: ClassVar[str] = "CLUSTER_STORAGE"
+    fix: ClassVar[str] = "Look at the disk: its room, its permissions, its health."
 
     def __init__(self, path: PathOrNone, errno: int | None, what: str = "") -> None:
         self.path = None if path is None else os.fspath(path)
@@ -105,6 +138,9 @@ class StorageError(ClusterError):
 class NotLeader(ClusterError):
     """The member that was asked does not lead; ``leader_member_id`` does, or is None when unknown."""
 
+    code: ClassVar[str] = "CLUSTER_NOT_LEADER"
+    fix: ClassVar[str] = "Ask the member that leads."
+
     def __init__(self, what: str, leader_member_id: int | None = None) -> None:
         self.leader_member_id = leader_member_id
         super().__init__(what)
@@ -113,21 +149,36 @@ class NotLeader(ClusterError):
 class ClientClosed(ClusterError):
     """The session is closed, by us or by the cluster."""
 
+    code: ClassVar[str] = "CLUSTER_SESSION_CLOSED"
+    fix: ClassVar[str] = "Connect again. What was not acknowledged may be in the log, or not."
+
 
 class AuthenticationRejected(ClusterError):
     """The cluster's authenticator refused the client's credentials."""
+
+    code: ClassVar[str] = "CLUSTER_REJECTED"
+    fix: ClassVar[str] = "Show the credentials of a principal that has the right."
 
 
 class BatchRegistered(ClusterError):
     """The lane's batch, or a later one, is registered: all of its rows are in the log."""
 
+    code: ClassVar[str] = "CLUSTER_BATCH_REGISTERED"
+    fix: ClassVar[str] = "Send nothing: the whole batch is in the log."
+
 
 class TimedOut(ClusterError):
     """Something that was waited for did not come within its deadline."""
 
+    code: ClassVar[str] = "CLUSTER_TIMED_OUT"
+    fix: ClassVar[str] = "See with `cluster top` who leads and who is missing, and try again."
+
 
 class MembersApart(ClusterError):
     """Two members took different snapshots at one place in the log, as no service should."""
+
+    code: ClassVar[str] = "CLUSTER_MEMBERS_APART"
+    fix: ClassVar[str] = "Find the service that is not deterministic: replay the log, and compare snapshots."
 
 
 class ServiceError(ClusterError):
@@ -138,6 +189,9 @@ class ServiceError(ClusterError):
     ``kind`` is the same for errors of one cause: callback, type and place in the code. One that
     ``is_reported`` was not raised: the service went on with its entry.
     """
+
+    code: ClassVar[str] = "CLUSTER_SERVICE"
+    fix: ClassVar[str] = "Repair the service. The log goes on after the entry."
 
     def __init__(
         self,
@@ -166,22 +220,40 @@ class ServiceError(ClusterError):
 class AgentTermination(ClusterError):
     """An agent cannot go on (Aeron: AgentTerminationException): whoever runs it ends the process."""
 
+    code: ClassVar[str] = "CLUSTER_AGENT_ENDED"
+    fix: ClassVar[str] = "Start the process again, once what the line names is right."
+
 
 class MemberRestart(AgentTermination):
     """The member's disk holds another state than its memory, a newer one: it is to be started again."""
+
+    code: ClassVar[str] = "CLUSTER_MEMBER_RESTART"
+    fix: ClassVar[str] = "Start the member again."
 
 
 class ProtocolError(ClusterError):
     """A rule of the protocol was broken; the subclass says by whom."""
 
+    code: ClassVar[str] = "CLUSTER_PROTOCOL"
+    fix: ClassVar[str] = "Compare the releases of both sides."
+
 
 class LocalProtocolError(ProtocolError):
     """Our own caller asked for what the protocol does not allow."""
+
+    code: ClassVar[str] = "CLUSTER_WRONG_CALL"
+    fix: ClassVar[str] = "Change the call, or the row: the line says what goes."
 
 
 class RemoteProtocolError(ProtocolError):
     """Bytes from a peer break the protocol: drop its connection, keep running."""
 
+    code: ClassVar[str] = "CLUSTER_PEER"
+    fix: ClassVar[str] = "See who is at the other end, and of which release."
+
 
 class TlsFailed(RemoteProtocolError):
     """Two sides did not agree to speak TLS: a certificate will not do, or one side speaks none."""
+
+    code: ClassVar[str] = "CLUSTER_TLS"
+    fix: ClassVar[str] = "Check the certificates of both sides: authority, names, days."

@@ -266,7 +266,7 @@ class GrpcGateway:
                     async for data in answers:
                         await self._log.in_time(write(data))
         except RequestRefused as error:
-            await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
+            await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Tell how the member stands."""
@@ -280,7 +280,7 @@ class GrpcGateway:
             await self._log.check(_identity(context), request)
             return await self._log.look()
         except RequestRefused as error:
-            await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
+            await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
             raise AssertionError from None  # abort raises
         except ClusterError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
@@ -294,7 +294,7 @@ class GrpcGateway:
                 await self._log.check(_identity(context), message)
                 return await self._log.control(message, Medium.GRPC)
         except RequestRefused as error:
-            await context.abort(STATUS_OF_REFUSAL[error.code], str(error))
+            await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
             raise AssertionError from None  # abort raises
 
 

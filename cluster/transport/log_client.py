@@ -62,6 +62,9 @@ Kind = TypeVar("Kind", link.LogStatus, link.ControlOutcome)
 class Unreachable(ClusterError):
     """A member did not answer, or its answer broke off: another one may."""
 
+    code = "CLUSTER_UNREACHABLE"
+    fix = "See that the members run, and that their endpoints can be reached from here."
+
 
 class LogClient(Protocol):
     """One member as a reader sees it.

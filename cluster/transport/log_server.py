@@ -95,7 +95,7 @@ class RequestRefused(ClusterError):
     """A request that is not served, here or anywhere."""
 
     def __init__(self, code: link.LinkErrorCode, text: str) -> None:
-        self.code = code
+        self.link_code = code
         super().__init__(text)
 
 
@@ -335,7 +335,7 @@ class LogServer:
                 await self._serve(stream, reader)
         except RequestRefused as error:
             with contextlib.suppress(OSError):
-                stream.send_at_once(link_frame(link.LinkError(0, error.code, str(error))))
+                stream.send_at_once(link_frame(link.LinkError(0, error.link_code, str(error))))
         except (OSError, RemoteProtocolError):
             return  # the reader is gone, or is none
         finally:
@@ -382,7 +382,7 @@ class LogServer:
                             yield data
                 except RequestRefused as error:
                     position = message.from_position if isinstance(message, link.LogRequest) else 0
-                    end = link.EndOfStream(message.correlation_id, position, error.code, str(error))
+                    end = link.EndOfStream(message.correlation_id, position, error.link_code, str(error))
                     yield link_frame(end)
             case link.StatusRequest():
                 try:
