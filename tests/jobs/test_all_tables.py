@@ -41,6 +41,7 @@ def test_all_tables_are_what_the_transforms_make_of_the_log(spark, kept, log, de
     assert found["leadership_terms"] == rows_by(terms(none, log), "leadershipTermId")
 
 
+@pytest.mark.conformance("S-285")
 def test_a_crash_between_two_tables_of_a_batch_leaves_all_of_them_right(spark, member_dir, tmp_path, kept):
     place = str(tmp_path)
     tables = tables_in(place)
@@ -74,6 +75,7 @@ def test_a_commit_says_how_far_in_the_log_it_goes(spark, kept, decoded):
         assert (position, cluster.count(":")) == (ends[-1], 2)
 
 
+@pytest.mark.conformance("S-289")
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_table_as_of_a_position_is_what_the_log_up_to_there_makes(spark, kept, log, decoded, batches):
     end = decoded[min(300 * batches, len(decoded)) - 1]["endPosition"]

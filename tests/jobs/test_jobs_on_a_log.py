@@ -70,6 +70,7 @@ def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, 
     assert whole["terms"] == rows_by(terms.terms(none, log), "leadershipTermId")
 
 
+@pytest.mark.conformance("S-243")
 @pytest.mark.parametrize("name", JOBS)
 def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(
     spark, member_dir, kept, table, whole, name
@@ -83,6 +84,7 @@ def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(
     assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="300") == whole[name]
 
 
+@pytest.mark.conformance("S-283")
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(spark, member_dir, kept, table, whole, name):
     """The new checkpoint cuts the log elsewhere, and counts its batches from 0 again."""

@@ -73,6 +73,7 @@ def test_a_transform_delivers_the_columns_of_its_table(log, transform, layout):
     assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in layout.schema]
 
 
+@pytest.mark.conformance("S-284")
 def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, table):
     for job in (sessions.sessions_job(), timers.timers_job()):
         path = f"{table}-{job.layout.key}"
@@ -83,6 +84,7 @@ def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(sp
         assert rows_by(read(spark, path), job.layout.key) == rows_by(function(log), job.layout.key)
 
 
+@pytest.mark.conformance("S-282")
 def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
     open_table(spark, table, SESSIONS)
     for _ in range(3):

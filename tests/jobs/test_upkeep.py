@@ -86,6 +86,7 @@ def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_erro
     assert f"{place}/timers: as the Log says" in run_main.said
 
 
+@pytest.mark.conformance("S-286")
 def test_a_rebuilt_table_is_as_before_and_its_job_goes_on(spark, place, kept, member_dir, reader, run_main):
     for name in TABLES:
         delta_table(spark, f"{place}/{name}").delete(f"{tables_in(place)[f'{place}/{name}'].layout.key} > 1")
@@ -124,6 +125,7 @@ def test_maintenance_makes_few_files_of_many_and_changes_no_row(spark, place, ru
     assert newest_version(spark, f"{place}/log").position == 250_144
 
 
+@pytest.mark.conformance("S-287")
 def test_a_commit_that_another_one_excludes_is_made_again_a_few_times(spark):
     from delta.exceptions import ConcurrentDeleteReadException
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests" / "spark" / "connect_session.py"
 
 
+@pytest.mark.conformance("S-292")
 @pytest.mark.interop
 @pytest.mark.timeout(600)  # a server of its own starts, on a machine that may be busy
 def test_a_connect_session_reads_and_writes_batches_and_streams(tmp_path):

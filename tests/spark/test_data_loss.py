@@ -38,6 +38,7 @@ def lenient(log, **options) -> ClusterStreamReader:
     return stream(log, failOnDataLoss="false", **options)
 
 
+@pytest.mark.conformance("S-255")
 def test_a_query_that_stood_still_goes_on_where_the_log_begins_and_says_so_once(live, purge, capsys):
     reader = stream(live, maxEntriesPerTrigger="10")
     first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -77,6 +78,7 @@ def test_limits_count_from_where_the_log_begins(live, purge):
     assert payloads(reader, reader.partitions(first, end)) == left[:7]
 
 
+@pytest.mark.conformance("S-256")
 def test_what_is_purged_between_planning_and_reading_is_passed_over_by_each_task(live, purge, capsys):
     reader = lenient(live, maxBytesPerPartition="64k")
     start = reader.initialOffset()

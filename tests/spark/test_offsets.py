@@ -34,12 +34,14 @@ GOLDEN_1 = [
 ]
 
 
+@pytest.mark.conformance("S-242")
 @pytest.mark.parametrize("offset, text", GOLDEN)
 def test_an_offset_is_written_as_ever_and_read_back(offset, text):
     assert json.dumps(offset.to_json()) == text
     assert Offset.from_json(json.loads(text)) == offset
 
 
+@pytest.mark.conformance("S-242")
 @pytest.mark.parametrize("offset, text", GOLDEN_1)
 def test_an_offset_of_version_1_is_read(offset, text):
     assert Offset.from_json(json.loads(text)) == offset
@@ -118,6 +120,7 @@ def test_the_first_batch_runs_from_where_its_end_says_even_if_latest_has_moved()
     assert batch_range(resolved_again, END) == batch_range(START, END) == (96, 250144)
 
 
+@pytest.mark.conformance("S-244")
 def test_a_batch_between_initial_offsets_is_empty():
     moved = Offset(CLUSTER, 300000)
 

@@ -27,6 +27,7 @@ def refusal(parse, options):
     return str(refused.value)
 
 
+@pytest.mark.conformance("S-238")
 def test_names_compare_without_case_because_spark_hands_them_lower_cased():
     assert source(MAXENTRIESPERTRIGGER="7", minpartitions="3") == source(
         maxEntriesPerTrigger="7", minPartitions="3"
@@ -141,6 +142,7 @@ def test_entry_types_are_a_list_without_order_or_case():
     assert source(entryTypes="timer, session_open,TIMER").entry_types == ("SESSION_OPEN", "TIMER")
 
 
+@pytest.mark.conformance("S-240")
 @pytest.mark.parametrize(
     "name, value",
     [
@@ -200,6 +202,7 @@ def test_a_damaged_offset_is_refused_with_its_option():
     assert said.startswith("option startingOffsets: the checkpoint's offset {'v': 3")
 
 
+@pytest.mark.conformance("S-261")
 def test_the_largest_numbers_do_not_overflow():
     assert source(maxEntriesPerTrigger="9" * 18).max_entries_per_trigger == 10**18 - 1
     assert "option maxBytesPerTrigger" in refusal(source_of, {"maxBytesPerTrigger": "999999999999999t"})
@@ -229,6 +232,7 @@ def test_a_path_is_answered_with_the_option_to_use():
     assert "clusterDir" in refusal(source_of, {"path": "/members/0"})
 
 
+@pytest.mark.conformance("S-241")
 @pytest.mark.parametrize(
     "options, says",
     [

@@ -73,6 +73,7 @@ def holds(condition, row):
     return True
 
 
+@pytest.mark.conformance("S-273")
 @pytest.mark.parametrize(
     "filters",
     [

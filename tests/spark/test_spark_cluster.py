@@ -91,6 +91,7 @@ def save(rows, cluster, **options):
     rows.write.format("cluster").mode("append").options(endpoints=cluster.endpoints, **options).save()
 
 
+@pytest.mark.conformance("S-274")
 def test_rows_written_as_a_batch_are_committed_in_each_tasks_order_when_the_write_returns(spark, cluster):
     begin = end_of(cluster)
     save(numbered(spark, 0, 3000, tasks=2), cluster)
@@ -104,6 +105,7 @@ def test_rows_written_as_a_batch_are_committed_in_each_tasks_order_when_the_writ
     assert types.count("SESSION_OPEN") == types.count("SESSION_CLOSE") == 2, "a session a task, closed by it"
 
 
+@pytest.mark.conformance("S-268")
 def test_binary_payloads_of_any_length_come_back_as_they_were(spark, cluster):
     begin = end_of(cluster)
     rows = [
@@ -134,6 +136,7 @@ def test_a_row_without_payload_fails_the_write_and_is_named(spark, cluster):
     assert source(spark, cluster, startingOffsets=begin).count() == 0, "no session was opened for it"
 
 
+@pytest.mark.conformance("S-280")
 def test_a_query_that_fails_in_the_sink_says_in_which_batch_and_task(spark, cluster, tmp_path):
     begin = end_of(cluster)
     save(numbered(spark, 0, 1), cluster)
@@ -159,12 +162,14 @@ def test_a_temporary_view_is_selected_from_and_inserted_into(spark, cluster):
     assert sorted(row.payload for row in rows) == [b"one", b"two"]
 
 
+@pytest.mark.conformance("S-279")
 def test_a_row_longer_than_the_log_takes_fails_the_write(spark, cluster):
     rows = spark.range(1).selectExpr("repeat('x', 20000000) AS payload")
     with pytest.raises(PySparkException, match=r"row 0 of the task has a payload of 20000000 bytes.*at most"):
         save(rows, cluster)
 
 
+@pytest.mark.conformance("S-275")
 @pytest.mark.parametrize(
     "rows, says",
     [
@@ -178,6 +183,7 @@ def test_rows_that_are_no_messages_are_refused_before_anything_is_sent(spark, cl
         save(spark.sql(rows), cluster)
 
 
+@pytest.mark.conformance("S-278")
 def test_wrong_options_of_the_sink_and_overwriting_are_refused(spark, cluster):
     rows = spark.sql("SELECT 'a' AS payload")
     with pytest.raises(PySparkException, match="unknown source or sink option 'commitimeout'; did you mean"):
@@ -285,6 +291,7 @@ def test_a_batch_that_spark_forgot_after_it_was_committed_is_not_sent_again(spar
     assert got == [b"answer %d" % n for n in range(100)]
 
 
+@pytest.mark.conformance("S-249")
 @pytest.mark.timeout(120)
 def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another(cluster):
     """A process that is stopped keeps its connections: only its silence tells."""
@@ -310,6 +317,7 @@ def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another
     assert 1 < time.monotonic() - stopped < 30, "it was waited for, and not for long"
 
 
+@pytest.mark.conformance("S-276")
 def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
     """Update by Spark itself, which does not offer it to Python sinks."""
     counts = stream(spark, cluster, "latest").groupBy("leadershipTermId").count()
@@ -321,6 +329,7 @@ def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
             query.start().awaitTermination(60)
 
 
+@pytest.mark.conformance("S-249")
 @pytest.mark.timeout(240)
 def test_source_and_sink_go_on_through_the_death_of_the_leader(spark, tmp_path):
     """A stream and a write are under way when the leader is killed; every row is in the log once."""

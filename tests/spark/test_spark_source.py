@@ -156,6 +156,7 @@ def pushdown(spark):
     spark.conf.unset(PUSHDOWN)
 
 
+@pytest.mark.conformance("S-273")
 def test_filters_that_are_pushed_down_leave_the_answer_as_it_is(spark, aeron, decoded, pushdown):
     times = decoded[100]["clusterTime"], decoded[300]["clusterTime"]
     for condition in (text.format(*times) for text in CONDITIONS):
@@ -180,6 +181,7 @@ def test_without_its_setting_spark_says_what_pushed_filters_need(spark, aeron):
         source(spark, aeron / "member-1", pushFilters="true").load().where("position > 96").count()
 
 
+@pytest.mark.conformance("S-272")
 def test_columns_and_frame_headers_by_option(spark, aeron, decoded):
     options = {"columns": "termOffset,position,frameSessionId", "includeFrameHeader": "true"}
     rows = source(spark, aeron / "member-0", **options).load()
@@ -229,6 +231,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark, aeron):
         spark.sql(f"CREATE TABLE no_table USING cluster OPTIONS (clusterDir '{aeron / 'member-0'}')")
 
 
+@pytest.mark.conformance("S-292")
 def test_the_format_is_known_to_sql_and_by_registering(spark, aeron, decoded):
     """Every other test here has Spark find it without: the session registers nothing."""
     from spark_connector import register
@@ -369,6 +372,7 @@ def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pip
     assert pipeline.lines() == sent
 
 
+@pytest.mark.conformance("S-254")
 def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline, live):
     live.lines(live.session_id, 0, 5)
     pipeline.run()
@@ -398,11 +402,10 @@ def test_an_idle_query_makes_no_empty_batches(pipeline, live):
 
 
 @pytest.mark.conformance("S-222")
-def test_a_checkpoint_of_version_1_opens_and_goes_on(pipeline, live):
-    """Recorded by the release before over such a log: its second batch, of 12 entries, was planned and not
-    committed.
-    """
-    shutil.copytree(DATA.parent / "spark-checkpoint-1", pipeline.checkpoint)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_checkpoint_of_each_version_opens_and_goes_on(pipeline, live, version):
+    """Recorded over such a log (record_checkpoint.py): its second batch was planned and not committed."""
+    shutil.copytree(DATA.parent / f"spark-checkpoint-{version}", pipeline.checkpoint)
     sent = live.lines(live.session_id, 0, 40)
     sent += live.lines(live.session_id, 40, 10)
 
@@ -537,6 +540,7 @@ def test_min_partitions_cut_a_batch_into_as_many_tasks(spark, live):
     assert lines(rows) == sent
 
 
+@pytest.mark.conformance("S-245")
 def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spark, tmp_path):
     live.lines(live.session_id, 0, 10)
     rows = stream(spark, live.directory).load()
@@ -580,6 +584,7 @@ def test_a_checkpoint_beyond_the_end_of_the_log_fails_the_query(pipeline, live, 
         pipeline.run()
 
 
+@pytest.mark.conformance("S-263")
 def test_continuous_processing_is_refused(spark, live, tmp_path):
     query = (
         stream(spark, live.directory)

@@ -227,6 +227,7 @@ def test_a_checkpoint_beyond_the_end_of_a_stopped_log_is_refused_naming_both(tmp
         stream(log).latestOffset(beyond, ALL)
 
 
+@pytest.mark.conformance("S-250")
 def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monkeypatch):
     clock = itertools.count(100.0, 3.0)
     monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
@@ -278,6 +279,7 @@ def test_a_batch_that_runs_backwards_or_beyond_the_end_is_refused(live):
         batch(live, startingOffsets="latest", endingOffsets='{"position": 96}').partitions()
 
 
+@pytest.mark.conformance("S-266")
 @pytest.mark.parametrize("partitions", [1, 2, 5, 64])
 def test_tasks_share_the_entries_however_the_range_is_cut(live, partitions):
     """Cuts fall within fragmented messages, padding and anywhere else."""
@@ -295,6 +297,7 @@ def test_tasks_share_the_entries_however_the_range_is_cut(live, partitions):
     assert reader.partitions(start, end) == planned
 
 
+@pytest.mark.conformance("S-271")
 def test_a_batch_that_runs_again_has_its_tasks_whatever_the_options_are_by_then(live):
     live.lines(live.session_id, 0, 2000)
     first = stream(live, minPartitions="4")
@@ -371,6 +374,7 @@ def test_a_task_of_another_cluster_or_beyond_the_end_fails(live, tmp_path):
         other.stop()
 
 
+@pytest.mark.conformance("S-270")
 def test_a_directory_that_holds_another_log_now_is_read_anew(tmp_path):
     """Workers keep readers open across queries; a cluster may have been made afresh in between."""
     for life in (1, 2):
@@ -405,6 +409,7 @@ def purged(log):
     return lambda: log._recording.purge_to(2 * TERM_LENGTH)
 
 
+@pytest.mark.conformance("S-256")
 def test_what_is_purged_between_planning_and_reading_fails_its_task(live):
     purge = purged(live)
     reader = stream(live, maxBytesPerPartition="64k")
@@ -420,6 +425,7 @@ def test_what_is_purged_between_planning_and_reading_fails_its_task(live):
     assert rows(stream(live), planned[2:])
 
 
+@pytest.mark.conformance("S-239")
 def test_a_first_batch_that_runs_again_over_a_log_purged_since_fails(live):
     """Spark does not plan it again: it goes by the offsets in the checkpoint."""
     purge = purged(live)
@@ -432,6 +438,7 @@ def test_a_first_batch_that_runs_again_over_a_log_purged_since_fails(live):
         rows(second, second.partitions(second.initialOffset(), end))
 
 
+@pytest.mark.conformance("S-237")
 def test_a_position_that_was_purged_is_refused_with_where_the_log_begins(live):
     purged(live)()
     position = '{"position": 96}'
@@ -445,6 +452,7 @@ def test_a_position_that_was_purged_is_refused_with_where_the_log_begins(live):
             plan()
 
 
+@pytest.mark.conformance("S-257")
 def test_a_damaged_segment_is_named_with_the_place(tmp_path):
     log, session_id = open_log(tmp_path / "member-0")
     log.lines(session_id, 0, 100)
@@ -459,6 +467,7 @@ def test_a_damaged_segment_is_named_with_the_place(tmp_path):
         rows(reader, reader.partitions())
 
 
+@pytest.mark.conformance("S-257")
 def test_no_row_is_made_of_a_payload_of_which_a_bit_has_flipped(tmp_path):
     log = a_log(100)
     write_member(tmp_path, log, checksum="crc32c")
@@ -474,6 +483,7 @@ def test_no_row_is_made_of_a_payload_of_which_a_bit_has_flipped(tmp_path):
         rows(reader, reader.partitions())
 
 
+@pytest.mark.conformance("S-290")
 def test_progress_tells_how_far_the_log_is_and_what_is_left(live, monkeypatch):
     reader = stream(live, maxEntriesPerTrigger="2")
     assert reader.reportLatestOffset() is None
@@ -500,6 +510,7 @@ def test_a_stream_that_has_all_is_behind_by_nothing(live):
     assert reader.reportLatestOffset() == {"position": live.position, **lag}
 
 
+@pytest.mark.conformance("S-244")
 def test_a_log_without_an_entry_is_an_empty_stream_that_goes_on_when_the_first_comes(tmp_path):
     log = LiveLog(tmp_path / "member-0")
     log.commit()

@@ -54,6 +54,7 @@ def test_a_task_without_rows_opens_no_session(client):
     assert client.connections == []
 
 
+@pytest.mark.conformance("S-277")
 def test_a_batch_is_offered_in_pieces_that_wait_for_room(client):
     client.room = 400
     sent = [b"%03d" % n * 300 for n in range(1000)]
@@ -74,6 +75,7 @@ def test_no_session_is_opened_for_a_first_batch_with_a_row_without_payload(clien
     assert client.connections == []
 
 
+@pytest.mark.conformance("S-280")
 @pytest.mark.parametrize(
     "properties, task",
     [
@@ -94,6 +96,7 @@ def test_an_error_names_the_task_the_batch_and_the_query(client, monkeypatch, pr
         writer().write(batches([b"a"]))
 
 
+@pytest.mark.conformance("S-279")
 def test_a_row_longer_than_the_log_takes_is_named_with_its_length(client):
     with pytest.raises(
         LocalProtocolError, match=r"row 1 of the task has a payload of 1001 bytes.*at most 1000"

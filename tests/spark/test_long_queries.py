@@ -1,0 +1,97 @@
+"""Queries that go on for many micro-batches, and queries of several streams."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.spark.logs import open_log
+
+WARM_UP, BATCHES = 20, 80
+
+
+@pytest.fixture
+def live(tmp_path):
+    log, session_id = open_log(tmp_path / "member-0")
+    log.session_id = session_id
+    yield log
+    log.stop()
+
+
+def stream(spark, log, **options):
+    given = {"clusterDir": str(log.directory), "startingOffsets": "earliest", **options}
+    return spark.readStream.format("cluster").options(**given).load()
+
+
+def python_processes():
+    """Threads and descriptors of each Python process below this one: Spark's workers and sources."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            except OSError:
+                continue  # it has ended
+            parents[int(folder.name)] = int(rest.split()[1]), name
+    ours, found = {os.getpid()}, {}
+    while new := {pid for pid, (parent, _) in parents.items() if parent in ours} - ours:
+        ours |= new
+    for pid in ours - {os.getpid()}:
+        if "python" in parents[pid][1]:
+            try:
+                found[pid] = len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.conformance("S-295")
+@pytest.mark.timeout(240)
+def test_processes_threads_and_descriptors_do_not_grow_with_the_micro_batches(spark, live, tmp_path):
+    taken = []
+    query = (
+        stream(spark, live)
+        .writeStream.foreachBatch(lambda rows, batch_id: taken.append(rows.count()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        for number in range(WARM_UP):
+            live.lines(live.session_id, number, 1)
+            query.processAllAvailable()
+        before = python_processes()
+        for number in range(WARM_UP, BATCHES):
+            live.lines(live.session_id, number, 1)
+            query.processAllAvailable()
+        after = python_processes()
+    finally:
+        query.stop()
+
+    assert len(taken) >= BATCHES and sum(taken) == BATCHES + 2, "one entry each, a term and a session"
+    assert before and len(after) <= len(before)
+    for pid in after.keys() & before.keys():
+        assert all(now <= then + 2 for now, then in zip(after[pid], before[pid], strict=True)), (
+            f"process {pid}: threads and descriptors {before[pid]} became {after[pid]}"
+        )
+
+
+@pytest.mark.conformance("S-296")
+def test_two_streams_of_one_log_are_joined_and_have_an_offset_each(spark, live, tmp_path):
+    sessions = [live.open_session() for _ in range(5)]
+    for session_id in sessions[:3]:
+        live.close_session(session_id)
+    live.commit()
+    opens = stream(spark, live, entryTypes="SESSION_OPEN").select("clusterSessionId", "timestamp")
+    closes = stream(spark, live, entryTypes="SESSION_CLOSE").select("clusterSessionId", "closeReason")
+    query = (
+        opens.join(closes, "clusterSessionId")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "joined"))
+    )
+    query.awaitTermination()
+
+    joined = spark.read.parquet(str(tmp_path / "joined")).collect()
+    assert sorted(row.clusterSessionId for row in joined) == sorted(sessions[:3])
+    assert len(query.lastProgress["sources"]) == 2
