@@ -32,6 +32,12 @@ class Alarms(ClusteredService):
 """
 
 
+def last_events(up: Up) -> str:
+    """What each member has said of itself at last, for whoever looks at a failure."""
+    logs = [up.member_dir(member_id) / "node.log" for member_id in range(3)]
+    return "\n".join("\n".join([str(log), *log.read_text().splitlines()[-40:]]) for log in logs)
+
+
 @pytest.mark.timeout(300)
 def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
     (tmp_path / "alarms.py").write_text(SERVICE)
@@ -61,7 +67,7 @@ def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
             finally:
                 is_over.set()
                 loading.join()
-            assert restarted.returncode == 0, restarted.stderr
+            assert restarted.returncode == 0, f"{restarted.stdout}{restarted.stderr}{last_events(up)}"
             lines = restarted.stdout.splitlines()
             assert sorted(lines) == [f"member {i} restarted" for i in range(3)]
             assert lines[-1] == f"member {up.leader} restarted", "the leader comes last"
