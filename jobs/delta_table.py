@@ -171,7 +171,21 @@ def append(rows: DataFrame, table: str, commit: Commit) -> None:
     _save(writer, table)
 
 
-def merge(updates: DataFrame, table: str, key: str, on_match: Mapping[str, str], commit: Commit) -> None:
+class Missing(NamedTuple):
+    """What becomes of rows whose key has no update."""
+
+    condition: str  # in terms of ``t``
+    values: dict[str, str]
+
+
+def merge(
+    updates: DataFrame,
+    table: str,
+    key: str,
+    on_match: Mapping[str, str],
+    commit: Commit,
+    missing: Missing | None = None,
+) -> None:
     """MERGE ``updates``, one row a ``key``, into ``table``, once.
 
     A new key is inserted as it is; for a known one ``on_match`` says what each column becomes, in terms of
@@ -181,15 +195,20 @@ def merge(updates: DataFrame, table: str, key: str, on_match: Mapping[str, str],
     updates = updates.persist()  # MERGE reads its source twice, and the batch would come from the log twice
     try:
         with _says(spark, commit):
-            retried(lambda: _merge(updates, table, key, on_match))
+            retried(lambda: _merge(updates, table, key, on_match, missing))
     finally:
         updates.unpersist()
 
 
-def _merge(updates: DataFrame, table: str, key: str, on_match: Mapping[str, str]) -> None:
+def _merge(
+    updates: DataFrame, table: str, key: str, on_match: Mapping[str, str], missing: Missing | None
+) -> None:
     there = delta_table(updates.sparkSession, table).alias("t")
     merging = there.merge(updates.alias("s"), f"t.{key} = s.{key}").whenMatchedUpdate(set={**on_match})
-    merging.whenNotMatchedInsert(values={name: f"s.{name}" for name in updates.columns}).execute()
+    merging = merging.whenNotMatchedInsert(values={name: f"s.{name}" for name in updates.columns})
+    if missing is not None:
+        merging = merging.whenNotMatchedBySourceUpdate(missing.condition, {**missing.values})
+    merging.execute()
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from cluster import parse_token
 from jobs.command import add_table, options_of, start
 from jobs.delta_table import Commit, open_table
 from jobs.history import token_of_batch
@@ -36,8 +37,18 @@ class TableJob:
     rows: Callable[[DataFrame], DataFrame]  # what a table holds that is made of these entries alone
     update: Callable[[DataFrame, str, Commit], None]  # with entries, the table, and what the commit says
     progress: str = "position"  # the column of the Log that the table's own progress is compared with
-    # With the options of the source: entries that stand for what was purged, with the ``columns`` they have.
-    before: Callable[[dict[str, str]], list[dict[str, Any]]] | None = None
+    # With the options of the source: what finds entries that stand for what only snapshots say.
+    from_snapshots: Callable[[dict[str, str]], FromSnapshots] | None = None
+
+
+class FromSnapshots(Protocol):
+    """What finds, for one batch after another, entries that stand for what only snapshots say."""
+
+    def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
+        """Entries, each with those of the job's columns that it has, of snapshots up to log position ``end``.
+
+        ``is_first`` is true for the first batch of an empty table.
+        """
 
 
 Tables = Mapping[str, TableJob]  # by path or name
@@ -55,6 +66,7 @@ def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpo
     source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
     source = starting_at(source, _least(known.values()))
     entries = read_log(spark, source, _of_all([job.columns for job in tables.values()]))
+    snapshots = {table: job.from_snapshots(source) for table, job in tables.items() if job.from_snapshots}
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         token = token_of_batch(batch.sparkSession, checkpoint, batch_id)
@@ -65,8 +77,10 @@ def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpo
             for table, job in tables.items():
                 commit = Commit(f"{job.name}-{query}", batch_id, token)
                 entries = _beyond(batch, known[table], job.progress)
-                if batch_id == 0 and known[table] is None:
-                    entries = _with_purged(entries, job, source)
+                if table in snapshots:
+                    is_first = batch_id == 0 and known[table] is None
+                    found = snapshots[table](is_first, parse_token(token).position)
+                    entries = with_entries(entries, found, job)
                 job.update(entries, table, commit)
         finally:
             batch.unpersist()
@@ -90,14 +104,13 @@ def _beyond(entries: DataFrame, position: int | None, column: str) -> DataFrame:
     return entries if position is None else entries.where(entries[column] > position)
 
 
-def _with_purged(entries: DataFrame, job: TableJob, source: dict[str, str]) -> DataFrame:
-    """``entries``, and those that stand for what was purged before them."""
-    rows = [] if job.before is None else job.before(source)
-    if not rows:
+def with_entries(entries: DataFrame, found: list[dict[str, Any]], job: TableJob) -> DataFrame:
+    """``entries``, and those that were ``found`` in snapshots."""
+    if not found:
         return entries
-    values = [tuple(row.get(column) for column in job.columns) for row in rows]
-    purged = entries.sparkSession.createDataFrame(values, ddl(job.columns))
-    return entries.unionByName(purged, allowMissingColumns=True)
+    values = [tuple(row.get(column) for column in job.columns) for row in found]
+    others = entries.sparkSession.createDataFrame(values, ddl(job.columns))
+    return entries.unionByName(others, allowMissingColumns=True)
 
 
 def query_id(batch: DataFrame) -> str:

@@ -14,6 +14,7 @@ from cluster import ClusterError, PositionToken
 from jobs.command import add_log, run_main, say, source_of
 from jobs.delta_table import latest_version, overwrite
 from jobs.history import newest_version
+from jobs.keeping import with_entries
 from jobs.streaming import ddl
 from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.schema import ROW_COLUMNS
@@ -38,7 +39,8 @@ def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, st
         wanted |= {"entryTypes": ",".join(job.entry_types)}
     reader = spark.read.format("cluster").options(**wanted).schema(ddl(job.columns or ROW_COLUMNS))
     token = PositionToken(newest.cluster, newest.position)
-    overwrite(job.rows(reader.load()), table, token.to_text())
+    found = job.from_snapshots(source)(False, newest.position) if job.from_snapshots else []
+    overwrite(job.rows(with_entries(reader.load(), found, job)), table, token.to_text())
     if latest_version(spark, table) != before + 1:
         raise ClusterError(
             f"table {table} was written to while it was rebuilt: stop its job, and rebuild again"

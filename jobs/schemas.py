@@ -94,18 +94,19 @@ SESSIONS = TableLayout(
 
 TIMERS = TableLayout(
     "timers",
-    "Timers, one row a correlation id, with the latest firing.",
+    "Timers, one row a correlation id: pending, cancelled or fired, with its deadline and its latest firing.",
     "correlationId",
     StructType(
         [
             _column("correlationId", LONG, "the timer's id, which its service chose"),
-            _column("state", STRING, "FIRED"),
-            _column("deadline", TIME, "cluster time that it was scheduled for; NULL: the Log does not say"),
+            _column("state", STRING, "SCHEDULED and CANCELLED as snapshots say, FIRED as the Log says"),
+            _column("deadline", TIME, "cluster time that it is or was due; NULL: no snapshot says"),
             _column("firedPosition", LONG, "position of the latest TIMER entry"),
             _column("firedAt", TIME, "cluster time of the latest firing"),
             _column("firedTermId", LONG, "leadership term of the latest firing"),
             _column("firings", LONG, "how often timers of this id fired; without what was purged"),
             _LAST_POSITION,
+            _column("pendingPosition", LONG, "log position of the newest snapshot in which it was pending"),
         ]
     ),
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from jobs.delta_table import Commit
+    from jobs.keeping import FromSnapshots
 
 LOG_COLUMNS = (
     "position",
@@ -132,7 +133,12 @@ def sessions_job() -> TableJob:
     def update(entries: DataFrame, table: str, commit: Commit) -> None:
         merge(sessions(entries), table, SESSIONS.key, ON_MATCH, commit)
 
-    return TableJob("sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update, before=opened_before)
+    def from_snapshots(source: dict[str, str]) -> FromSnapshots:
+        return lambda is_first, end: opened_before(source) if is_first else []
+
+    return TableJob(
+        "sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update, from_snapshots=from_snapshots
+    )
 
 
 def main() -> None:

@@ -1,16 +1,22 @@
-"""Timers as a Delta table: one row a correlation id, with its latest firing.
+"""Timers as a Delta table: one row a correlation id, pending, cancelled or fired.
 
-The Log says that a timer fired, not that it was scheduled, so ``state`` is always ``FIRED`` and ``deadline``
-unknown: ``spark_connector.replay_service`` has them, and format ``cluster-snapshot`` those that are pending.
-An id that is scheduled again after firing keeps its row; ``firings`` counts.
+The Log says that a timer fired; that it was scheduled, and for when, is in snapshots only. So a timer is
+
+- ``SCHEDULED`` when the newest snapshot has it and it has not fired since,
+- ``CANCELLED`` when a later snapshot has it no more and it has not fired in between,
+- ``FIRED`` otherwise. Its deadline is known when the newest snapshot before had it, and it fired once since,
+  not before that deadline: else it was set anew.
+
+Timers that are set and fire between two snapshots have no deadline here; ``spark_connector.replay_service``
+has all of them. Without a member's directory (``--endpoints``) there are no snapshots, and all have FIRED.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
-from jobs.delta_table import merge
+from jobs.delta_table import Missing, merge
 from jobs.keeping import TableJob, run_table
 
 if TYPE_CHECKING:
@@ -21,38 +27,126 @@ if TYPE_CHECKING:
 LOG_COLUMNS = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
 ENTRY_TYPES = ("TIMER",)
 
-ON_MATCH = {
-    **{
-        column: f"CASE WHEN s.lastPosition > t.lastPosition THEN s.{column} ELSE t.{column} END"
-        for column in ("state", "deadline", "firedPosition", "firedAt", "firedTermId")
-    },
-    "firings": "t.firings + s.firings",
-    "lastPosition": "greatest(t.lastPosition, s.lastPosition)",
-}
+# Entry types of what stands for snapshots: a snapshot, at its log position, and a timer that it has, whose
+# timestamp is the deadline.
+SNAPSHOT, PENDING = "SNAPSHOT", "PENDING_TIMER"
+
+# When a row last heard of its timer. A snapshot comes before an entry that begins at its log position. One
+# that is read again counts as new: there may be a later one beside it, which does not have the timer.
+_HEARD = "greatest(2 * {0}.firedPosition + 1, 2 * {0}.pendingPosition)"
+_HAS_DEADLINE = f"2 * s.pendingPosition >= {_HEARD.format('t')}"
+_IS_NEWER = f"({_HEARD.format('s')} > {_HEARD.format('t')} OR coalesce({_HAS_DEADLINE}, FALSE))"
+_FIRED_LATER = "s.firedPosition > coalesce(t.firedPosition, -1)"
+
+NO_SNAPSHOT = (1 << 63) - 1
+
+
+def on_match(first_snapshot: int = NO_SNAPSHOT) -> dict[str, str]:
+    """What a batch adds to a timer that the table knows; ``first_snapshot`` is the first in the batch.
+
+    Before it the timer is still the one that the table has, and so is its deadline.
+    """
+    is_the_known = (
+        f"t.state = 'SCHEDULED' AND s.firings = 1 AND s.firedPosition < {first_snapshot} "
+        "AND t.deadline <= s.firedAt"
+    )
+    return {
+        "state": f"CASE WHEN {_IS_NEWER} THEN s.state ELSE t.state END",
+        "deadline": f"CASE WHEN NOT {_IS_NEWER} THEN t.deadline "
+        f"WHEN {_HAS_DEADLINE} THEN s.deadline "
+        f"WHEN {is_the_known} THEN t.deadline END",
+        **{
+            column: f"CASE WHEN {_FIRED_LATER} THEN s.{column} ELSE t.{column} END"
+            for column in ("firedPosition", "firedAt", "firedTermId")
+        },
+        "firings": "t.firings + s.firings",
+        "lastPosition": "greatest(t.lastPosition, s.lastPosition)",
+        "pendingPosition": "greatest(t.pendingPosition, s.pendingPosition)",
+    }
 
 
 def timers(entries: DataFrame) -> DataFrame:
-    """One row per timer that fired in ``entries``, with the columns of its table."""
+    """One row per timer that fires in ``entries`` or is pending in their snapshots, as in its table."""
     from pyspark.sql import functions as f
 
+    kind = f.col("entryType")
+    snapshots = entries.where(kind == SNAPSHOT).agg(f.collect_set("position").alias("snapshots"))
+    before = f.array_max(f.filter("snapshots", lambda position: position <= f.col("position")))
     fired = f.struct(
         f.col("position").alias("firedPosition"),
         f.col("timestamp").alias("firedAt"),
         f.col("leadershipTermId").alias("firedTermId"),
     )
-    per_timer = (
-        entries.where(f.col("entryType") == "TIMER")
-        .groupBy("correlationId")
-        .agg(f.max(fired).alias("last"), f.count("*").alias("firings"))
+    # First what happened to a timer between two snapshots, then the latest of that, and all firings.
+    between = (
+        entries.where(kind.isin("TIMER", PENDING))
+        .crossJoin(f.broadcast(snapshots))
+        .withColumn("snapshot", f.coalesce(before, f.lit(-1)))
+        .withColumn("isNewest", f.col("snapshot") == f.coalesce(f.array_max("snapshots"), f.lit(-1)))
+        .groupBy("correlationId", "snapshot", "isNewest")
+        .agg(
+            f.max(f.when(kind == "TIMER", fired)).alias("last"),
+            f.count_if(kind == "TIMER").alias("firings"),
+            f.max(f.when(kind == PENDING, f.col("timestamp"))).alias("deadline"),
+            f.max(f.when(kind == PENDING, f.col("position"))).alias("pendingPosition"),
+        )
     )
+    latest = f.struct("snapshot", "isNewest", "firings", "deadline", "last")
+    per_timer = between.groupBy("correlationId").agg(
+        f.max("last").alias("last"),
+        f.sum("firings").alias("firings"),
+        f.max("pendingPosition").alias("pendingPosition"),
+        f.max_by(latest, "snapshot").alias("latest"),
+    )
+    is_fired = f.col("latest.firings") > 0
+    is_that = (f.col("latest.firings") == 1) & (f.col("latest.deadline") <= f.col("last.firedAt"))
     return per_timer.select(
         "correlationId",
-        f.lit("FIRED").alias("state"),
-        f.lit(None).cast("timestamp").alias("deadline"),
+        f.when(is_fired, "FIRED")
+        .when(f.col("latest.isNewest"), "SCHEDULED")
+        .otherwise("CANCELLED")
+        .alias("state"),
+        f.when(~is_fired | is_that, f.col("latest.deadline")).alias("deadline"),
         "last.*",
         "firings",
         f.col("last.firedPosition").alias("lastPosition"),
+        "pendingPosition",
     )
+
+
+class TimersOfSnapshots:
+    """The timers of the snapshots that a member's directory has, each snapshot once.
+
+    A snapshot may be written after a batch beyond its log position: it comes with a later batch then.
+    """
+
+    def __init__(self, source: dict[str, str]) -> None:
+        """Raises ConfigurationError for options of a source that are none."""
+        from spark_connector.options import SourceOptions
+
+        options = SourceOptions.parse(source)
+        self._dirs = options.cluster_dirs or ()
+        self._archive_dirs = options.archive_dirs
+        self._taken = -1
+
+    def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
+        """Raises NotAClusterDirectory, LogDamaged."""
+        from spark_connector.snapshots import pending_timers
+
+        found: list[dict[str, Any]] = []
+        for position, pending in pending_timers(self._dirs, self._archive_dirs, self._taken, end):
+            self._taken = position
+            found.append({"entryType": SNAPSHOT, "position": position})
+            found += [
+                {
+                    "entryType": PENDING,
+                    "position": position,
+                    "correlationId": timer.correlation_id,
+                    "timestamp": timer.deadline,
+                }
+                for timer in pending
+            ]
+        return found
 
 
 def timers_job() -> TableJob:
@@ -60,15 +154,25 @@ def timers_job() -> TableJob:
     from jobs.schemas import TIMERS
 
     def update(entries: DataFrame, table: str, commit: Commit) -> None:
-        merge(timers(entries), table, TIMERS.key, ON_MATCH, commit)
+        wanted = entries.where(entries.entryType.isin("TIMER", SNAPSHOT, PENDING)).persist()
+        try:
+            snapshots = [row.position for row in wanted.where(wanted.entryType == SNAPSHOT).collect()]
+            is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
+            missing = Missing(is_gone, {"state": "'CANCELLED'"}) if snapshots else None
+            expected = on_match(min(snapshots, default=NO_SNAPSHOT))
+            merge(timers(wanted), table, TIMERS.key, expected, commit, missing)
+        finally:
+            wanted.unpersist()
 
-    return TableJob("timers", TIMERS, LOG_COLUMNS, ENTRY_TYPES, timers, update)
+    return TableJob(
+        "timers", TIMERS, LOG_COLUMNS, ENTRY_TYPES, timers, update, from_snapshots=TimersOfSnapshots
+    )
 
 
 def main() -> None:
     made = parser(
         "timers",
-        "Keep a Delta table of the timers that fired: when, at which position, in which leadership term.",
+        "Keep a Delta table of the timers: pending, cancelled or fired, their deadlines, when they fired.",
         "python -m jobs.timers --cluster-dir c1/member-0 --table delta/timers",
     )
     run_table(made, timers_job)

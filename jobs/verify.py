@@ -44,9 +44,9 @@ OF_TABLE = {
         "sum(coalesce(crc32(encode(clusterSessionId || '|' || closePosition, 'UTF-8')), 0))",
     },
     "timers": {
-        "rows": "count(*)",
+        "timers that fired": "count(firedPosition)",
         "firings": "sum(firings)",
-        "hash": "sum(crc32(encode(concat_ws('|', correlationId, firedPosition, firings), 'UTF-8')))",
+        "hash": "sum(crc32(encode(correlationId || '|' || firedPosition || '|' || firings, 'UTF-8')))",
     },
     "leadership_terms": {
         "rows": "count(*)",
@@ -104,7 +104,7 @@ def _of_timers(entries: Iterable[dict[str, Any]]) -> Figures:
             firings[entry["correlationId"]] += 1
             fired[entry["correlationId"]] = entry["position"]
     crcs = (_crc(timer, position, firings[timer]) for timer, position in fired.items())
-    return {"rows": len(fired), "firings": firings.total(), "hash": sum(crcs)}
+    return {"timers that fired": len(fired), "firings": firings.total(), "hash": sum(crcs)}
 
 
 def _of_terms(entries: Iterable[dict[str, Any]]) -> Figures:

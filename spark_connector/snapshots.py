@@ -6,6 +6,7 @@ side. So a row can say whether the members have the same record in its place.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
@@ -171,12 +172,7 @@ def sessions_of_first_snapshot(
     Their columns are those of CLUSTER_SESSION, and ``encodedPrincipal`` of a service's CLIENT_SESSION. Empty
     without such a snapshot. Raises NotAClusterDirectory, LogDamaged.
     """
-    from cluster.archive.files import OsFiles
-    from cluster.reader.snapshots import stored_snapshots
-
-    archives = archive_dirs or (None,) * len(dirs)
-    found = [one for place in zip(dirs, archives) for one in stored_snapshots(OsFiles(), *place)]
-    found = [one for one in found if one.log_position >= position]
+    found = [one for one in _all_snapshots(dirs, archive_dirs) if one.log_position >= position]
     if not found:
         return []
     first = min(one.log_position for one in found)
@@ -190,6 +186,58 @@ def sessions_of_first_snapshot(
             elif row["recordType"] == "CLIENT_SESSION":
                 principals[row["clusterSessionId"]] = row["encodedPrincipal"]
     return [{**opened[one], "encodedPrincipal": principals.get(one)} for one in sorted(opened)]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTimer:
+    """A timer that a snapshot has; ``deadline`` is None for one beyond the times that Python has."""
+
+    correlation_id: int
+    deadline: dt.datetime | None
+
+
+def pending_timers(
+    dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None, after: int, end: int
+) -> Iterator[tuple[int, list[PendingTimer]]]:
+    """The snapshots with log positions beyond ``after`` up to ``end``, in their order, and their timers.
+
+    One that several members have is read once, one that is deleted meanwhile is left out. Raises
+    NotAClusterDirectory for directories, LogDamaged for snapshots.
+    """
+    from cluster import NotAClusterDirectory
+    from cluster.protocol.enums import ClusterTimeUnit
+
+    found = [one for one in _all_snapshots(dirs, archive_dirs) if one.service_id == MODULE]
+    at = {one.log_position: one for one in reversed(found) if after < one.log_position <= end}
+    for position in sorted(at):
+        try:
+            rows = list(snapshot_rows((at[position],)))
+        except NotAClusterDirectory:
+            continue  # it was deleted after it was listed, as old ones are
+        per_second = ClusterTimeUnit[rows[0]["timeUnit"]].per_second
+        timers = (row for row in rows if row["recordType"] == "TIMER")
+        yield (
+            position,
+            [PendingTimer(row["correlationId"], _as_time(row["deadline"], per_second)) for row in timers],
+        )
+
+
+def _as_time(value: int, per_second: int) -> dt.datetime | None:
+    try:
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(
+            microseconds=value * 1_000_000 // per_second
+        )
+    except OverflowError:
+        return None
+
+
+def _all_snapshots(dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None) -> list[StoredSnapshot]:
+    """Those in all ``dirs``, in the order of these."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.snapshots import stored_snapshots
+
+    archives = archive_dirs or (None,) * len(dirs)
+    return [one for place in zip(dirs, archives) for one in stored_snapshots(OsFiles(), *place)]
 
 
 def _fields(record: bytes) -> dict[str, Any]:

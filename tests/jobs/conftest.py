@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from jobs.command import JobOptions
-from jobs.keeping import keep
+from jobs.keeping import keep, with_entries
 from jobs.tables import tables_in
+from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
 from tests.tree import SAFELY
 
@@ -60,6 +61,13 @@ def member_dir(tmp_path_factory) -> str:
         wanted = [entry for entry in members if entry.name.startswith("member-1")]
         members.extractall(folder, wanted, **SAFELY)
     return str(folder / "member-1")
+
+
+@pytest.fixture(scope="session")
+def log_and_snapshots(log, decoded, member_dir):
+    """The same, and what stands for the timers of the snapshots."""
+    found = TimersOfSnapshots({"clusterDir": member_dir})(True, decoded[-1]["endPosition"])
+    return with_entries(log.select(*LOG_COLUMNS), found, timers_job())
 
 
 @pytest.fixture

@@ -32,12 +32,12 @@ def rows_of(spark, place):
     }
 
 
-def test_all_tables_are_what_the_transforms_make_of_the_log(spark, kept, log, decoded):
+def test_all_tables_are_what_the_transforms_make_of_the_log(spark, kept, log, log_and_snapshots, decoded):
     found = rows_of(spark, kept)
     none = spark.createDataFrame([], TERMS.schema)
     assert sorted(found["log"]) == [entry["position"] for entry in decoded]
     assert found["sessions"] == rows_by(sessions(log), "clusterSessionId")
-    assert found["timers"] == rows_by(timers(log), "correlationId")
+    assert found["timers"] == rows_by(timers(log_and_snapshots), "correlationId")
     assert found["leadership_terms"] == rows_by(terms(none, log), "leadershipTermId")
 
 

@@ -63,9 +63,9 @@ def test_the_log_table_holds_every_entry_once(whole, decoded):
             assert len(row["payload"]) == entry["payloadLength"]
 
 
-def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, log):
+def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, log, log_and_snapshots):
     assert whole["sessions"] == rows_by(sessions.sessions(log), "clusterSessionId")
-    assert whole["timers"] == rows_by(timers.timers(log), "correlationId")
+    assert whole["timers"] == rows_by(timers.timers(log_and_snapshots), "correlationId")
     none = spark.createDataFrame([], TERMS.schema)
     assert whole["terms"] == rows_by(terms.terms(none, log), "leadershipTermId")
 

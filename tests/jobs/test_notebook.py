@@ -1,0 +1,48 @@
+"""The notebook over the Delta tables, run as Jupyter runs it."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = ROOT / "examples" / "tables.ipynb"
+PNG = b"\x89PNG"
+
+
+def outputs(notebook, kind):
+    """What cells show in that form, in their order."""
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [output["data"][kind] for output in shown if kind in output.get("data", {})]
+
+
+def printed(notebook):
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "".join(output["text"] for output in shown if output["output_type"] == "stream")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.conformance("S-298")
+def test_the_notebook_plots_throughput_lag_and_lives_of_sessions(kept, decoded, monkeypatch):
+    monkeypatch.setenv("TABLES", kept)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+
+    text = printed(notebook)
+    assert f"'log': {len(decoded)}" in text
+    assert "FIRED" in text
+    pictures = [base64.b64decode(picture) for picture in outputs(notebook, "image/png")]
+    assert len(pictures) == 3 and all(picture.startswith(PNG) for picture in pictures)
+
+
+def test_the_notebook_in_the_tree_has_no_outputs():
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)

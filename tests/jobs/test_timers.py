@@ -1,0 +1,222 @@
+"""The table of timers: what the Log says of them, and what snapshots say."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import random
+import shutil
+from dataclasses import dataclass, field
+
+import pytest
+
+from cluster import ClusteredService
+from cluster.testing import SimulatedCluster
+from jobs import rebuild, verify
+from jobs.command import JobOptions, checkpoint_in
+from jobs.delta_table import Commit, open_table, read
+from jobs.keeping import keep
+from jobs.schemas import TIMERS
+from jobs.timers import LOG_COLUMNS, PENDING, SNAPSHOT, TimersOfSnapshots, timers, timers_job
+from spark_connector.log import open_reader
+from spark_connector.options import SourceOptions
+from spark_connector.schema import ROW_COLUMNS
+from tests.jobs.conftest import naive, rows_by
+from tests.spark.simulated import write_out
+
+pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
+
+
+class AlarmClock(ClusteredService):
+    """``set ID DELAY`` and ``cancel ID`` are done as they say."""
+
+    def on_start(self, cluster, snapshot_image):
+        self._cluster = cluster
+
+    def on_session_message(self, session, timestamp, payload):
+        verb, timer, *delay = bytes(payload).split()
+        if verb == b"set":
+            self._cluster.schedule_timer(int(timer), timestamp + int(delay[0]))
+        else:
+            self._cluster.cancel_timer(int(timer))
+
+
+def keep_timers(spark, directory, table, **source):
+    options = JobOptions.over({"clusterDir": f"{directory}/member-0", **source}, table, say=lambda _: None)
+    keep(spark, "timers", {table: timers_job()}, options)
+    return rows_by(read(spark, table), "correlationId")
+
+
+def states(rows):
+    return {timer: (row["state"], row["firings"], row["deadline"] is not None) for timer, row in rows.items()}
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    """The directory of a cluster's member after each of its snapshots, and that of its whole life."""
+    cluster = SimulatedCluster(AlarmClock)
+    alice = cluster.connect("alice")
+    found = []
+    for requests in (
+        ["set 1 9000000", "set 2 2000", "set 3 9000000", "set 4 9000000", "set 5 10"],
+        ["cancel 1", "set 3 9500000", "set 6 10"],
+        ["set 2 9000000", "set 4 10"],
+    ):
+        for request in requests:
+            alice.offer(request.encode())
+        cluster.run(1)
+        cluster.take_snapshot()
+        found.append(write_out(cluster, tmp_path_factory.mktemp("stage")))
+        cluster.run(4)
+    found.append(write_out(cluster, tmp_path_factory.mktemp("whole")))
+    return found
+
+
+# By timer: state, firings, whether the deadline is known.
+AT_FIRST = {
+    1: ("SCHEDULED", 0, True),
+    2: ("SCHEDULED", 0, True),
+    3: ("SCHEDULED", 0, True),
+    4: ("SCHEDULED", 0, True),
+    5: ("FIRED", 1, False),
+}
+AT_LAST = {
+    1: ("CANCELLED", 0, True),
+    2: ("SCHEDULED", 1, True),
+    3: ("SCHEDULED", 0, True),
+    4: ("FIRED", 1, False),  # it was set anew, and fired before the deadline that the snapshot has
+    5: ("FIRED", 1, False),
+    6: ("FIRED", 1, False),
+}
+
+
+@pytest.mark.conformance("S-297")
+def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(spark, stages, table):
+    """As the log grows, a job that goes on; then the same at once, and one that lost its checkpoint."""
+    first = keep_timers(spark, stages[0], table)
+    assert states(first) == AT_FIRST
+    second = keep_timers(spark, stages[1], table)
+    assert states(second)[1] == ("CANCELLED", 0, True)
+    assert states(second)[2] == ("FIRED", 1, True), "when it was due is in the snapshot before"
+    assert first[2]["deadline"] == second[2]["deadline"] <= second[2]["firedAt"]
+    assert second[3]["deadline"] - first[3]["deadline"] > dt.timedelta(seconds=500), "it was moved"
+    whole = keep_timers(spark, stages[-1], table)
+    assert states(whole) == AT_LAST
+    assert keep_timers(spark, stages[-1], f"{table}-at-once") == whole
+    assert keep_timers(spark, stages[-1], f"{table}-in-pieces", maxEntriesPerTrigger="2") == whole
+    shutil.rmtree(checkpoint_in(table))
+    assert keep_timers(spark, stages[-1], table) == whole
+
+    source = {"clusterDir": f"{stages[-1]}/member-0"}
+    rebuild.rebuild(spark, table, timers_job(), source)
+    assert rows_by(read(spark, table), "correlationId") == whole
+    with open_reader(SourceOptions.parse(source)) as reader:
+        assert verify.differences(spark, table, "timers", reader) == []
+
+
+def test_a_timer_of_a_real_aeron_cluster_has_the_deadline_that_its_snapshot_says(
+    spark, member_dir, decoded, table
+):
+    options = JobOptions.over({"clusterDir": member_dir}, table, say=lambda _: None)
+    keep(spark, "timers", {table: timers_job()}, options)
+    with_deadline = [row for row in read(spark, table).collect() if row.pendingPosition is not None]
+    (row,) = with_deadline
+    due = naive(dt.datetime.fromtimestamp(1795237012.786, dt.UTC))
+    assert (row.correlationId, row.pendingPosition, row.deadline) == (500003, 139424, due)
+    assert not any(entry["entryType"] == "TIMER" and entry["correlationId"] == 500003 for entry in decoded)
+    assert (row.state, row.firings, row.firedPosition, row.lastPosition) == ("SCHEDULED", 0, None, None)
+
+
+def test_a_snapshot_is_taken_in_once_and_not_before_the_log_is_there(stages):
+    directory = f"{stages[-1]}/member-0"
+    positions = [row["position"] for row in TimersOfSnapshots({"clusterDir": directory})(False, 1 << 62)
+                 if row["entryType"] == SNAPSHOT]  # fmt: skip
+    assert len(positions) == 3
+
+    found = TimersOfSnapshots({"clusterDir": directory})
+    assert found(False, positions[0] - 1) == []
+    assert {row["position"] for row in found(False, positions[0])} == {positions[0]}
+    assert {row["position"] for row in found(False, positions[2])} == set(positions[1:])
+    assert found(False, 1 << 62) == []
+
+
+def test_without_a_directory_there_are_no_snapshots():
+    assert TimersOfSnapshots({"endpoints": "127.0.0.1:20110"})(True, 1 << 62) == []
+
+
+@dataclass
+class Timeline:
+    """A random life of timers: its entries and snapshots, and what a table of them must have."""
+
+    entries: list[tuple] = field(default_factory=list)
+    expected: dict[int, tuple] = field(default_factory=dict)
+
+    @classmethod
+    def drawn(cls, seed: int) -> Timeline:
+        """Sixty timers over 300 steps; every 50th is a snapshot."""
+        drawn, made = random.Random(seed), cls()
+        pending: dict[int, int] = {}
+        snapshots: list[tuple[int, dict[int, int]]] = []
+        fired: dict[int, list[tuple[int, int]]] = {}
+        for step in range(1, 301):
+            position = step * 32
+            timer = drawn.randrange(60)
+            if step % 50 == 0:
+                snapshots.append((position, dict(pending)))
+                made.entries.append((position, None, None, None, SNAPSHOT))
+                made.entries += [(position, None, _time(due), one, PENDING) for one, due in pending.items()]
+            elif timer in pending and drawn.random() < 0.3:
+                del pending[timer]
+            elif timer in pending and drawn.random() < 0.5:
+                due = pending.pop(timer)
+                now = max(step, due)
+                fired.setdefault(timer, []).append((position, now))
+                made.entries.append((position, 0, _time(now), timer, "TIMER"))
+            else:
+                pending[timer] = step + drawn.randrange(100)
+        for timer in fired.keys() | {one for _, of in snapshots for one in of}:
+            made.expected[timer] = _expected(timer, fired.get(timer, []), snapshots)
+        return made
+
+
+def _time(seconds):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)
+
+
+def _expected(timer, firings, snapshots):
+    """State, deadline in seconds, and firings: from one event after another."""
+    state, deadline = None, None
+    events = [(position, 1, at) for position, at in firings] + [(at, 0, of) for at, of in snapshots]
+    for _, is_firing, what in sorted(events, key=lambda event: event[:2]):
+        if is_firing:
+            deadline = deadline if state == "SCHEDULED" and deadline <= what else None
+            state = "FIRED"
+        elif timer in what:
+            state, deadline = "SCHEDULED", what[timer]
+        elif state == "SCHEDULED":
+            state = "CANCELLED"
+    return state, deadline, len(firings)
+
+
+@pytest.mark.conformance("S-297")
+@pytest.mark.parametrize("seed", range(2))
+def test_however_a_life_of_timers_is_cut_its_table_is_the_same(spark, table, seed):
+    timeline = Timeline.drawn(seed)
+    schema = ", ".join(f"{name} {ROW_COLUMNS[name]}" for name in LOG_COLUMNS)
+    entries = spark.createDataFrame(timeline.entries, schema)
+    assert {state for state, *_ in timeline.expected.values()} == {"SCHEDULED", "CANCELLED", "FIRED"}
+
+    def found(rows):
+        return {
+            row.correlationId: (row.state, row.deadline and round(row.deadline.timestamp()), row.firings)
+            for row in rows.collect()
+        }
+
+    assert found(timers(entries)) == timeline.expected
+    open_table(spark, table, TIMERS)
+    cuts = [0, *sorted(random.Random(seed).sample(range(1, 300), 5)), 301]
+    for batch, (start, end) in enumerate(itertools.pairwise(cut * 32 for cut in cuts)):
+        part = entries.where((entries.position >= start) & (entries.position < end))
+        timers_job().update(part, table, Commit("a query", batch, "{}"))
+    assert found(read(spark, table)) == timeline.expected
+    assert rows_by(read(spark, table), "correlationId") == rows_by(timers(entries), "correlationId")
