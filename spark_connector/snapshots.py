@@ -201,25 +201,41 @@ def pending_timers(
 ) -> Iterator[tuple[int, list[PendingTimer]]]:
     """The snapshots with log positions beyond ``after`` up to ``end``, in their order, and their timers.
 
-    One that several members have is read once, one that is deleted meanwhile is left out. Raises
-    NotAClusterDirectory for directories, LogDamaged for snapshots.
+    One that several members have is read once, of the first that has it whole. One that is deleted meanwhile
+    is left out. Raises NotAClusterDirectory where no directory is one, LogDamaged where no copy is whole.
     """
-    from cluster import NotAClusterDirectory
     from cluster.protocol.enums import ClusterTimeUnit
 
     found = [one for one in _all_snapshots(dirs, archive_dirs) if one.service_id == MODULE]
-    at = {one.log_position: one for one in reversed(found) if after < one.log_position <= end}
-    for position in sorted(at):
+    for position in sorted({one.log_position for one in found if after < one.log_position <= end}):
+        rows = _rows_of_any([one for one in found if one.log_position == position])
+        if rows:
+            per_second = ClusterTimeUnit[rows[0]["timeUnit"]].per_second
+            timers = [row for row in rows if row["recordType"] == "TIMER"]
+            yield (
+                position,
+                [PendingTimer(row["correlationId"], _as_time(row["deadline"], per_second)) for row in timers],
+            )
+
+
+def _rows_of_any(copies: list[StoredSnapshot]) -> list[dict[str, Any]]:
+    """The records of the first copy that is whole; none where all were deleted after they were listed."""
+    from cluster import LogDamaged, NotAClusterDirectory
+    from cluster.archive.files import OsFiles
+    from cluster.reader.snapshots import stored_snapshots
+
+    damaged = None
+    for copy in copies:
         try:
-            rows = list(snapshot_rows((at[position],)))
+            return list(snapshot_rows((copy,)))
         except NotAClusterDirectory:
-            continue  # it was deleted after it was listed, as old ones are
-        per_second = ClusterTimeUnit[rows[0]["timeUnit"]].per_second
-        timers = (row for row in rows if row["recordType"] == "TIMER")
-        yield (
-            position,
-            [PendingTimer(row["correlationId"], _as_time(row["deadline"], per_second)) for row in timers],
-        )
+            continue
+        except LogDamaged as error:
+            if copy in stored_snapshots(OsFiles(), copy.directory, copy.archive):
+                damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return []
 
 
 def _as_time(value: int, per_second: int) -> dt.datetime | None:
@@ -232,12 +248,24 @@ def _as_time(value: int, per_second: int) -> dt.datetime | None:
 
 
 def _all_snapshots(dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None) -> list[StoredSnapshot]:
-    """Those in all ``dirs``, in the order of these."""
+    """Those in ``dirs``, in the order of these; without the directories that cannot be read.
+
+    As the log itself, which goes on with the others. Raises what is wrong with the first where none can be.
+    """
+    from cluster import ClusterError
     from cluster.archive.files import OsFiles
     from cluster.reader.snapshots import stored_snapshots
 
-    archives = archive_dirs or (None,) * len(dirs)
-    return [one for place in zip(dirs, archives) for one in stored_snapshots(OsFiles(), *place)]
+    found: list[StoredSnapshot] = []
+    errors: list[ClusterError] = []
+    for place in zip(dirs, archive_dirs or (None,) * len(dirs)):
+        try:
+            found += stored_snapshots(OsFiles(), *place)
+        except ClusterError as error:
+            errors.append(error)
+    if errors and len(errors) == len(dirs):
+        raise errors[0]
+    return found
 
 
 def _fields(record: bytes) -> dict[str, Any]:

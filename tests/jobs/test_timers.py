@@ -7,10 +7,14 @@ import itertools
 import random
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from cluster import ClusteredService
+from cluster import ClusteredService, LogDamaged, NotAClusterDirectory
+from cluster.archive.archive import Archive
+from cluster.archive.files import OsFiles
+from cluster.reader.snapshots import stored_snapshots
 from cluster.testing import SimulatedCluster
 from jobs import rebuild, verify
 from jobs.command import JobOptions, checkpoint_in
@@ -18,6 +22,7 @@ from jobs.delta_table import Commit, open_table, read
 from jobs.keeping import keep
 from jobs.schemas import TIMERS
 from jobs.timers import LOG_COLUMNS, PENDING, SNAPSHOT, TimersOfSnapshots, timers, timers_job
+from spark_connector import snapshots
 from spark_connector.log import open_reader
 from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
@@ -138,6 +143,46 @@ def test_a_snapshot_is_taken_in_once_and_not_before_the_log_is_there(stages):
     assert {row["position"] for row in found(False, positions[0])} == {positions[0]}
     assert {row["position"] for row in found(False, positions[2])} == set(positions[1:])
     assert found(False, 1 << 62) == []
+
+
+def test_a_directory_that_is_gone_and_a_snapshot_that_is_damaged_are_had_from_another_member(
+    stages, tmp_path
+):
+    first, second = (shutil.copytree(f"{stages[0]}/member-{i}", tmp_path / str(i)) for i in range(2))
+    whole = TimersOfSnapshots({"clusterDir": str(second)})(True, 1 << 62)
+    assert len(whole) == 1 + len([state for state, *_ in AT_FIRST.values() if state == "SCHEDULED"])
+
+    def of(*dirs):
+        return TimersOfSnapshots({"clusterDir": ",".join(map(str, dirs))})(True, 1 << 62)
+
+    assert of(tmp_path / "gone", second) == of(second, tmp_path / "gone") == whole
+    (module,) = (one for one in stored_snapshots(OsFiles(), str(first)) if one.service_id == -1)
+    segment = Path(module.archive) / f"{module.recording_id}-0.rec"
+    segment.write_bytes(b"\x07" + segment.read_bytes()[1:])  # its first frame has another length
+    assert of(first, second) == whole
+    with pytest.raises(LogDamaged):
+        of(first)
+    with pytest.raises(NotAClusterDirectory, match="gone"):
+        of(tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    "error", [LogDamaged(None, None, "the segment is missing"), NotAClusterDirectory("no recording")], ids=str
+)
+def test_a_snapshot_that_is_deleted_while_it_is_read_is_left_out(stages, tmp_path, monkeypatch, error):
+    directory = shutil.copytree(f"{stages[0]}/member-0", tmp_path / "member-0")
+    seen = []
+
+    def purging(copies):
+        archive = Archive.open(str(directory / "archive"), files=OsFiles(), epoch_ms=lambda: 0)
+        archive.purge_recording(copies[0].recording_id)
+        archive.close()
+        seen.append(copies)
+        raise error
+
+    monkeypatch.setattr(snapshots, "snapshot_rows", purging)
+    assert TimersOfSnapshots({"clusterDir": str(directory)})(True, 1 << 62) == []
+    assert len(seen) == 1
 
 
 def test_without_a_directory_there_are_no_snapshots():
