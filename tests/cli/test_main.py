@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 
 import pytest
@@ -52,8 +53,10 @@ def test_a_shell_completes_commands_and_verbs(typed, expected):
 
 
 def test_completion_installs_itself(tmp_path):
+    # The shell is found among the parents, so it has to stay, and not become the command.
+    line = shlex.join([*COMMAND, "--install-completion"])
     result = subprocess.run(
-        [*COMMAND, "--install-completion", "bash"],
+        ["bash", "-c", f"{line}; exit $?"],
         capture_output=True, text=True, timeout=DEADLINE_S, env=environment(HOME=str(tmp_path)),
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
