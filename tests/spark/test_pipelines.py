@@ -54,7 +54,7 @@ def test_a_declarative_pipeline_goes_on_where_its_last_run_stopped(tmp_path):
         return {session: (row["messages"], row["bytes"]) for session, row in sent.items()}
 
     with ClusterProcess(tmp_path / "c1", "echo", free_base_port()) as cluster:
-        text = spec.read_text().replace("127.0.0.1:20110", cluster.endpoints)
+        text = spec.read_text().replace("127.0.0.1:9000", cluster.endpoints)
         spec.write_text(text.replace("/tmp/cluster-pipeline", str(tmp_path / "storage")))
         first = send(cluster.endpoints, 7)
         assert run() == {first: (7, 70)}
