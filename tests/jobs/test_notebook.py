@@ -32,12 +32,15 @@ def test_the_notebook_plots_throughput_lag_and_lives_of_sessions(kept, decoded, 
     monkeypatch.setenv("TABLES", kept)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    drawn = "print(int(rates.isna().sum().sum()), 'gaps', round(rates.sum().sum() * step), 'entries')"
+    notebook.cells.insert(-1, nbformat.v4.new_code_cell(drawn))
 
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
 
     text = printed(notebook)
     assert f"'log': {len(decoded)}" in text
     assert "FIRED" in text
+    assert f"0 gaps {len(decoded)} entries" in text, "where a line has a gap, it is not drawn"
     pictures = [base64.b64decode(picture) for picture in outputs(notebook, "image/png")]
     assert len(pictures) == 3 and all(picture.startswith(PNG) for picture in pictures)
 
