@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from cluster.reader.snapshots import StoredSnapshot
 
-MODULE = -1  # as service id: the consensus module
 SERVICE_STATE = "SERVICE_STATE"
 # What is of a member's own recordings, or of the answers that it happens to keep.
 OF_ONE_MEMBER = frozenset({"SNAPSHOT_ANSWER", "SNAPSHOT_RECORDING", "SNAPSHOT_CHECKSUM"})
@@ -130,6 +129,7 @@ def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, A
     Raises LogDamaged, RemoteProtocolError.
     """
     from cluster.archive.files import OsFiles
+    from cluster.reader.snapshots import MODULE
 
     files = OsFiles()
     places = [
@@ -205,6 +205,7 @@ def pending_timers(
     is left out. Raises NotAClusterDirectory where no directory is one, LogDamaged where no copy is whole.
     """
     from cluster.protocol.enums import ClusterTimeUnit
+    from cluster.reader.snapshots import MODULE
 
     found = [one for one in _all_snapshots(dirs, archive_dirs) if one.service_id == MODULE]
     for position in sorted({one.log_position for one in found if after < one.log_position <= end}):

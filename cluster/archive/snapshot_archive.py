@@ -14,13 +14,11 @@ import numpy as np
 
 from cluster.archive.archive import Archive, LentRecording
 from cluster.archive.files import Buffer
-from cluster.archive.frame_walk import FrameWalk, log_params
+from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import RecordingWriter
-from cluster.archive.segments import Segments
 from cluster.archive.stored_recording import StoredRecording
-from cluster.errors import LocalProtocolError, LogDamaged
+from cluster.errors import LocalProtocolError, LogDamaged, StorageError
 from cluster.log.append import BACK_PRESSURED, append_message
-from cluster.log.checksum import restore_session_ids, verify_checksums
 from cluster.log.deliver import read_message
 from cluster.log.frames import LogParams
 from cluster.protocol import streams
@@ -203,25 +201,7 @@ class SnapshotArchive:
 
     def checksum(self, recording_id: int, end: int | None = None) -> int:
         """CRC-32 of the frames of a snapshot up to ``end``, each found in its place. Raises LogDamaged."""
-        recording = self._archive.recording(recording_id)
-        descriptor = recording.descriptor
-        end = recording.append_position if end is None else end
-        segments = Segments(self._archive.files, self._archive.directory, descriptor)
-        crc = 0
         try:
-            walk = FrameWalk(segments, log_params(descriptor), descriptor.start_position, end)
-            for position, run in walk:
-                if (checksum := recording.checksum) is not None:
-                    good = verify_checksums(checksum, run, 0, len(run))
-                    if good < len(run):
-                        base = segments.base_of(position)
-                        raise LogDamaged(segments.path(base), position + good - base, "checksum mismatch")
-                    restore_session_ids(run, 0, len(run), descriptor.session_id)
-                crc = zlib.crc32(run.data, crc)
-            if walk.position < end:
-                raise walk.damage()
-        except OSError as error:
-            raise LogDamaged(error.filename, None, f"reading failed: {error.strerror}") from error
-        finally:
-            segments.close()
-        return crc
+            return self._archive.recording(recording_id).checksum_of_frames(end)
+        except StorageError as error:
+            raise LogDamaged(error.path, None, str(error)) from error

@@ -7,6 +7,8 @@ Whoever writes it is a ``Recording`` (``recording.py``). Another process that is
 goes reads it by this class alone.
 """
 
+import zlib
+
 import numpy as np
 
 from cluster.archive.files import Files
@@ -15,10 +17,12 @@ from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.archive.recording_damage import checksum_mismatch
 from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged, StorageError
-from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.log.scan import check_run, fault_at
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, DataFrameHeader, header_at
+
+_READ_BYTES = 1024 * 1024
 
 
 class StoredRecording:
@@ -115,6 +119,18 @@ class StoredRecording:
             if bad < len(data):
                 raise checksum_mismatch(self._segments, position + bad, data[bad:], self.checksum)
         return data
+
+    def checksum_of_frames(self, end: int | None = None) -> int:
+        """CRC-32 of all frames up to ``end``, each with its session id. Raises as ``read``."""
+        end = self.append_position if end is None else end
+        position, crc = self.start_position, 0
+        while position < end:
+            run = self.read(position, min(_READ_BYTES, end - position))
+            if self.checksum is not None:
+                restore_session_ids(run, 0, len(run), self.session_id)
+            crc = zlib.crc32(run.data, crc)
+            position += len(run)
+        return crc
 
     def _check(self, position: int, data: np.ndarray) -> int:
         """End of the frames that are in their places."""

@@ -7,12 +7,15 @@ from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotImage
-from cluster.errors import LogDamaged
+from cluster.archive.stored_recording import StoredRecording
+from cluster.errors import LogDamaged, RemoteProtocolError
 from cluster.protocol import decode
 from cluster.protocol.recording_log import SNAPSHOT
-from cluster.protocol.snapshot import SnapshotMarker
+from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording
 from cluster.reader.member_directory import find_cluster_directory, find_member, members_in, read_cluster_mark
 from cluster.reader.recordings import find_recording, open_recording, recorded_messages
+
+MODULE = -1  # as service id: the consensus module
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class StoredSnapshot:
     member_id: int | None
     service_id: int
     recording_id: int
+    module_recording_id: int | None  # of the consensus module at the same position; None when it is gone
     leadership_term_id: int
     log_position: int
     timestamp: int
@@ -38,8 +42,18 @@ class StoredSnapshot:
         return self.directory if self.member_id is None else f"member {self.member_id} ({self.directory})"
 
     def open(self, files: Files) -> SnapshotImage:
-        """Read it. Raises NotAClusterDirectory when its recording is gone, LogDamaged, StorageError."""
-        return SnapshotImage(open_recording(files, self.archive, self.recording_id))
+        """Read it, once its frames are those that were taken, as far as the snapshot says which.
+
+        Raises NotAClusterDirectory when its recording is gone, LogDamaged, StorageError.
+        """
+        recording = open_recording(files, self.archive, self.recording_id)
+        module_id = self.module_recording_id
+        if module_id is not None:
+            module = open_recording(files, self.archive, module_id)
+            _check_module(module, self.archive)
+            if self.service_id != MODULE:
+                _check_service(recording, self.service_id, module, self.archive)
+        return SnapshotImage(recording)
 
     def app_version(self, files: Files) -> int:
         """The version of the application that took it. Raises as ``open``, and LogDamaged for no snapshot."""
@@ -48,6 +62,41 @@ class StoredSnapshot:
         if not isinstance(marker, SnapshotMarker):
             raise LogDamaged(None, None, f"recording {self.recording_id} of {self.archive} is no snapshot")
         return marker.app_version
+
+
+def _check_module(module: StoredRecording, archive: str) -> None:
+    """The module's last record has the checksum of all before it; Aeron's snapshots have none."""
+    image = SnapshotImage(module)
+    begin, last = image.position, b""
+    while not image.is_end_of_stream:
+        position = image.position
+        if (record := image.next_message()) is not None:
+            begin, last = position, record
+    try:
+        message = decode(last) if last else None
+    except RemoteProtocolError as error:
+        raise _damaged(module, archive, str(error)) from error
+    if isinstance(message, SnapshotChecksum):
+        _check_frames(module, begin, message.checksum, archive)
+
+
+def _check_service(
+    recording: StoredRecording, service_id: int, module: StoredRecording, archive: str
+) -> None:
+    """The module's snapshot has length and checksum of each service's; Aeron's has none."""
+    for message in map(decode, SnapshotImage(module)):
+        if isinstance(message, SnapshotRecording) and message.service_id == service_id:
+            _check_frames(recording, message.length, message.checksum, archive)
+
+
+def _check_frames(recording: StoredRecording, length: int, checksum: int, archive: str) -> None:
+    if length > recording.append_position or recording.checksum_of_frames(length) != checksum:
+        raise _damaged(recording, archive, "its checksum differs")
+
+
+def _damaged(recording: StoredRecording, archive: str, why: str) -> LogDamaged:
+    what = f"recording {recording.recording_id} of {archive} is not the snapshot that was taken"
+    return LogDamaged(None, None, f"{what}: {why}")
 
 
 def stored_snapshots(files: Files, dir: str, archive_dir: str | None = None) -> list[StoredSnapshot]:
@@ -71,6 +120,16 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
     kept = {entry.descriptor.recording_id for entry in catalog.entries if entry.is_valid}
     recording_log = RecordingLog.open(cluster, files=files, write=False)
     recording_log.close()
+    found = [
+        entry
+        for entry in recording_log.entries
+        if entry.entry_type is SNAPSHOT and entry.is_valid and entry.recording_id in kept
+    ]
+    modules = {
+        (entry.leadership_term_id, entry.log_position): entry.recording_id
+        for entry in found
+        if entry.service_id == MODULE
+    }
     return [
         StoredSnapshot(
             dir,
@@ -78,12 +137,12 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
             None if mark is None else mark.member_id,
             entry.service_id,
             entry.recording_id,
+            modules.get((entry.leadership_term_id, entry.log_position)),
             entry.leadership_term_id,
             entry.log_position,
             entry.timestamp,
         )
-        for entry in recording_log.entries
-        if entry.entry_type is SNAPSHOT and entry.is_valid and entry.recording_id in kept
+        for entry in found
     ]
 
 

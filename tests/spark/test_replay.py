@@ -21,7 +21,7 @@ BOOK = "examples.order_book:OrderBook"
 
 
 def stored(position, member=0):
-    return StoredSnapshot(f"member-{member}", "", member, 0, 1, 0, position, 0)
+    return StoredSnapshot(f"member-{member}", "", member, 0, 1, None, 0, position, 0)
 
 
 def rows(directory, service, **options):

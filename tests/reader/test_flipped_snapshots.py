@@ -1,0 +1,63 @@
+"""One bit of a snapshot that changed: it is never read as if it were what was taken."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cluster.archive.files import OsFiles
+from cluster.errors import ClusterError, LogDamaged
+from cluster.reader.snapshots import stored_snapshots
+from cluster.testing import SimulatedCluster
+from examples.order_book import OrderBook
+from tests.spark.simulated import write_out
+
+FILES = OsFiles()
+
+
+@pytest.fixture(scope="module")
+def member(tmp_path_factory):
+    """A member's directories; its archive has no checksums."""
+    cluster = SimulatedCluster(OrderBook)
+    alice = cluster.connect("alice")
+    alice.offer(b"buy 1 1 3 7")
+    cluster.run(1)
+    cluster.take_snapshot()
+    return f"{write_out(cluster, tmp_path_factory.mktemp('whole'))}/member-0"
+
+
+@pytest.mark.parametrize("service_id", [-1, 0])
+def test_no_flipped_bit_goes_unnoticed(member, tmp_path, service_id):
+    copy = shutil.copytree(member, tmp_path / "member-0")
+    (snapshot,) = (one for one in stored_snapshots(FILES, str(copy)) if one.service_id == service_id)
+    records = list(snapshot.open(FILES))
+    length = snapshot.open(FILES).length
+    segment = Path(snapshot.archive) / f"{snapshot.recording_id}-0.rec"
+    good = segment.read_bytes()
+    said = len(records) - (service_id == -1)  # the module's last record is the checksum of those before
+    refused = unchanged = 0
+
+    for place in range(length):
+        bad = bytearray(good)
+        bad[place] ^= 1 << place % 8
+        segment.write_bytes(bad)
+        try:
+            found = list(snapshot.open(FILES))
+        except ClusterError:
+            refused += 1
+        else:
+            unchanged += 1
+            assert found[:said] == records[:said], f"byte {place} of {segment.name}"
+
+    assert refused > 0.9 * length and refused + unchanged == length
+
+
+def test_a_service_s_snapshot_that_is_shorter_than_what_was_taken_is_refused(member, tmp_path):
+    copy = shutil.copytree(member, tmp_path / "member-0")
+    module, service = stored_snapshots(FILES, str(copy))
+    recording = Path(module.archive) / f"{service.recording_id}-0.rec"
+    recording.write_bytes(recording.read_bytes()[:32])
+
+    with pytest.raises(LogDamaged):
+        service.open(FILES)
+    assert list(module.open(FILES))
