@@ -129,7 +129,7 @@ def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, A
     Raises LogDamaged, RemoteProtocolError.
     """
     from cluster.archive.files import OsFiles
-    from cluster.reader.snapshots import MODULE
+    from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 
     files = OsFiles()
     places = [
@@ -151,7 +151,7 @@ def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, A
         for number, record in enumerate(records):
             if record is None:
                 continue
-            is_own = is_after_end[number] and snapshots[number].service_id != MODULE
+            is_own = is_after_end[number] and snapshots[number].service_id != CONSENSUS_MODULE_SERVICE_ID
             fields = {"recordType": SERVICE_STATE} if is_own else _fields(record)
             is_after_end[number] |= fields.get("mark") == "END"
             agrees = None if fields["recordType"] in OF_ONE_MEMBER else agree
@@ -205,9 +205,11 @@ def pending_timers(
     is left out. Raises NotAClusterDirectory where no directory is one, LogDamaged where no copy is whole.
     """
     from cluster.protocol.enums import ClusterTimeUnit
-    from cluster.reader.snapshots import MODULE
+    from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 
-    found = [one for one in _all_snapshots(dirs, archive_dirs) if one.service_id == MODULE]
+    found = [
+        one for one in _all_snapshots(dirs, archive_dirs) if one.service_id == CONSENSUS_MODULE_SERVICE_ID
+    ]
     for position in sorted({one.log_position for one in found if after < one.log_position <= end}):
         rows = _rows_of_any([one for one in found if one.log_position == position])
         if rows:

@@ -10,12 +10,10 @@ from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import LogDamaged, RemoteProtocolError
 from cluster.protocol import decode
-from cluster.protocol.recording_log import SNAPSHOT
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording
 from cluster.reader.member_directory import find_cluster_directory, find_member, members_in, read_cluster_mark
 from cluster.reader.recordings import find_recording, open_recording, recorded_messages
-
-MODULE = -1  # as service id: the consensus module
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +44,26 @@ class StoredSnapshot:
 
         Raises NotAClusterDirectory when its recording is gone, LogDamaged, StorageError.
         """
-        recording = open_recording(files, self.archive, self.recording_id)
-        module_id = self.module_recording_id
-        if module_id is not None:
-            module = open_recording(files, self.archive, module_id)
-            _check_module(module, self.archive)
-            if self.service_id != MODULE:
+        recording = self._recording(files, self.recording_id)
+        if self.service_id == CONSENSUS_MODULE_SERVICE_ID:
+            _check_module(recording, self.archive)
+        elif self.module_recording_id is not None:
+            module = self._recording(files, self.module_recording_id)
+            try:
                 _check_service(recording, self.service_id, module, self.archive)
+            finally:
+                module.close_readers()
         return SnapshotImage(recording)
 
+    def _recording(self, files: Files, recording_id: int) -> StoredRecording:
+        return open_recording(files, self.archive, recording_id)
+
     def app_version(self, files: Files) -> int:
-        """The version of the application that took it. Raises as ``open``, and LogDamaged for no snapshot."""
-        record = self.open(files).next_message()
+        """The version of the application that took it. Raises as ``open``, and LogDamaged for no snapshot.
+
+        It is in the first record: the others are neither read nor checked.
+        """
+        record = SnapshotImage(self._recording(files, self.recording_id)).next_message()
         marker = None if record is None else decode(record)
         if not isinstance(marker, SnapshotMarker):
             raise LogDamaged(None, None, f"recording {self.recording_id} of {self.archive} is no snapshot")
@@ -84,6 +90,7 @@ def _check_service(
     recording: StoredRecording, service_id: int, module: StoredRecording, archive: str
 ) -> None:
     """The module's snapshot has length and checksum of each service's; Aeron's has none."""
+    _check_module(module, archive)
     for message in map(decode, SnapshotImage(module)):
         if isinstance(message, SnapshotRecording) and message.service_id == service_id:
             _check_frames(recording, message.length, message.checksum, archive)
@@ -128,7 +135,7 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
     modules = {
         (entry.leadership_term_id, entry.log_position): entry.recording_id
         for entry in found
-        if entry.service_id == MODULE
+        if entry.service_id == CONSENSUS_MODULE_SERVICE_ID
     }
     return [
         StoredSnapshot(
