@@ -35,10 +35,17 @@ class TableJob:
     columns: tuple[str, ...]  # of the Log that it needs; () for all of them
     entry_types: tuple[str, ...]  # that it needs; () for all of them
     rows: Callable[[DataFrame], DataFrame]  # what a table holds that is made of these entries alone
-    update: Callable[[DataFrame, str, Commit], None]  # with entries, the table, and what the commit says
+    update: Update
     progress: str = "position"  # the column of the Log that the table's own progress is compared with
     # With the options of the source: what finds entries that stand for what only snapshots say.
     from_snapshots: Callable[[dict[str, str]], FromSnapshots] | None = None
+
+
+class Update(Protocol):
+    """How entries go into a table."""
+
+    def __call__(self, entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
+        """Take a batch's ``entries``; those that were ``found`` in snapshots are among them."""
 
 
 class FromSnapshots(Protocol):
@@ -77,11 +84,11 @@ def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpo
             for table, job in tables.items():
                 commit = Commit(f"{job.name}-{query}", batch_id, token)
                 entries = _beyond(batch, known[table], job.progress)
+                found: list[dict[str, Any]] = []
                 if table in snapshots:
                     is_first = batch_id == 0 and known[table] is None
                     found = snapshots[table](is_first, parse_token(token).position)
-                    entries = with_entries(entries, found, job)
-                job.update(entries, table, commit)
+                job.update(with_entries(entries, found, job), table, commit, found)
         finally:
             batch.unpersist()
 

@@ -6,18 +6,28 @@ Without its checkpoint the job goes on after what the table already holds.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from jobs.command import add_table, options_of, parser, run_main
 from jobs.delta_rs import keep_log
 from jobs.delta_table import append
 from jobs.keeping import TableJob, keep_table
 from jobs.log_table import DELTA_RS, SPARK
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from jobs.delta_table import Commit
+
 
 def log_job() -> TableJob:
     """The table of the Log, as it is kept."""
     from jobs.schemas import LOG
 
-    return TableJob("log_to_delta", LOG, (), (), lambda entries: entries, append, progress="endPosition")
+    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
+        append(entries, table, commit)
+
+    return TableJob("log_to_delta", LOG, (), (), lambda entries: entries, update, progress="endPosition")
 
 
 def main() -> None:

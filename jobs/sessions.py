@@ -130,7 +130,7 @@ def sessions_job() -> TableJob:
     """The table of sessions, as it is kept."""
     from jobs.schemas import SESSIONS
 
-    def update(entries: DataFrame, table: str, commit: Commit) -> None:
+    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
         merge(sessions(entries), table, SESSIONS.key, ON_MATCH, commit)
 
     def from_snapshots(source: dict[str, str]) -> FromSnapshots:

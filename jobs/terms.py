@@ -5,7 +5,7 @@ One row a leadership term. A term ends with its last entry; the newest one goes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
 from jobs.delta_table import merge, read
@@ -112,7 +112,7 @@ def terms_job() -> TableJob:
         none = entries.sparkSession.createDataFrame([], TERMS.schema)
         return terms(none, entries).select(*TERMS.schema.names)
 
-    def update(entries: DataFrame, table: str, commit: Commit) -> None:
+    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
         # One row a term is little; collected, it is not computed again when MERGE reads its source twice.
         spark = entries.sparkSession
         updated = terms(read(spark, table), entries).select(*TERMS.schema.names).collect()

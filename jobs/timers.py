@@ -153,16 +153,12 @@ def timers_job() -> TableJob:
     """The table of timers, as it is kept."""
     from jobs.schemas import TIMERS
 
-    def update(entries: DataFrame, table: str, commit: Commit) -> None:
-        wanted = entries.where(entries.entryType.isin("TIMER", SNAPSHOT, PENDING)).persist()
-        try:
-            snapshots = [row.position for row in wanted.where(wanted.entryType == SNAPSHOT).collect()]
-            is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
-            missing = Missing(is_gone, {"state": "'CANCELLED'"}) if snapshots else None
-            expected = on_match(min(snapshots, default=NO_SNAPSHOT))
-            merge(timers(wanted), table, TIMERS.key, expected, commit, missing)
-        finally:
-            wanted.unpersist()
+    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
+        snapshots = [entry["position"] for entry in found if entry["entryType"] == SNAPSHOT]
+        is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
+        missing = Missing(is_gone, {"state": "'CANCELLED'"}) if snapshots else None
+        expected = on_match(min(snapshots, default=NO_SNAPSHOT))
+        merge(timers(entries), table, TIMERS.key, expected, commit, missing)
 
     return TableJob(
         "timers", TIMERS, LOG_COLUMNS, ENTRY_TYPES, timers, update, from_snapshots=TimersOfSnapshots

@@ -47,11 +47,11 @@ def test_a_crash_between_two_tables_of_a_batch_leaves_all_of_them_right(spark, m
     tables = tables_in(place)
     batches = []
 
-    def dying(entries, table, commit):
+    def dying(entries, table, commit, found):
         batches.append(commit.batch)
         if commit.batch == 1:
             raise MemoryError("the driver is killed here")
-        tables[table].update(entries, table, commit)
+        tables[table].update(entries, table, commit, found)
 
     of_timers = next(table for table, job in tables.items() if job.layout.name == "timers")
     doomed = tables | {of_timers: dataclasses.replace(tables[of_timers], update=dying)}

@@ -61,7 +61,7 @@ def test_a_table_with_columns_of_its_user_is_kept_on(spark, table, log):
     open_table(spark, table, TIMERS)
     noted = spark.createDataFrame([(-1, "mine")], "correlationId BIGINT, note STRING")
     noted.write.format("delta").mode("append").option("mergeSchema", "true").save(table)
-    job.update(log, table, COMMIT)
+    job.update(log, table, COMMIT, [])
     assert read(spark, table).where("note IS NULL").count() == timers(log).count() > 0
 
 
@@ -91,7 +91,7 @@ def test_a_table_may_be_one_of_the_catalog(spark, log, schema):
 
     name = f"{schema}.timers"
     assert open_table(spark, name, TIMERS) is None
-    timers_job().update(log, name, COMMIT)
+    timers_job().update(log, name, COMMIT, [])
     append(read(spark, name).limit(0), name, Commit("another", 0, "{}"))
 
     assert spark.table(name).count() == read(spark, name, version=1).count() > 0

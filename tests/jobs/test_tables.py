@@ -79,7 +79,7 @@ def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(sp
         path = f"{table}-{job.layout.key}"
         open_table(spark, path, job.layout)
         for number, batch in enumerate(batches(log, decoded, [3, 101, 400])):
-            job.update(batch, path, Commit("a query", number, "{}"))
+            job.update(batch, path, Commit("a query", number, "{}"), [])
         function = dict(zip(("sessions", "timers"), (sessions.sessions, timers.timers)))[job.name]
         assert rows_by(read(spark, path), job.layout.key) == rows_by(function(log), job.layout.key)
 
@@ -98,8 +98,8 @@ def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(s
     first, second = batches(log, decoded, [100])
     job = timers.timers_job()
     open_table(spark, table, job.layout)
-    job.update(first, table, Commit("a query", 0, "{}"))
-    job.update(second, table, Commit("its successor", 0, "{}"))
+    job.update(first, table, Commit("a query", 0, "{}"), [])
+    job.update(second, table, Commit("its successor", 0, "{}"), [])
     assert rows_by(read(spark, table), TIMERS.key) == rows_by(timers.timers(log), TIMERS.key)
 
 

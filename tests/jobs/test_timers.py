@@ -261,6 +261,8 @@ def test_however_a_life_of_timers_is_cut_its_table_is_the_same(spark, table, see
     cuts = [0, *sorted(random.Random(seed).sample(range(1, 300), 3)), 301]
     for batch, (start, end) in enumerate(itertools.pairwise(cut * 32 for cut in cuts)):
         part = entries.where((entries.position >= start) & (entries.position < end))
-        timers_job().update(part, table, Commit("a query", batch, "{}"))
+        rows = [dict(zip(LOG_COLUMNS, entry)) for entry in timeline.entries if start <= entry[0] < end]
+        of_snapshots = [row for row in rows if row["entryType"] in (SNAPSHOT, PENDING)]
+        timers_job().update(part, table, Commit("a query", batch, "{}"), of_snapshots)
     assert found(read(spark, table)) == timeline.expected
     assert rows_by(read(spark, table), "correlationId") == rows_by(timers(entries), "correlationId")
