@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -291,6 +292,8 @@ def _trigger(text: str) -> dict[str, Any]:
 
 def run_main(main: Callable[[], None]) -> None:
     """Run a job's ``main`` and turn what went wrong into one line and an exit status."""
+    # py4j logs, with a traceback, that Ctrl-C came while it waited for the JVM.
+    logging.getLogger().addFilter(lambda record: not _is_interrupt(record))
     try:
         main()
     except KeyboardInterrupt:
@@ -303,6 +306,10 @@ def run_main(main: Callable[[], None]) -> None:
             raise
         print(one_line(str(error)), file=sys.stderr)
         sys.exit(1)
+
+
+def _is_interrupt(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 def one_line(message: str) -> str:

@@ -14,7 +14,7 @@ from cluster import parse_token
 from jobs.command import add_table, options_of, start
 from jobs.delta_table import Commit, open_table
 from jobs.history import token_of_batch
-from jobs.streaming import ddl, read_log, run, starting_at
+from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -63,11 +63,22 @@ Tables = Mapping[str, TableJob]  # by path or name
 
 def keep(spark: SparkSession, name: str, tables: Tables, options: JobOptions) -> None:
     """Bring ``tables`` up to what the Log has, in one query of that ``name``."""
-    run(spark, keeping(spark, tables, options.source, options.checkpoint), name, options)
+    gate = BatchGate()
+    run(spark, keeping(spark, tables, options.source, options.checkpoint, gate), name, options, gate)
 
 
-def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpoint: str) -> DataStreamWriter:
-    """The query that keeps ``tables`` after what they hold; name and trigger are the caller's."""
+def keeping(
+    spark: SparkSession,
+    tables: Tables,
+    source: dict[str, str],
+    checkpoint: str,
+    gate: BatchGate | None = None,
+) -> DataStreamWriter:
+    """The query that keeps ``tables`` after what they hold; name and trigger are the caller's.
+
+    Its batches pass the ``gate``, for whoever wants to stop it between two of them.
+    """
+    gate = gate or BatchGate()
     known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
     wanted = _of_all([job.entry_types for job in tables.values()])
     source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
@@ -76,6 +87,10 @@ def keeping(spark: SparkSession, tables: Tables, source: dict[str, str], checkpo
     snapshots = {table: job.from_snapshots(source) for table, job in tables.items() if job.from_snapshots}
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
+        with gate.passing():
+            take(batch, batch_id)
+
+    def take(batch: DataFrame, batch_id: int) -> None:
         token = token_of_batch(batch.sparkSession, checkpoint, batch_id)
         query = query_id(batch)
         if len(tables) > 1:

@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, current_thread, main_thread
+from threading import Event, Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import NOT_UP, JobOptions
@@ -45,10 +45,46 @@ def starting_at(source: dict[str, str], position: int | None) -> dict[str, str]:
     return source | {"startingOffsets": where}
 
 
-def run(spark: SparkSession, writer: Any, name: str, options: JobOptions) -> None:
-    """Start ``writer`` under ``name`` and stay until it ends; Ctrl-C and SIGTERM stop it after its step.
+class BatchGate:
+    """Lets the batches of ``foreachBatch`` finish before their query is stopped.
 
-    Raises what made the query fail, and KeyboardInterrupt once an interrupted one has stopped.
+    ``query.stop()`` breaks into the batch. Spark then looks in the text of the error, with all its stack
+    trace, for what an interrupt looks like, by a regular expression that overflows the thread's own stack
+    (Spark 4.2, ``StreamExecution``): a page of it is printed, and the query ends as one that failed.
+    """
+
+    def __init__(self) -> None:
+        self._inside = Lock()
+        self._is_closed = False
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """A batch is at work inside. Raises QueryStops once the gate is closed."""
+        with self._inside:
+            if self._is_closed:
+                raise QueryStops
+            yield
+
+    def close(self, within_s: float) -> bool:
+        """Let no batch in any more; whether the one inside, if any, has finished in that time."""
+        self._is_closed = True
+        is_empty = self._inside.acquire(timeout=within_s)
+        if is_empty:
+            self._inside.release()
+        return is_empty
+
+
+class QueryStops(Exception):
+    """A batch has begun when its query is to stop: it is repeated when the query starts again."""
+
+
+def run(
+    spark: SparkSession, writer: Any, name: str, options: JobOptions, gate: BatchGate | None = None
+) -> None:
+    """Start ``writer`` under ``name`` and stay until it ends; Ctrl-C and SIGTERM stop it.
+
+    Its batches pass the ``gate``, if it has one: the batch at work is finished first, unless a second signal
+    comes. Raises what made the query fail, and KeyboardInterrupt once an interrupted one has stopped.
     """
     from jobs.progress import following
 
@@ -67,10 +103,22 @@ def run(spark: SparkSession, writer: Any, name: str, options: JobOptions) -> Non
                         raise
                     options.say(f"{name}: its Python process took more than Spark's ten seconds, once more")
                 finally:
+                    if interrupted.is_set() and gate is not None:
+                        _finish_batch(gate, interrupted, name, options)
                     query.stop()
                     progress.await_end()
         options.say(progress.closing_line("stopped" if interrupted.is_set() else "done"))
         if interrupted.is_set():
+            raise KeyboardInterrupt
+
+
+def _finish_batch(gate: BatchGate, interrupted: Interrupted, name: str, options: JobOptions) -> None:
+    """Raises KeyboardInterrupt when it is interrupted once more."""
+    if gate.close(POLL_SECONDS):
+        return
+    options.say(f"{name}: finishes its batch and stops; interrupt once more to leave it unfinished")
+    while not gate.close(POLL_SECONDS):
+        if interrupted.once_more:
             raise KeyboardInterrupt
 
 
@@ -79,15 +127,25 @@ def came_up_too_late(query: StreamingQuery, error: Exception) -> bool:
     return NOT_UP in str(error) and not query.recentProgress
 
 
+class Interrupted(Event):
+    """Set by SIGINT or SIGTERM."""
+
+    once_more = False  # by a second one
+
+    def on_signal(self, *_: object) -> None:
+        self.once_more = self.is_set()
+        self.set()
+
+
 @contextmanager
-def interrupts() -> Iterator[Event]:
-    """An event that SIGINT and SIGTERM set, while inside, instead of breaking into a call to the JVM."""
-    interrupted = Event()
+def interrupts() -> Iterator[Interrupted]:
+    """What SIGINT and SIGTERM set, while inside, instead of breaking into a call to the JVM."""
+    interrupted = Interrupted()
     if current_thread() is not main_thread():  # signals are not its business
         yield interrupted
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
-    previous = [signal.signal(number, lambda *_: interrupted.set()) for number in numbers]
+    previous = [signal.signal(number, interrupted.on_signal) for number in numbers]
     try:
         yield interrupted
     finally:
