@@ -7,6 +7,7 @@ than the greatest delay after the last micro-batch; the first one of a query doe
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,37 @@ if TYPE_CHECKING:
     from spark_connector.options import SourceOptions
 
 
+@dataclass(slots=True)
+class Room:
+    """What a micro-batch may still take; None for all that is there."""
+
+    entries: int | None
+    bytes: int | None
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.entries is not None or self.bytes is not None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether nothing more goes in."""
+        return any(left is not None and left <= 0 for left in (self.entries, self.bytes))
+
+    def part(self, among: int) -> Room:
+        """An equal part for one of so many logs, of one entry and one byte at least."""
+        parts = (None if left is None else max(left // among, 1) for left in (self.entries, self.bytes))
+        return Room(*parts)
+
+    def take(self, entries: int, length: int) -> None:
+        """So much has gone in."""
+        if self.entries is not None:
+            self.entries -= entries
+        if self.bytes is not None:
+            self.bytes -= length
+
+
 class Admission:
-    """The limits of one stream. Remembers when a micro-batch was last due, and what it counted."""
+    """When a stream has enough. Remembers when a micro-batch was last due, and what it counted."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -42,18 +72,22 @@ class Admission:
         self._counted = begin, tip, count
         return count
 
-    def end(self, log: SourceLog, begin: int, tip: int) -> int:
-        """The end of a micro-batch that begins at ``begin``: the end of an entry.
 
-        At least one entry is admitted, however long.
-        """
-        options = self._options
-        end = min(tip, begin + options.max_bytes_per_trigger)
-        if end < tip:
-            end = _aligned_down(log, begin, end, tip)
-        if options.max_entries_per_trigger is not None:
-            end = _end_of_entries(log, begin, end, options.max_entries_per_trigger)
-        return end
+def end_within(log: SourceLog, begin: int, tip: int, room: Room, among: int = 1) -> int:
+    """The end of a micro-batch that begins at ``begin``: the end of an entry.
+
+    It takes of the ``room`` what it needs, up to an equal part among so many logs. At least one entry is
+    admitted, however long.
+    """
+    part = room.part(among)
+    end = tip if part.bytes is None else min(tip, begin + part.bytes)
+    if end < tip:
+        end = _aligned_down(log, begin, end, tip)
+    entries = 0
+    if part.entries is not None:
+        end, entries = _end_of_entries(log, begin, end, part.entries)
+    room.take(entries, end - begin)
+    return end
 
 
 def _aligned_down(log: SourceLog, begin: int, end: int, tip: int) -> int:
@@ -70,10 +104,11 @@ def _aligned_down(log: SourceLog, begin: int, end: int, tip: int) -> int:
     return last or first or min(tip, term_begin + term_length)
 
 
-def _end_of_entries(log: SourceLog, begin: int, end: int, count: int) -> int:
-    """The end of the ``count``-th entry after ``begin``, or ``end`` when there are no more than that."""
+def _end_of_entries(log: SourceLog, begin: int, end: int, most: int) -> tuple[int, int]:
+    """The end of the ``most``-th entry after ``begin``, or ``end``, and how many there are up to it."""
+    count = 0
     for ends in log.entry_ends(begin, end):
-        if len(ends) >= count:
-            return int(ends[count - 1])
-        count -= len(ends)
-    return end
+        if len(ends) >= most - count:
+            return int(ends[most - count - 1]), most
+        count += len(ends)
+    return end, count

@@ -61,7 +61,8 @@ def named_option(name: str) -> tuple[str, str] | None:
 def named_clusters(given: Mapping[str, str]) -> dict[str, SourceOptions]:
     """The options of each cluster that has a name, in the order of the names; none where one cluster is read.
 
-    A limit of a micro-batch, and of its tasks, is shared out. Raises ConfigurationError.
+    The number of tasks of a micro-batch, and the least of its entries, are shared out. What it holds at most
+    is shared in each by those that have news. Raises ConfigurationError.
     """
     by_name = _by_name(given)
     return {name: _shared(_parsed(SourceOptions, name, own), len(by_name)) for name, own in by_name.items()}
@@ -116,12 +117,10 @@ def _shared(options: SourceOptions, count: int) -> SourceOptions:
     def share(limit: int) -> int:
         return max(limit // count, 1)
 
-    most, least = options.max_entries_per_trigger, options.min_entries_per_trigger
+    least = options.min_entries_per_trigger
     return replace(
         options,
-        max_entries_per_trigger=None if most is None else share(most),
         min_entries_per_trigger=None if least is None else share(least),
-        max_bytes_per_trigger=share(options.max_bytes_per_trigger),
         min_partitions=share(options.min_partitions),
         max_partitions=share(options.max_partitions),
     )

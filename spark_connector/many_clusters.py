@@ -98,6 +98,8 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._readers = dict(readers)
         self._rows = rows
         self._fails = fail_on_data_loss
+        self._triggers = 0
+        self._last_read = dict.fromkeys(readers, -1)  # in which trigger each was read
 
     def prepareForTriggerAvailableNow(self) -> None:
         for reader in self._readers.values():
@@ -107,17 +109,39 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset({name: reader.initialOffset() for name, reader in self._readers.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """That of one cluster: each has its share, and knows it by itself."""
+        """That of all clusters: they have the same."""
         return next(iter(self._readers.values())).getDefaultReadLimit()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
         starts = self._offsets(start)
-        ends = {}
-        for name, reader in self._readers.items():
-            begin = starts.get(name) or reader.initialOffset()
-            ends[name] = reader.latestOffset(begin, limit)
+        begins = {name: starts.get(name) or reader.initialOffset() for name, reader in self._readers.items()}
+        tips = {name: reader.look(begins[name]) for name, reader in self._readers.items()}
+        ends = begins | self._shared_out(begins, tips, limit)
         return start if ends == starts else _offset(ends)
+
+    def _shared_out(
+        self, begins: dict[str, dict[str, Any]], tips: dict[str, int], limit: ReadLimit
+    ) -> dict[str, dict[str, Any]]:
+        """The ends of those that have news, each with an equal part of what one micro-batch may hold.
+
+        What a log does not need of its part is for those after it; the ones with the least news come first.
+        Where there are more than may be read at once, those come first that have waited longest.
+        """
+        news = {name: tip - Offset.from_json(begins[name]).position for name, tip in tips.items()}
+        in_turn = sorted(
+            (name for name in news if news[name] > 0), key=lambda name: (self._last_read[name], news[name])
+        )
+        room = next(iter(self._readers.values())).room(limit)
+        ends = {}
+        for left, name in zip(range(len(in_turn), 0, -1), in_turn):
+            if room.is_taken:
+                break
+            ends[name] = self._readers[name].advance(begins[name], tips[name], room, among=left)
+            if ends[name] != begins[name]:
+                self._last_read[name] = self._triggers
+        self._triggers += 1
+        return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the query's progress: the lag of each log, and of all of them."""

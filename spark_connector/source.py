@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cluster.errors import ConfigurationError
-from spark_connector.admission import Admission
+from spark_connector.admission import Admission, Room, end_within
 from spark_connector.consumer_group import GroupReports
 from spark_connector.lag import lag
 from spark_connector.log import SourceLog, forget_reader
@@ -128,9 +128,19 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
+        return self.advance(start, self.look(start), self.room(limit))
+
+    def room(self, limit: ReadLimit) -> Room:
+        """What a micro-batch may hold. Spark's ``limit`` says no more than whether the options count."""
+        if isinstance(limit, ReadAllAvailable):
+            return Room(None, None)
+        return Room(self._options.max_entries_per_trigger, self._options.max_bytes_per_trigger)
+
+    def look(self, start: dict[str, Any]) -> int:
+        """How far the log goes now, after ``start`` if there is anything to read. Raises DataLoss."""
         last = Offset.from_json(start)
         log = self._source_log()
-        cluster = check_cluster(last, log.cluster)
+        check_cluster(last, log.cluster)
         tip = self._tip(log)
         self._latest = tip, last.position
         if self._available_now is not None and last.position >= self._available_now:
@@ -138,14 +148,22 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.stop()
         if tip <= last.position:
             log.check_not_beyond(last.position, tip)
-        reads_all = isinstance(limit, ReadAllAvailable)
-        if tip <= last.position or not (reads_all or self._is_due(log, last.position, tip)):
+            log.rest()
+        return tip
+
+    def advance(self, start: dict[str, Any], tip: int, room: Room, among: int = 1) -> dict[str, Any]:
+        """As ``latestOffset``, of a log that goes to ``tip``, with its part of the ``room`` among so many."""
+        last = Offset.from_json(start)
+        log = self._source_log()
+        if tip <= last.position:
+            return start
+        if room.is_bounded and not self._is_due(log, last.position, tip):
             log.rest()
             return start
         begin = min(log.retained(last.position), tip)
-        end = tip if reads_all else self._admission.end(log, begin, tip)
+        end = end_within(log, begin, tip, room, among)
         self._latest = tip, end
-        return Offset(cluster, end, begin, self._options.plan_limits).to_json()
+        return Offset(check_cluster(last, log.cluster), end, begin, self._options.plan_limits).to_json()
 
     def _is_due(self, log: SourceLog, begin: int, tip: int) -> bool:
         """Whether there is enough for a micro-batch. More is not waited for where none comes, or at a gap."""

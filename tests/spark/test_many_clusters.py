@@ -1,6 +1,7 @@
 """Several clusters in one read: rows of each under its name, one offset for all of them."""
 
 import json
+from collections import Counter
 
 import pytest
 from pyspark.sql.datasource import EqualTo, In
@@ -104,6 +105,40 @@ def test_a_limit_of_a_micro_batch_is_shared_out(logs, source):
         seen += batch
         start = end
     assert sorted(seen) == sorted((name, "SESSION_MESSAGE") for name in logs for _ in range(3))
+
+
+def limited(reader, start):
+    """How many messages of each log the next micro-batch has, and its end."""
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    return Counter(name for name, _ in lines_of(reader, start, end)), end
+
+
+def test_what_a_log_does_not_need_of_its_part_is_for_the_others(logs, source):
+    reader = source(logs, maxentriespertrigger="6", startingoffsets="latest")
+    start = reader.initialOffset()
+    logs["eu"].lines(1, 3, 20)
+    found, start = limited(reader, start)
+    assert found == {"eu": 6}
+    logs["us"].lines(1, 3, 1)
+    found, start = limited(reader, start)
+    assert found == {"eu": 5, "us": 1}
+
+
+def test_no_log_waits_for_ever_where_there_are_more_than_a_micro_batch_holds(logs, source):
+    reader = source(logs, maxentriespertrigger="1", startingoffsets="latest")
+    start = reader.initialOffset()
+    for number, log in enumerate(logs.values()):
+        log.lines(1, 3, 4 - number)
+    seen = []
+    for _ in range(9):
+        found, start = limited(reader, start)
+        assert found.total() == 1
+        seen += found
+    assert set(seen[:3]) == set(seen[3:6]) == set(logs), "each in its turn"
+    assert limited(reader, start) == ({}, start)
+
+
+def test_what_a_micro_batch_holds_is_not_shared_out_beforehand(logs):
     assert [part.max_entries_per_trigger for part in named_clusters(options_of(logs)).values()] == [None] * 3
 
 
