@@ -27,6 +27,7 @@ BENCHMARKS = {
     "snapshots": "for how long a snapshot holds the ingress, by the size of a service's state",
     "wiped": "an empty directory filled again while the cluster works, beside the disk alone",
     "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
+    "spark_latency": "from an offer to the row in foreachBatch, and the parts of a trigger",
     "spark_sink": "rows from Spark into three members, each once and at least once",
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
 }

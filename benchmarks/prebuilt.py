@@ -33,7 +33,10 @@ def _batch(directory: str, columns: tuple[str, ...], rows: int) -> pa.RecordBatc
 
 
 class Prebuilt(DataSource):
-    """Options: ``directory`` of a log, ``rows`` in a batch, ``batches`` in all, ``partitions`` of them."""
+    """Options: ``directory`` of a log, ``rows`` in a batch, ``partitions``, and ``batches`` in all.
+
+    Without ``batches`` each micro-batch has one a partition, for ever.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -61,7 +64,8 @@ class PrebuiltReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The number of batches is fixed anyway."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return {"batch": int(self._options["batches"])}
+        of_one = start["batch"] + int(self._options["partitions"])
+        return {"batch": int(self._options.get("batches", of_one))}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         count, splits = end["batch"] - start["batch"], int(self._options["partitions"])
