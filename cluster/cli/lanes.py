@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli.members import AnyMemberDirectory
+from cluster.cli.connecting import connects
+from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
 from cluster.cli.verbs import example
 
 if TYPE_CHECKING:
     from cluster.protocol.snapshot import SnapshotLane
-    from cluster.reader.directory import DirectoryLog
+    from cluster.reader import LogReader
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -21,21 +22,22 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog=example(
         "tool",
         "lanes --dir cluster-data/member-0",
-        more="Partition -1 has the last batch that is registered.",
+        more="Partition -1 has the last batch that is registered. --endpoints needs the whole log there.",
     )
 )
+@connects
 def lanes(
-    directory: AnyMemberDirectory,
+    directory: OptionalMemberDirectory = None,
+    endpoints: OptionalEndpoints = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the lanes of applications: their batch, and how many of its rows are committed."""
-    from cluster.reader.directory import DirectoryLog
+    from cluster.reader import LogReader
 
-    log = DirectoryLog(str(directory))
-    try:
-        found = [_fields(lane) for lane in _read(log, str(directory))]
-    finally:
-        log.close()
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    place = {"endpoints": endpoints} if directory is None else {"dir": str(directory)}
+    with LogReader.open(**place) as reader:
+        found = [_fields(lane) for lane in _read(reader, None if directory is None else str(directory))]
     if as_json:
         print(json.dumps(found, indent=1))
         return
@@ -43,17 +45,26 @@ def lanes(
         print(" ".join(f"{name}={value}" for name, value in fields.items()))
 
 
-def _read(log: DirectoryLog, directory: str) -> list[SnapshotLane]:
+def _read(reader: LogReader, directory: str | None) -> list[SnapshotLane]:
+    """Raises LogPurged where the log begins later, and no directory has a snapshot of what was before."""
+    from cluster.archive.files import OsFiles
+    from cluster.errors import LogPurged
     from cluster.reader.lanes import LaneCount
     from cluster.reader.snapshots import newest_module_records
 
-    count, position = LaneCount(), log.start_position
-    end = log.commit_position()
-    found = newest_module_records(log.state.files, directory)
-    if found is not None:
-        position, records = found
-        count.load(records, position)
-    for begin, block in log.blocks(position, end):
+    count, position = LaneCount(), reader.start_position
+    if directory is not None:
+        found = newest_module_records(OsFiles(), directory)
+        if found is not None:
+            position, records = found
+            count.load(records, position)
+    elif position > 0:
+        raise LogPurged(
+            f"the log there begins at {position}, and what lanes had before is in snapshots; "
+            "expected --dir of a member",
+            position,
+        )
+    for begin, block in reader.blocks(position, reader.commit_position(), is_committed=True):
         count.take(begin, block)
     return count.lanes()
 

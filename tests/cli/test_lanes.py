@@ -1,6 +1,7 @@
 """``cluster tool lanes``: what the log in a directory has of lanes, and what a snapshot before it says."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
@@ -8,6 +9,9 @@ from cluster.protocol.lane import REGISTRATION, Lane, LanePrincipal
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.snapshot import SnapshotLane, SnapshotSession
 from cluster.reader.lanes import LaneCount
+from cluster.reader.served_member import ServedMember
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.grpc_gateway import GrpcGateway
 from tests.archive.logs import T0, a_log
 from tests.archive.members import write_member
 
@@ -60,6 +64,43 @@ def test_lanes_are_shown_with_their_rows_by_application_and_partition(run, tmp_p
         "openedAt": log.time - 2,
         "principal": "alice",
     }
+
+
+@contextmanager
+def served(directory):
+    """The endpoint of a member over gRPC."""
+
+    def open_log():
+        return ServedMember(
+            cluster_dir=str(directory / "cluster"),
+            archive_dir=str(directory / "archive"),
+            aeron_dir=str(directory / "driver"),
+            cluster_id=0,
+            member_id=0,
+        )
+
+    gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), None, open_log, 1 << 20)
+    try:
+        yield f"0={gateway.start()}"
+    finally:
+        gateway.stop()
+
+
+def test_over_endpoints_the_lanes_are_the_same(run, tmp_path, log):
+    write_member(tmp_path, log)
+    _, there, _ = run("lanes", "--dir", tmp_path)
+    with served(tmp_path) as endpoints:
+        assert run("lanes", "--endpoints", endpoints) == (0, there, "")
+    assert len(there.splitlines()) == 3
+
+
+def test_over_endpoints_a_log_without_its_beginning_is_refused(run, tmp_path, monkeypatch, log):
+    write_member(tmp_path, log)
+    monkeypatch.setattr("cluster.reader.remote.RemoteLog.start_position", 1024)
+    with served(tmp_path) as endpoints:
+        status, out, err = run("lanes", "--endpoints", endpoints)
+    assert (status, out) == (1, "")
+    assert "the log there begins at 1024, and what lanes had before is in snapshots; expected --dir" in err
 
 
 def test_a_log_without_lanes_has_none(run, tmp_path):
