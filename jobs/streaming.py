@@ -50,7 +50,7 @@ class BatchGate:
 
     ``query.stop()`` breaks into the batch. Spark then looks in the text of the error, with all its stack
     trace, for what an interrupt looks like, by a regular expression that overflows the thread's own stack
-    (Spark 4.2, ``StreamExecution``): a page of it is printed, and the query ends as one that failed.
+    (Spark 4.2, ``StreamExecution``), and a thousand lines of that are printed.
     """
 
     def __init__(self) -> None:
