@@ -1,7 +1,7 @@
 """From frames to what the application hears: a run of messages is one kernel call (Aeron's EgressAdapter).
 
-What is not an application's message (events of the session, acknowledgements) goes to the client, in its
-place between them.
+The kernel takes the session's messages and acknowledgements. What else comes (events of the session) goes to
+the client, in its place between them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ from cluster.transport.message_frames import each_frame
 
 EGRESS_ROWS = 16_384
 SCHEMA_IDS = (CLUSTER.id, link.LINK_SCHEMA.id)
-COMMIT_ACK = link.CommitAck.layout()
 
 OnMessage = Callable[[Message], None]
+OnAcknowledged = Callable[[int, int], None]  # messages of the session, position after the last
 
 
 class EgressAdapter:
     """Reads one session's egress, from whichever connection it comes over."""
 
     def __init__(
-        self, cluster_session_id: int, held: HeldEgress, taken: AnswerProgress | None = None
+        self,
+        cluster_session_id: int,
+        held: HeldEgress,
+        on_acknowledged: OnAcknowledged,
+        taken: AnswerProgress | None = None,
     ) -> None:
         """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
         self._held = held
+        self._on_acknowledged = on_acknowledged
         self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
 
@@ -48,16 +53,17 @@ class EgressAdapter:
             self._poll_run(connection, on_message)
 
     def _poll_run(self, connection: MemberConnection, on_message: OnMessage) -> None:
-        """Hold the messages up to the next frame of another kind, and take that frame."""
-        start = connection.start
-        status, consumed = parse_egress(connection.buffer, start, connection.end, self._messages)
+        """Take messages and acknowledgements up to the next frame of another kind, and that frame."""
+        start, messages = connection.start, self._messages
+        status, consumed = parse_egress(connection.buffer, start, connection.end, messages, self._session_id)
         if status == MALFORMED:
             raise RemoteProtocolError(f"malformed egress at byte {consumed - start} of a run")
-        count = self._messages.count
-        if count:
+        if messages.count:
             self._hold_messages()
+        acknowledged, position = messages.acknowledged.tolist()
+        if acknowledged >= 0:
+            self._on_acknowledged(acknowledged, position)
         if status in (DONE, OUT_FULL):
-            assert count  # frames are whole
             connection.advance(consumed)
             return
         stream_id, offset, length = next(each_frame(connection.buffer, consumed, connection.end))
@@ -67,33 +73,26 @@ class EgressAdapter:
             self._on_frame(payload, on_message)
 
     def _hold_messages(self) -> None:
-        """Copy those of this session out of the receive buffer; another's are passed over, as in Aeron."""
+        """Copy them out of the receive buffer."""
         messages = self._messages
-        ours = messages.session_ids == self._session_id
+        timestamps, offsets, lengths = messages.timestamps, messages.offsets, messages.lengths
         if self._taken is not None:
-            ours[ours] = self._taken.take(messages.answer_ids[ours], messages.lengths[ours])
-        if not ours.any():
-            return
-        offsets, lengths = messages.offsets[ours], messages.lengths[ours]
+            fresh = self._taken.take(messages.answer_ids, lengths)
+            if not fresh.any():
+                return
+            timestamps, offsets, lengths = timestamps[fresh], offsets[fresh], lengths[fresh]
         begin = int(offsets[0])
         buffer = messages.buffer[begin : int(offsets[-1] + lengths[-1])].copy()
         self._held.hold(
-            EgressBatch(self._session_id, messages.timestamps[ours], offsets - begin, lengths, buffer)
+            EgressBatch(self._session_id, timestamps.copy(), offsets - begin, lengths.copy(), buffer)
         )
 
     def _on_frame(self, payload: memoryview, on_message: OnMessage) -> None:
         """One message that is not the application's."""
-        message: Message | None = None
-        if len(payload) == COMMIT_ACK.message.size:  # what comes with every batch is not searched for
-            header, *values = COMMIT_ACK.message.unpack(payload)
-            if header == COMMIT_ACK.header:
-                message = link.CommitAck(*values)
-        if message is None:
-            _, template_id, schema_id, _ = read_header(payload, 0, len(payload))
-            if schema_id not in SCHEMA_IDS:
-                self._held.hold(ExtensionMessage(schema_id, template_id, bytes(payload)))
-                return
-            message = decode(payload)
-        if getattr(message, "cluster_session_id", None) == self._session_id:
-            assert message is not None
+        _, template_id, schema_id, _ = read_header(payload, 0, len(payload))
+        if schema_id not in SCHEMA_IDS:
+            self._held.hold(ExtensionMessage(schema_id, template_id, bytes(payload)))
+            return
+        message = decode(payload)
+        if message is not None and getattr(message, "cluster_session_id", None) == self._session_id:
             on_message(message)

@@ -70,7 +70,8 @@ class EgressBatch:
     @property
     def payload_bytes(self) -> int:
         """Of all payloads together."""
-        return int(self.lengths.sum())
+        lengths = self.lengths
+        return int(lengths[0]) if len(lengths) == 1 else int(lengths.sum())
 
     def payload(self, row: int) -> memoryview:
         """One payload, without a copy."""

@@ -74,7 +74,7 @@ class SessionConductor:
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
         self._taken = AnswerProgress() if context.supervised else None
-        self._egress = EgressAdapter(event.cluster_session_id, held, self._taken)
+        self._egress = EgressAdapter(event.cluster_session_id, held, self._on_acknowledged, self._taken)
         self._held_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
@@ -147,16 +147,19 @@ class SessionConductor:
 
     def poll(self, *, is_receiving: bool) -> None:
         """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader."""
-        publication = self._publication
-        if publication is None or not publication.connection.is_readable:
-            self._world.poll()
-        now_ns = self._world.now_ns()
-        if is_receiving and publication is not None and self.state is not ClientState.PENDING_CLOSE:
-            connection = publication.connection
-            if connection.is_readable or connection.has_frames:
-                self._receive(publication, now_ns)
-            if publication is self._publication and connection.is_closed and not connection.has_frames:
-                self._lose_leader(now_ns)
+        publication, now_ns = self._publication, self._world.now_ns()
+        may_receive = is_receiving and self.state is not ClientState.PENDING_CLOSE
+        is_calm = may_receive and self.state is ClientState.CONNECTED and self.window.is_flushed
+        # Who has waited need not ask first which socket has something.
+        if publication is None or not (is_calm and self._receive(publication, now_ns)):
+            if publication is None or not publication.connection.is_readable:
+                self._world.poll()
+            if may_receive and publication is not None:
+                connection = publication.connection
+                if connection.is_readable or connection.has_frames:
+                    self._receive(publication, now_ns)
+                if publication is self._publication and connection.is_closed and not connection.has_frames:
+                    self._lose_leader(now_ns)
         self._do_work(now_ns)
 
     def rest_s(self) -> float:
@@ -193,10 +196,12 @@ class SessionConductor:
 
     # -- hearing --
 
-    def _receive(self, publication: IngressPublication, now_ns: int) -> None:
-        connection = publication.connection
+    def _receive(self, publication: IngressPublication, now_ns: int) -> bool:
+        """Take what has come; whether there was something."""
+        connection, is_heard = publication.connection, False
         try:
             if connection.receive():
+                is_heard = True
                 self._last_heard_ns = now_ns
                 self._probed_ns = None
                 self._egress.poll(connection, lambda message: self._on_message(message, publication, now_ns))
@@ -204,11 +209,10 @@ class SessionConductor:
                     self.end(self._taken.fault)
         except RemoteProtocolError as error:
             connection.close(str(error))
+        return is_heard
 
     def _on_message(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
         match message:
-            case link.CommitAck():
-                self._on_commit_ack(message)
             case link.SessionHeld():
                 self._on_held(message)
             case link.SessionResumed():
@@ -225,13 +229,12 @@ class SessionConductor:
             case AdminResponse():
                 self._held.hold(message)
 
-    def _on_commit_ack(self, ack: link.CommitAck) -> None:
-        if ack.committed_messages > self.window.offered:
-            raise RemoteProtocolError(
-                f"{ack.committed_messages} messages acknowledged, {self.window.offered} were offered"
-            )
-        if self.window.acknowledge(ack.committed_messages):
-            self.committed_position = ack.committed_position
+    def _on_acknowledged(self, messages: int, position: int) -> None:
+        """So many of the session's messages are committed, the last one up to ``position`` of the log."""
+        if messages > self.window.offered:
+            raise RemoteProtocolError(f"{messages} messages acknowledged, {self.window.offered} were offered")
+        if self.window.acknowledge(messages):
+            self.committed_position = position
 
     # -- answers of a supervised session --
 

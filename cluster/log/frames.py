@@ -30,6 +30,7 @@ FLAGS_MASK = FLAG_BEGIN | FLAG_END
 LOG_STREAM = 100
 INGRESS_STREAM = 101
 EGRESS_STREAM = 102
+LINK_STREAM = 1000
 
 SCHEMA_ID = 111
 SCHEMA_VERSION = 17
@@ -41,6 +42,10 @@ SESSION_HEADER_LENGTH = SBE_HEADER_LENGTH + SESSION_MESSAGE_BLOCK
 SESSION_MESSAGE_SBE_HEADER = (
     SESSION_MESSAGE_BLOCK | SESSION_MESSAGE_HEADER << 16 | SCHEMA_ID << 32 | SCHEMA_VERSION << 48
 )
+
+# CommitAck of our own schema, with the frame that holds one.
+COMMIT_ACK_SBE_HEADER = 32 | 3 << 16 | 1111 << 32 | 1 << 48
+COMMIT_ACK_FRAME_LENGTH = HEADER_LENGTH + SBE_HEADER_LENGTH + 32
 
 # Why a kernel came back. Each says how far it came; what it stopped at begins there.
 DONE = 0  # all that is whole was taken

@@ -13,11 +13,14 @@ from numba import types
 
 from cluster.errors import LocalProtocolError
 from cluster.log.frames import (
+    COMMIT_ACK_FRAME_LENGTH,
+    COMMIT_ACK_SBE_HEADER,
     DATA_UNFRAGMENTED,
     DONE,
     EGRESS_STREAM,
     HEADER_LENGTH,
     INGRESS_STREAM,
+    LINK_STREAM,
     MALFORMED,
     OTHER_MESSAGE,
     OUT_FULL,
@@ -93,7 +96,7 @@ def _sort_by_connection(table, begin, end):  # type: ignore[no-untyped-def]
 @kernel(
     types.UniTuple(I64, 2)(BYTES_OUT, I64, WORDS, WORDS, WORDS, WORDS, BYTES, I64, I64, WORDS_OUT, WORDS_OUT)
 )
-def _frame_egress(  # type: ignore[no-untyped-def]
+def frame_answers(  # type: ignore[no-untyped-def]
     out, out_offset, session_ids, timestamps, offsets, lengths, buffer, row, leadership_term_id, table, ranges
 ):
     # First how much each session gets, so that each has its place; then the frames, in the rows' order.
@@ -181,7 +184,7 @@ def frame_egress(
     assert 0 <= out_offset <= out.size
     assert 0 <= row <= session_ids.size == offsets.size == lengths.size
     assert timestamps.size in (1, session_ids.size)
-    rows_end, count = _frame_egress(
+    rows_end, count = frame_answers(
         out,
         out_offset,
         session_ids,
@@ -284,13 +287,20 @@ def join_payloads(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np
     return offsets, lengths, np.frombuffer(b"".join(payloads), np.uint8)
 
 
-class EgressMessages(MessageColumns):
-    """A reusable batch of what a client received; ``buffer`` is the array that it was received into."""
+ANY_SESSION = 0
 
-    __slots__ = ()
+
+class EgressMessages(MessageColumns):
+    """A reusable batch of what a client received; ``buffer`` is the array that it was received into.
+
+    ``acknowledged`` has the numbers of the last CommitAck that came: messages, -1 for none, and position.
+    """
+
+    __slots__ = ("acknowledged",)
 
     def __init__(self, rows: int = 4096) -> None:
         super().__init__(rows)
+        self.acknowledged = np.full(2, -1, np.int64)
 
     @property
     def answer_ids(self) -> np.ndarray:
@@ -298,22 +308,34 @@ class EgressMessages(MessageColumns):
         return self._column(EXTRA)
 
 
-@kernel(types.UniTuple(I64, 3)(BYTES, I64, I64, WORDS_OUT, I64))
-def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untyped-def]
+@kernel(types.UniTuple(I64, 3)(BYTES, I64, I64, WORDS_OUT, I64, I64, WORDS_OUT))
+def _parse_egress(buffer, offset, end, columns, rows, session, acknowledged):  # type: ignore[no-untyped-def]
     row = 0
+    acknowledged[0] = -1
     while end - offset >= HEADER_LENGTH:
         frame_length = get_i32(buffer, offset)
         if frame_length < HEADER_LENGTH:
             return MALFORMED, offset, row
         if align_frame(frame_length) > end - offset:
             break
+        message = offset + HEADER_LENGTH
+        if (
+            frame_length == COMMIT_ACK_FRAME_LENGTH
+            and get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED
+            and get_i32(buffer, offset + 16) == LINK_STREAM
+            and get_i64(buffer, message) == COMMIT_ACK_SBE_HEADER
+        ):
+            if session == ANY_SESSION or get_i64(buffer, message + 8) == session:
+                acknowledged[0] = get_i64(buffer, message + 24)
+                acknowledged[1] = get_i64(buffer, message + 32)
+            offset += align_frame(frame_length)
+            continue
         if (
             get_i32(buffer, offset + 4) != DATA_UNFRAGMENTED
             or get_i32(buffer, offset + 16) != EGRESS_STREAM
             or frame_length < HEADER_LENGTH + SBE_HEADER_LENGTH
         ):
             return OTHER_MESSAGE, offset, row
-        message = offset + HEADER_LENGTH
         if (
             get_u16(buffer, message + 2) != SESSION_MESSAGE_HEADER
             or get_u16(buffer, message + 4) != SCHEMA_ID
@@ -323,6 +345,9 @@ def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untype
         payload = message + SBE_HEADER_LENGTH + block_length
         if block_length < SESSION_MESSAGE_BLOCK or payload > offset + frame_length:
             return MALFORMED, offset, row
+        if session != ANY_SESSION and get_i64(buffer, message + 16) != session:
+            offset += align_frame(frame_length)
+            continue
         if row == rows:
             return OUT_FULL, offset, row
         columns[EXTRA * rows + row] = get_i64(buffer, offset + 24)
@@ -335,14 +360,20 @@ def _parse_egress(buffer, offset, end, columns, rows):  # type: ignore[no-untype
     return DONE, offset, row
 
 
-def parse_egress(buffer: np.ndarray, start: int, end: int, messages: EgressMessages) -> tuple[int, int]:
+def parse_egress(
+    buffer: np.ndarray, start: int, end: int, messages: EgressMessages, session_id: int = ANY_SESSION
+) -> tuple[int, int]:
     """Fill ``messages`` from the egress frames of ``buffer[start:end]``; return (status, consumed).
 
+    Messages and CommitAcks of another session than ``session_id`` are passed over.
+
     DONE: what is left is less than a frame. OUT_FULL: handle the rows, go on from ``consumed``.
-    OTHER_MESSAGE: what is there is no session message (another template, or one of our own streams).
+    OTHER_MESSAGE: what is there is neither (another template, or another one of our own streams).
     MALFORMED: drop the connection.
     """
     assert 0 <= start <= end <= buffer.size
-    status, consumed, messages.count = _parse_egress(buffer, start, end, messages.words, messages.rows)
+    status, consumed, messages.count = _parse_egress(
+        buffer, start, end, messages.words, messages.rows, session_id, messages.acknowledged
+    )
     messages.buffer = buffer
     return status, consumed

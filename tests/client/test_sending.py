@@ -248,7 +248,7 @@ def test_a_batch_listener_gets_columns_over_one_buffer(cluster):
     cluster.answer(b"three", timestamp=6)
     client.poll_egress()
 
-    assert batches == [([5, 5], [b"one", b"two"]), ([6], [b"three"])]
+    assert batches == [([5, 5, 6], [b"one", b"two", b"three"])], "an acknowledgement is no end of a batch"
 
 
 def test_a_listener_that_raises_loses_no_message(cluster):

@@ -16,6 +16,7 @@ from cluster.log.kernel import SHARED_MODULES
 from cluster.log.scan import scan
 from cluster.log.warm import KERNEL_MODULES, compile_all
 from cluster.protocol import enums, frame, streams
+from cluster.protocol.link import CommitAck
 from cluster.protocol.log import (
     ClusterActionRequest,
     NewLeadershipTermEvent,
@@ -34,7 +35,10 @@ def test_constants_beside_the_kernels_are_those_of_the_protocol():
     assert (frames.TYPE_PAD, frames.TYPE_DATA) == (frame.TYPE_PAD, frame.TYPE_DATA)
     assert frames.DATA_UNFRAGMENTED == frame.FLAGS_UNFRAGMENTED << 8 | frame.TYPE_DATA << 16
     assert (frames.LOG_STREAM, frames.INGRESS_STREAM) == (streams.LOG, streams.INGRESS)
-    assert frames.EGRESS_STREAM == streams.EGRESS
+    assert (frames.EGRESS_STREAM, frames.LINK_STREAM) == (streams.EGRESS, streams.LINK)
+    ack = CommitAck(1, 2, 3, 4).encode()
+    assert int.from_bytes(ack[:8], "little") == frames.COMMIT_ACK_SBE_HEADER
+    assert frames.HEADER_LENGTH + len(ack) == frames.COMMIT_ACK_FRAME_LENGTH
     header = SessionMessageHeader(1, 2, 3).encode()
     assert int.from_bytes(header[:8], "little") == frames.SESSION_MESSAGE_SBE_HEADER
     assert len(header) == frames.SESSION_HEADER_LENGTH
