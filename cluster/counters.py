@@ -86,6 +86,11 @@ class Counter:
         self._words = words
         self._index = counter_id * (VALUE_LENGTH // 8)
 
+    @property
+    def index(self) -> int:
+        """Where its value is in ``CountersFile.words``."""
+        return self._index
+
     def get(self) -> int:
         return self._words[self._index]
 
@@ -140,6 +145,11 @@ class _MappedCounters:
         self._error_log = found.error_log.of(buffer)
         heartbeat = consumer_heartbeat_offset(header)
         self._heartbeat = buffer[heartbeat : heartbeat + 8].cast("q")
+
+    @property
+    def words(self) -> np.ndarray:
+        """The values of all counters, mapped: int64."""
+        return np.frombuffer(self._words, np.int64)
 
     @property
     def heartbeat_ms(self) -> int:

@@ -42,6 +42,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
 # Floors of a member: each imports only what stands below it. Modules of one floor do not import one another,
 # unless they are in one folder.
 FLOORS = (
+    ("busy",),
     ("agent",),
     ("upkeep", "consensus_adapter", "lease", "phase_diagram"),
     ("parts",),

@@ -45,6 +45,13 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def fileno(self) -> int:
+        """What it is to calls of the operating system."""
+
+    @property
+    def is_pushed_in_place(self) -> bool:
+        """Whether ``push`` hands over a range alone, and not the whole file."""
+
     def allocate(self, length: int) -> None:
         """Reserve blocks up to ``length``, so that a later write below it cannot run out of space."""
 
@@ -191,10 +198,17 @@ class OsFile:
     def start_writeback(self, offset: int, length: int) -> None:
         _sync_file_range(self._fd, offset, length, _WRITE)
 
-    def push(self, offset: int, length: int) -> None:
+    def fileno(self) -> int:
+        return self._fd
+
+    @property
+    def is_pushed_in_place(self) -> bool:
         if self._overwrites_in_place is None:
             self._overwrites_in_place = _SYNC_FILE_RANGE is not None and _overwrites_in_place(self._fd)
-        if self._overwrites_in_place:
+        return self._overwrites_in_place
+
+    def push(self, offset: int, length: int) -> None:
+        if self.is_pushed_in_place:
             _sync_file_range(self._fd, offset, length, _WAIT_BEFORE | _WRITE | _WAIT_AFTER)
         else:
             os.fdatasync(self._fd)

@@ -28,21 +28,21 @@ class LogCursor:
     Of a message that ends beyond the limit the begin counts as taken; it is read again with the rest.
     """
 
-    __slots__ = ("_buffer", "_chunk_bytes_max", "_read_position", "position")
+    __slots__ = ("_buffer", "_chunk_bytes_max", "position", "read_position")
 
     def __init__(self, chunk_bytes: int, message_length_max: int = MESSAGE_LENGTH_MAX) -> None:
         self._buffer = np.empty(chunk_bytes, np.uint8)
         # A message with its frames' headers, at the smallest MTU, and the padding before it.
         self._chunk_bytes_max = max(chunk_bytes, 4 * message_length_max)
-        self.position = self._read_position = 0
+        self.position = self.read_position = 0
 
     def advance(self, position: int) -> None:
         """What lies before ``position`` is taken, and no more: what was taken after it is read again."""
-        self.position = self._read_position = position
+        self.position = self.read_position = position
 
     def read(self, log: LogSource, limit: int) -> tuple[int, np.ndarray]:
         """The position of the next chunk below ``limit``, and its bytes, which hold until the next call."""
-        begin = self._read_position
+        begin = self.read_position
         assert begin <= self.position < limit
         return begin, log.read(begin, min(limit - begin, len(self._buffer)), self._buffer)
 
@@ -51,7 +51,7 @@ class LogCursor:
 
         Raises LogDamaged when a message is longer than any that a cluster writes.
         """
-        self._read_position = taken
+        self.read_position = taken
         self.position = limit if end >= limit else max(self.position, taken)
         if taken == begin and end < limit:
             self._grow()
@@ -59,7 +59,7 @@ class LogCursor:
     def _grow(self) -> None:
         """The next message is longer than what is read at once."""
         if len(self._buffer) >= self._chunk_bytes_max:
-            raise damage_at(self._read_position, "a message without an end")
+            raise damage_at(self.read_position, "a message without an end")
         self._buffer = np.empty(min(2 * len(self._buffer), self._chunk_bytes_max), np.uint8)
 
 

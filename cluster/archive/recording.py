@@ -29,6 +29,7 @@ ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while 
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
 WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
+POSITION_MAX = (1 << 63) - 1
 PREPARE_TRIES = 16  # a segment's length, while the disk is full
 
 
@@ -61,20 +62,20 @@ class RecordingWriter(StoredRecording):
         super().__init__(files, directory, descriptor, checksum)
         assert descriptor.stop_position >= descriptor.start_position, "recover before use"
         self._is_sparse = is_sparse
-        self._sync_level = file_sync_level
+        self.file_sync_level = file_sync_level
         self.synced_position = descriptor.stop_position
         self.position_counter: PositionCounter | None = None
         self.is_active = False
         self._failure: StorageError | None = None
-        self._segment: SegmentFile | None = None
-        self._base = 0  # of the segment that is written
+        self.segment: SegmentFile | None = None
+        self.segment_base = 0  # of the segment that is written
         self._next: SegmentFile | None = None
         self.shortage: StorageError | None = None
         self._prepare_from = 0  # position: no sooner is the next segment tried again
-        self._proof: SyncProofFile | None = None
-        self._unproven_crc = 0  # of [synced_position, append_position)
-        self._is_single_frame = False  # with a checksum, and all that is not synced
-        self._written_back = 0  # up to here the device has been asked to write
+        self.proof: SyncProofFile | None = None
+        self.unproven_crc = 0  # of [synced_position, append_position)
+        self.is_single_frame = False  # with a checksum, and all that is not synced
+        self.written_back = 0  # up to here the device has been asked to write
         self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
 
     # ---- writing
@@ -82,23 +83,23 @@ class RecordingWriter(StoredRecording):
     def activate(self, *, is_new: bool) -> None:
         """Open the end for appending; the catalog already says that the recording is active."""
         assert not self.is_active
-        self._base = self._segments.base_of(self.append_position)
-        path = self._segments.path(self._base)
+        self.segment_base = self._segments.base_of(self.append_position)
+        path = self._segments.path(self.segment_base)
         try:
             if is_new or not self._files.exists(path):
-                self._segment = self._segments.create(path, is_sparse=self._is_sparse)
-                self._segment.file.fullsync()
+                self.segment = self._segments.create(path, is_sparse=self._is_sparse)
+                self.segment.file.fullsync()
             else:
-                self._segment = self._segments.open_for_writing(self._base)
-                self._segment.file.datasync()
+                self.segment = self._segments.open_for_writing(self.segment_base)
+                self.segment.file.datasync()
             self._files.sync_directory(self._directory)
-            if self._proof is None:
+            if self.proof is None:
                 self.begin_proof(self.session_id)
         except OSError as error:
-            raise self._fail(error, path) from error
+            raise self.fail(error, path) from error
         self.synced_position = self.append_position
-        self._unproven_crc = 0
-        self._written_back = self.append_position
+        self.unproven_crc = 0
+        self.written_back = self.append_position
         self.is_tail_clean = True
         self.is_active = True
         self._show_position()
@@ -118,28 +119,28 @@ class RecordingWriter(StoredRecording):
         if self.checksum is not None:
             data = np.array(np.frombuffer(data, np.uint8))  # what goes to followers keeps its session ids
             store_checksums(self.checksum, data, 0, length)
-        assert self._segment is not None
-        offset = position - self._base
-        self._is_single_frame = (
+        assert self.segment is not None
+        offset = position - self.segment_base
+        self.is_single_frame = (
             self.checksum is not None
             and position == self.synced_position
             and header_at(data).aligned_length == length
         )
         try:
-            if self._proof is not None and self._proof.says_single_frames and not self._is_single_frame:
-                self._proof.await_anything()
-            if offset + length < self._segment.length:
-                self._segment.file.pwrite(data, offset)
+            if self.proof is not None and self.proof.says_single_frames and not self.is_single_frame:
+                self.proof.await_anything()
+            if offset + length < self.segment.length:
+                self.segment.file.pwrite(data, offset)
             else:
                 self._append_across(memoryview(data), offset)
         except OSError as error:
-            raise self._fail(error) from error
-        if self._proof is not None:
-            self._unproven_crc = zlib.crc32(data, self._unproven_crc)
+            raise self.fail(error) from error
+        if self.proof is not None:
+            self.unproven_crc = zlib.crc32(data, self.unproven_crc)
         self.append_position = position + length
-        if self.append_position - self._written_back >= WRITE_BACK_BYTES:
+        if self.append_position - self.written_back >= WRITE_BACK_BYTES:
             self._write_back()
-        if self._sync_level == 0:
+        if self.file_sync_level == 0:
             self.synced_position = self.append_position
             self._show_position()
         return self.append_position
@@ -152,46 +153,71 @@ class RecordingWriter(StoredRecording):
         if self._failure is not None:
             raise self._failure
         if self.synced_position < self.append_position:
-            assert self._segment is not None
-            file, proof = self._segment.file, self._proof
+            assert self.segment is not None
+            file, proof = self.segment.file, self.proof
             is_told_after = proof is not None and proof.awaits_single_frames
             try:
                 if proof is not None and not is_told_after:
                     self._hand_over(file, proof)
-                if self._sync_level == 1:
+                if self.file_sync_level == 1:
                     file.datasync()
                 else:
                     file.fullsync()
                 if proof is not None and is_told_after:
-                    proof.tell(self.synced_position, self.append_position, self._unproven_crc)
+                    proof.tell(self.synced_position, self.append_position, self.unproven_crc)
                 elif proof is not None:
                     proof.done()
                 self._zero_ahead(ZERO_WINDOW)
             except OSError as error:
-                raise self._fail(error) from error
+                raise self.fail(error) from error
             self.synced_position = self.append_position
-            self._unproven_crc = 0
+            self.unproven_crc = 0
             self._show_position()
         return self.synced_position
 
     def _hand_over(self, file: File, proof: SyncProofFile) -> None:
         """Have the device write what was appended, and the slot about it, before both are synced."""
-        begin = max(self.synced_position - self._base, 0)
-        file.start_writeback(begin, self.append_position - self._base - begin)
-        self._written_back = self.append_position
-        checksum = self.checksum if self._is_single_frame else None
-        proof.write(self.synced_position, self.append_position, self._unproven_crc, checksum)
+        begin = max(self.synced_position - self.segment_base, 0)
+        file.start_writeback(begin, self.append_position - self.segment_base - begin)
+        self.written_back = self.append_position
+        checksum = self.checksum if self.is_single_frame else None
+        proof.write(self.synced_position, self.append_position, self.unproven_crc, checksum)
 
     def _write_back(self) -> None:
         """Have much that was appended on its way to the device by the time that it is synced."""
-        assert self._segment is not None
-        begin = max(self._written_back, self._base)
-        self._written_back = self.append_position
-        if self._sync_level > 0 and begin < self.append_position:
+        assert self.segment is not None
+        begin = max(self.written_back, self.segment_base)
+        self.written_back = self.append_position
+        if self.file_sync_level > 0 and begin < self.append_position:
             try:
-                self._segment.file.start_writeback(begin - self._base, self.append_position - begin)
+                self.segment.file.start_writeback(begin - self.segment_base, self.append_position - begin)
             except OSError as error:
-                raise self._fail(error) from error
+                raise self.fail(error) from error
+
+    @property
+    def may_be_lent(self) -> bool:
+        """Whether others may append for it, as it would itself, at its ``segment``."""
+        return self.is_active and self._failure is None and self.segment is not None
+
+    @property
+    def prepares_at(self) -> int:
+        """The position from which on a sync makes something ready for what is to come."""
+        assert self.segment is not None
+        position = POSITION_MAX
+        if self.segment.zeroed_to < self.segment.length:
+            position = self.segment_base + self.segment.zeroed_to - ZERO_WINDOW + 1
+        is_next_wanted = self._next is None or self._next.zeroed_to < min(ZERO_WINDOW, self._next.length)
+        if not self._is_sparse and is_next_wanted:
+            half = self.segment_base + int(self.segment.length * PREPARE_NEXT_AT)
+            position = min(position, max(half, self._prepare_from))
+        return position
+
+    def prepare(self) -> None:
+        """What a sync makes ready, for one who syncs by himself. Raises StorageError."""
+        try:
+            self._zero_ahead(ZERO_WINDOW)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def do_work(self) -> int:
         """Make ready what appending will need, a little at a time; for turns with nothing else to do."""
@@ -200,15 +226,15 @@ class RecordingWriter(StoredRecording):
         try:
             return self._zero_ahead(ZERO_WINDOW_IDLE)
         except OSError as error:
-            raise self._fail(error) from error
+            raise self.fail(error) from error
 
     def _append_across(self, data: memoryview, offset: int) -> None:
         """Write up to a segment's end and beyond; a segment that is full is followed at once."""
         while True:
-            assert self._segment is not None
-            piece = min(len(data), self._segment.length - offset)
-            self._segment.file.pwrite(data[:piece], offset)
-            if offset + piece < self._segment.length:
+            assert self.segment is not None
+            piece = min(len(data), self.segment.length - offset)
+            self.segment.file.pwrite(data[:piece], offset)
+            if offset + piece < self.segment.length:
                 return
             self._roll_over()
             data, offset = data[piece:], 0
@@ -220,15 +246,15 @@ class RecordingWriter(StoredRecording):
 
         Recovery looks at the highest segment only, so what lies before it must be whole.
         """
-        assert self._segment is not None
-        if self._sync_level > 0:
-            self._segment.file.datasync()
-        self._segment.close()
+        assert self.segment is not None
+        if self.file_sync_level > 0:
+            self.segment.file.datasync()
+        self.segment.close()
         if self._next is None:
             self._prepare_next()
-        self._segment, self._next = self._next, None
-        self._base += self.segment_length
-        path = self._segments.path(self._base)
+        self.segment, self._next = self._next, None
+        self.segment_base += self.segment_length
+        path = self._segments.path(self.segment_base)
         assert not self._files.exists(path)
         self._files.rename(self._segments.next_path(), path)
         self._files.sync_directory(self._directory)
@@ -240,11 +266,11 @@ class RecordingWriter(StoredRecording):
 
     def _zero_ahead(self, window: int) -> int:
         """Do the one piece of preparation that is most urgent; return 1 if there was any."""
-        assert self._segment is not None
-        offset = self.append_position - self._base
-        if self._segment.zero_ahead(offset, window):
+        assert self.segment is not None
+        offset = self.append_position - self.segment_base
+        if self.segment.zero_ahead(offset, window):
             return 1
-        if not self._is_sparse and offset >= self._segment.length * PREPARE_NEXT_AT:
+        if not self._is_sparse and offset >= self.segment.length * PREPARE_NEXT_AT:
             if self._next is None:
                 return int(self._prepare_next_if_there_is_room())
             return int(self._next.zero_ahead(0, window))
@@ -269,13 +295,13 @@ class RecordingWriter(StoredRecording):
         if self.position_counter is not None:
             self.position_counter.set(self.synced_position)
 
-    def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
+    def fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
         """Stop trusting the recording."""
         self.is_tail_clean = False
         if isinstance(error, StorageError):
             self._failure = error
         else:
-            path = path or error.filename or self._segments.path(self._base)
+            path = path or error.filename or self._segments.path(self.segment_base)
             self._failure = StorageError(path, error.errno, "writing the recording failed")
         return self._failure
 
@@ -284,8 +310,8 @@ class RecordingWriter(StoredRecording):
 
         What an earlier life has proven would else come back, with a power cut, into this one.
         """
-        if self._sync_level > 0:
-            self._proof = SyncProofFile.create(
+        if self.file_sync_level > 0:
+            self.proof = SyncProofFile.create(
                 self._files, self._directory, self.recording_id, session_id, self.append_position
             )
 
@@ -296,10 +322,10 @@ class RecordingWriter(StoredRecording):
 
     def abandon(self) -> None:
         """Close the files and nothing else, as a process that dies does."""
-        for part in (self._segment, self._next, self._proof):
+        for part in (self.segment, self._next, self.proof):
             if part is not None:
                 part.close()
-        self._segment = self._next = self._proof = None
+        self.segment = self._next = self.proof = None
         self.is_active = False
 
 
@@ -327,10 +353,10 @@ class Recording(RecordingWriter):
         )
         self._catalog = catalog
 
-    def _fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
+    def fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
         """Stop trusting the recording; the catalog gets the end of what was synced, if it can."""
-        failure = super()._fail(error, path)
-        if self._sync_level > 0:
+        failure = super().fail(error, path)
+        if self.file_sync_level > 0:
             try:
                 self._catalog.stop(self.recording_id, self.synced_position)
             except StorageError:
@@ -353,7 +379,7 @@ class Recording(RecordingWriter):
                 remove_sync_proof(self._files, self._directory, self.recording_id)
                 self._remove_next()
         except OSError as error:
-            raise self._fail(error) from error
+            raise self.fail(error) from error
         finally:
             self.abandon()
 
@@ -384,7 +410,7 @@ class Recording(RecordingWriter):
             else:
                 remove_sync_proof(self._files, self._directory, self.recording_id)
         except (OSError, StorageError) as error:
-            raise self._fail(error) from error
+            raise self.fail(error) from error
         if was_active:
             self.activate(is_new=False)
 

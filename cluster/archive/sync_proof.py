@@ -155,9 +155,9 @@ class SyncProofFile:
     """Writes the slots of one active recording."""
 
     def __init__(self, file: File, session_id: int) -> None:
-        self._file = file
-        self._last = SyncProof(0, 0, 0, session_id, 0)
-        self._single_frames = 0  # syncs of one frame each since the last of anything else
+        self.file = file
+        self.last = SyncProof(0, 0, 0, session_id, 0)
+        self.single_frames = 0  # syncs of one frame each since the last of anything else
 
     @classmethod
     def create(
@@ -179,17 +179,17 @@ class SyncProofFile:
         """Forget what was proven: the recording now ends at ``position``, and that is durable."""
         for _ in _SLOT_OFFSETS:
             self.write(position, position, 0)
-        self._file.datasync()
+        self.file.datasync()
 
     @property
     def says_single_frames(self) -> bool:
         """Whether the newest slot says that nothing else follows."""
-        return self._last.checksum is not None
+        return self.last.checksum is not None
 
     @property
     def awaits_single_frames(self) -> bool:
         """Whether both slots say so, durably: then their syncs need wait for none."""
-        return self._single_frames > SINGLE_FRAMES_MIN
+        return self.single_frames > SINGLE_FRAMES_MIN
 
     def write(
         self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None = None
@@ -198,41 +198,56 @@ class SyncProofFile:
 
         ``checksum``: of the frame, where the bytes are a single one that has one.
         """
-        self._single_frames = 0 if checksum is None else self._single_frames + 1
-        if self._single_frames < SINGLE_FRAMES_MIN:
+        self.single_frames = 0 if checksum is None else self.single_frames + 1
+        if self.single_frames < SINGLE_FRAMES_MIN:
             checksum = None
         offset = self._take_turn(from_position, to_position, data_crc, checksum)
-        self._file.pwrite(_encode(self._last), offset)
-        self._file.push(offset, _SLOT.size)
+        self.file.pwrite(_encode(self.last), offset)
+        self.file.push(offset, _SLOT.size)
 
     def await_anything(self) -> None:
         """Say durably, as the newest slot did, how far the recording is whole, before anything is written."""
-        last = self._last
+        last = self.last
         self.write(last.from_position, last.to_position, last.data_crc)
-        self._file.datasync()
+        self.file.datasync()
         self.done()
 
     def done(self) -> None:
         """The sync that the last slot was about has returned. Call it before the sync is acknowledged."""
-        offset = _SLOT_OFFSETS[self._last.sequence & 1]
-        self._file.pwrite(_encode_done(self._last), offset + _DONE_OFFSET)
+        offset = _SLOT_OFFSETS[self.last.sequence & 1]
+        self.file.pwrite(_encode_done(self.last), offset + _DONE_OFFSET)
 
     def tell(self, from_position: int, to_position: int, data_crc: int) -> None:
         """A single frame's sync, which no slot was written for, has returned; as ``done``."""
-        offset = self._take_turn(from_position, to_position, data_crc, self._last.checksum)
-        slot = _encode(self._last).ljust(_DONE_OFFSET, b"\0")
-        self._file.pwrite(slot + _encode_done(self._last), offset)
+        offset = self._take_turn(from_position, to_position, data_crc, self.last.checksum)
+        slot = _encode(self.last).ljust(_DONE_OFFSET, b"\0")
+        self.file.pwrite(slot + _encode_done(self.last), offset)
+
+    def take_back(
+        self,
+        sequence: int,
+        from_position: int,
+        to_position: int,
+        session_id: int,
+        data_crc: int,
+        checksum: int,
+        single_frames: int,
+    ) -> None:
+        """The newest slot is this one, by one who wrote for us as we would; ``checksum`` 0: none."""
+        found = _CHECKSUMS.get(checksum)
+        self.last = SyncProof(sequence, from_position, to_position, session_id, data_crc, found)
+        self.single_frames = single_frames
 
     def _take_turn(
         self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None
     ) -> int:
         """The next slot, as ``_last``; returns its offset."""
-        sequence, session_id = self._last.sequence + 1, self._last.session_id
-        self._last = SyncProof(sequence, from_position, to_position, session_id, data_crc, checksum)
+        sequence, session_id = self.last.sequence + 1, self.last.session_id
+        self.last = SyncProof(sequence, from_position, to_position, session_id, data_crc, checksum)
         return _SLOT_OFFSETS[sequence & 1]
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
 
 
 def sync_proof_exists(files: Files, directory: str, recording_id: int) -> bool:

@@ -92,6 +92,22 @@ class Leader:
         leadership.on_commit_told(position, now_ns)
         return True
 
+    def take_back(self, commit_position: int, synced_position: int, *, has_news: bool, told_ns: int) -> bool:
+        """What ``update`` would have come to in turns that others took; True when the position rose.
+
+        ``synced_position`` is the own one that they have taken in, ``told_ns`` when the commit position rose.
+        """
+        assert synced_position >= self._append_position
+        self._append_position = self._this.report_position = synced_position
+        self._this.report_term_id = self.leadership_term_id
+        self.has_news |= has_news
+        if commit_position == self.commit_position:
+            return False
+        assert commit_position > self.commit_position
+        self.commit_position = commit_position
+        self.leadership.on_commit_told(commit_position, told_ns)
+        return True
+
     def has_active_quorum(self, now_ns: int) -> bool:
         """Whether a majority is heard and follows; always for a single member (C-20).
 
@@ -168,8 +184,8 @@ class Follower:
         self.candidate_term_id = candidate_term_id
         self.time_of_last_leader_message_ns = now_ns
         self._context = context
-        self._sent_position = NULL_POSITION
-        self._time_of_last_append_position_ns = now_ns - context.leader_heartbeat_interval_ns
+        self.sent_position = NULL_POSITION
+        self.sent_ns = now_ns - context.leader_heartbeat_interval_ns
 
     def on_commit_position(
         self, leadership_term_id: int, log_position: int, leader_member_id: int, now_ns: int
@@ -216,14 +232,14 @@ class Follower:
 
     def is_append_position_due(self, synced_position: int, now_ns: int) -> bool:
         """Whether our position is to be reported: it grew, or the interval passed (C-38, C-39)."""
-        return synced_position != self._sent_position or now_ns >= self.next_append_position_ns
+        return synced_position != self.sent_position or now_ns >= self.next_append_position_ns
 
     def on_append_position_sent(self, synced_position: int, now_ns: int) -> None:
-        assert synced_position >= self._sent_position  # what was reported stays on the disk (I-3)
-        self._sent_position = synced_position
-        self._time_of_last_append_position_ns = now_ns
+        assert synced_position >= self.sent_position  # what was reported stays on the disk (I-3)
+        self.sent_position = synced_position
+        self.sent_ns = now_ns
 
     @property
     def next_append_position_ns(self) -> int:
         """When AppendPosition is due although nothing happens."""
-        return self._time_of_last_append_position_ns + self._context.leader_heartbeat_interval_ns
+        return self.sent_ns + self._context.leader_heartbeat_interval_ns

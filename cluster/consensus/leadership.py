@@ -111,6 +111,12 @@ class Leadership:
         last_ns = self._time_of_last_commit_ns
         return last_ns is None or now_ns - last_ns >= self._context.leader_heartbeat_interval_ns
 
+    @property
+    def commit_due_ns(self) -> int:
+        """When CommitPosition is to be sent although nothing has changed."""
+        last_ns = self._time_of_last_commit_ns
+        return 0 if last_ns is None else last_ns + self._context.leader_heartbeat_interval_ns
+
     def on_commit_told(self, log_position: int, now_ns: int) -> None:
         """CommitPosition with this position goes to all others."""
         self.quorum_position = log_position

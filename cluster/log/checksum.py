@@ -27,7 +27,8 @@ class Checksum(IntEnum):
     CRC_32C = POLYNOMIAL_CRC_32C
 
 
-_IS_CASTAGNOLI = {Checksum.CRC_32: 0, Checksum.CRC_32C: 1}
+# What kernels call them.
+CODES = {Checksum.CRC_32: 0, Checksum.CRC_32C: 1}
 
 
 @routine
@@ -43,7 +44,7 @@ def _crc(buffer, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
 def compute(checksum: Checksum, buffer: np.ndarray, offset: int, length: int) -> int:
     """The checksum of ``buffer[offset:offset + length]`` as the i32 that stands in frames and descriptors."""
     assert 0 <= offset <= offset + length <= buffer.size
-    value = int(_crc(buffer, offset, offset + length, _IS_CASTAGNOLI[checksum]))
+    value = int(_crc(buffer, offset, offset + length, CODES[checksum]))
     return value - ((value >> 31) << 32)
 
 
@@ -58,8 +59,9 @@ def _frame_end(buffer, offset, end):  # type: ignore[no-untyped-def]
     return offset + align_frame(frame_length)
 
 
-@kernel(I64(BYTES_OUT, I64, I64, I64))
-def _store(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
+@routine
+def store(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
+    """``store_checksums``, within a kernel; ``CODES`` has what it takes."""
     while True:
         frame_end = _frame_end(run, offset, end)
         if frame_end == offset:
@@ -73,6 +75,11 @@ def _store(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
         offset = frame_end
 
 
+@kernel(I64(BYTES_OUT, I64, I64, I64))
+def _store(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
+    return store(run, offset, end, is_castagnoli)
+
+
 def store_checksums(checksum: Checksum, run: np.ndarray, start: int, end: int) -> int:
     """Put each data frame's checksum in place of its session id; return the end of the last whole frame.
 
@@ -80,7 +87,7 @@ def store_checksums(checksum: Checksum, run: np.ndarray, start: int, end: int) -
     """
     assert start % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= run.size
-    return _store(run, start, end, _IS_CASTAGNOLI[checksum])
+    return _store(run, start, end, CODES[checksum])
 
 
 @kernel(I64(BYTES, I64, I64, I64))
@@ -102,7 +109,7 @@ def verify_checksums(checksum: Checksum, run: np.ndarray, start: int, end: int) 
     """Offset of the first frame whose checksum is wrong, or that is not whole; ``end`` when all are right."""
     assert start % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= run.size
-    return _verify(run, start, end, _IS_CASTAGNOLI[checksum])
+    return _verify(run, start, end, CODES[checksum])
 
 
 @kernel(I64(BYTES_OUT, I64, I64, I64))

@@ -64,8 +64,9 @@ def _extend_bytewise(crc, tables, buffer, offset, end):  # type: ignore[no-untyp
 
 
 @routine
-def crc_by_tables(tables, buffer, offset, end):  # type: ignore[no-untyped-def]
-    crc = np.int64(0xFFFF_FFFF)
+def extend_by_tables(crc, tables, buffer, offset, end):  # type: ignore[no-untyped-def]
+    """The checksum of what ``crc`` is of, followed by these bytes; 0 is of none."""
+    crc = np.int64(crc ^ 0xFFFF_FFFF)
     while end - offset >= 16:
         a = crc ^ get_u32(buffer, offset)
         b = get_u32(buffer, offset + 4)
@@ -156,12 +157,18 @@ def _crc_32c_by_instruction(buffer, offset, end):  # type: ignore[no-untyped-def
 
 @routine
 def _crc_32c_by_tables(buffer, offset, end):  # type: ignore[no-untyped-def]
-    return crc_by_tables(CRC_32C_TABLES, buffer, offset, end)
+    return extend_by_tables(0, CRC_32C_TABLES, buffer, offset, end)
+
+
+@routine
+def extend_crc_32(crc, buffer, offset, end):  # type: ignore[no-untyped-def]
+    """As ``zlib.crc32(data, crc)``."""
+    return extend_by_tables(crc, _CRC_32_TABLES, buffer, offset, end)
 
 
 @routine
 def crc_32(buffer, offset, end):  # type: ignore[no-untyped-def]
-    return crc_by_tables(_CRC_32_TABLES, buffer, offset, end)
+    return extend_crc_32(0, buffer, offset, end)
 
 
 crc_32c = _crc_32c_by_instruction if HAS_INSTRUCTION else _crc_32c_by_tables

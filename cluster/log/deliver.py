@@ -41,13 +41,13 @@ class DeliveredMessages(MessageColumns):
     payloads hold until the next ``deliver``. The ids of services' own messages are negative.
     """
 
-    __slots__ = ("_side",)
+    __slots__ = ("side",)
 
     def __init__(self, rows: int = 4096, message_length_max: int = 16 * 1024 * 1024) -> None:
         super().__init__(rows)
         # With the frame headers that it is fragmented by, a message takes at most twice its length; memory
         # that is never touched costs nothing.
-        self._side = np.empty(2 * message_length_max, np.uint8)
+        self.side = np.empty(2 * message_length_max, np.uint8)
 
     @property
     def positions(self) -> np.ndarray:
@@ -68,7 +68,7 @@ def _move_to_side(buffer, columns, rows, row, side):  # type: ignore[no-untyped-
 
 
 @kernel(types.UniTuple(I64, 4)(BYTES, I64, I64, I64, WORDS_OUT, I64, BYTES_OUT))
-def _deliver(buffer, offset, limit, position, columns, rows, side):  # type: ignore[no-untyped-def]
+def deliver_run(buffer, offset, limit, position, columns, rows, side):  # type: ignore[no-untyped-def]
     row = 0
     start = offset
     position -= offset  # of buffer[0]
@@ -136,10 +136,10 @@ def deliver(
     """
     assert start % FRAME_ALIGNMENT == 0
     assert 0 <= start <= limit <= buffer.size
-    status, consumed, messages.count, is_in_side = _deliver(
-        buffer, start, limit, position, messages.words, messages.rows, messages._side
+    status, consumed, messages.count, is_in_side = deliver_run(
+        buffer, start, limit, position, messages.words, messages.rows, messages.side
     )
-    messages.buffer = messages._side if is_in_side else buffer
+    messages.buffer = messages.side if is_in_side else buffer
     return status, consumed
 
 

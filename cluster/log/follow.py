@@ -42,7 +42,7 @@ from cluster.log.session_table import (
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES, I64, I64, I64, WORDS_OUT))
-def _follow_log(buffer, offset, limit, position, table):  # type: ignore[no-untyped-def]
+def follow_run(buffer, offset, limit, position, table):  # type: ignore[no-untyped-def]
     position -= offset  # of buffer[0]
     count = 0
     while True:
@@ -95,4 +95,4 @@ def follow_log(
     """
     assert start % FRAME_ALIGNMENT == 0
     assert 0 <= start <= limit <= buffer.size
-    return _follow_log(buffer, start, limit, position, table.words)
+    return follow_run(buffer, start, limit, position, table.words)

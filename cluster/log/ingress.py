@@ -62,7 +62,7 @@ SESSION_KEEP_ALIVE_BLOCK = 16
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64))
-def _append_ingress(  # type: ignore[no-untyped-def]
+def append_run(  # type: ignore[no-untyped-def]
     out,
     out_offset,
     position,
@@ -173,7 +173,7 @@ def append_ingress(
     assert position % FRAME_ALIGNMENT == 0
     assert 0 <= out_offset <= out.size
     assert 0 <= start <= end <= ingress.size
-    return _append_ingress(
+    return append_run(
         out,
         out_offset,
         position,

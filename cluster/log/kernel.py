@@ -8,23 +8,35 @@ that kernels share are part of the stamp that the cache is checked by.
 
 import pkgutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba import config, njit
 
 # Every module of this folder that a kernel of another module takes constants or functions from.
-SHARED_MODULES = ("kernel", "memory", "crc", "frames", "append", "session_table", "message_columns")
+SHARED_MODULES = (
+    "kernel",
+    "memory",
+    "crc",
+    "frames",
+    "append",
+    "session_table",
+    "message_columns",
+    "calls",
+    "connection_table",
+)
 
 
-def _fingerprint() -> int:
-    fingerprint = 1 if config.BOUNDSCHECK else 0  # type: ignore[attr-defined]  # untyped in numba
-    for module in SHARED_MODULES:
-        fingerprint = zlib.crc32(pkgutil.get_data("cluster.log", f"{module}.py") or b"", fingerprint)
+def _fingerprint(modules: Sequence[str], fingerprint: int) -> int:
+    for package, _, module in (name.rpartition(".") for name in modules):
+        fingerprint = zlib.crc32(pkgutil.get_data(package, f"{module}.py") or b"", fingerprint)
     return fingerprint
 
 
-_FINGERPRINT = _fingerprint()
+_FINGERPRINT = _fingerprint(
+    [f"cluster.log.{module}" for module in SHARED_MODULES],
+    1 if config.BOUNDSCHECK else 0,  # type: ignore[attr-defined]  # untyped in numba
+)
 
 # Kernels allocate nothing and outlive no argument, so they need no reference counts: counting costs atomic
 # operations for each array of each call, of the kernel and of all that was not inlined into it (three
@@ -36,17 +48,21 @@ _OPTIONS: dict[str, Any] = {"_nrt": bool(config.BOUNDSCHECK)}  # type: ignore[at
 routine = njit(**_OPTIONS)
 
 
-def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def kernel(
+    signature: Any, *, modules: Sequence[str] = (), nogil: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile the function for exactly this signature, cached; other arguments are a TypeError when called.
 
-    With NUMBA_DISABLE_JIT=1 the function itself, as plain Python.
+    ``modules`` are compiled into it beside those that all kernels share, by their full names. With ``nogil``
+    other threads run meanwhile. With NUMBA_DISABLE_JIT=1 the function itself, as plain Python.
     """
+    fingerprint = _fingerprint(modules, _FINGERPRINT)
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        dispatcher = njit(cache=True, **_OPTIONS)(function)
+        dispatcher = njit(cache=True, nogil=nogil, **_OPTIONS)(function)
         if not config.DISABLE_JIT:  # type: ignore[attr-defined]
             cache_file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
-            cache_file._source_stamp = (cache_file._source_stamp, _FINGERPRINT)
+            cache_file._source_stamp = (cache_file._source_stamp, fingerprint)
             dispatcher.compile(signature)
             dispatcher.disable_compile()
         return dispatcher

@@ -19,7 +19,7 @@ NOT_A_FRAME = -1
 
 
 @kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, types.boolean))
-def _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  # type: ignore[no-untyped-def]
+def find_whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  # type: ignore[no-untyped-def]
     offset = start
     while offset + HEADER_LENGTH <= limit:
         frame_length = get_i32(buffer, offset)
@@ -46,7 +46,7 @@ def whole_frames(
     type, or, unless ``is_log_allowed``, padding or a fragment.
     """
     assert 0 <= start <= limit <= len(buffer)
-    end, follows = _whole_frames(buffer, start, limit, frame_length_max, is_log_allowed)
+    end, follows = find_whole_frames(buffer, start, limit, frame_length_max, is_log_allowed)
     return end, follows
 
 

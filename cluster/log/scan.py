@@ -199,7 +199,7 @@ def _is_misplaced(buffer, offset, message, mtu):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, WORDS, types.boolean))
-def _check_run(buffer, offset, end, position, params, is_recording):  # type: ignore[no-untyped-def]
+def check_frames(buffer, offset, end, position, params, is_recording):  # type: ignore[no-untyped-def]
     position -= offset  # of buffer[0]
     message = UNKNOWN
     if (position + offset) & (params[TERM_LENGTH] - 1) == 0:
@@ -268,5 +268,5 @@ def find_fault(
     """As check_run, with why it ended there: FINE, or a key of FAULTS for the frame that begins there."""
     assert position % FRAME_ALIGNMENT == 0
     assert 0 <= start <= end <= buffer.size
-    valid_end, fault = _check_run(buffer, start, end, position, params.words, is_recording)
+    valid_end, fault = check_frames(buffer, start, end, position, params.words, is_recording)
     return valid_end, fault

@@ -1,4 +1,4 @@
-"""Compile every kernel into numba's cache: what set-up does once, so that no start and no executor has to."""
+"""Compile every kernel of this folder into numba's cache, so that no start and no executor has to."""
 
 import importlib
 
@@ -25,7 +25,3 @@ def compile_all() -> None:
     """Import the modules with kernels: they compile, or load what is cached, on import."""
     for module in KERNEL_MODULES:
         importlib.import_module(f"cluster.log.{module}")
-
-
-if __name__ == "__main__":
-    compile_all()

@@ -235,6 +235,11 @@ class ConsensusModuleAgent:
             and not parts.clients.has_ready
         )
 
+    def on_busy_turns(self, last_ns: int, now_ns: int) -> None:
+        """Compiled code has taken turns, the last one at ``last_ns``; it saw the time ``now_ns`` after it."""
+        self.turn.now_ns = now_ns
+        self._tracker.update(last_ns)
+
     def publish_egress(self) -> int:
         """Send what services have answered; a runner that calls it after the services spares them a turn."""
         return self.parts.egress.poll()

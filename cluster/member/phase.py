@@ -15,6 +15,8 @@ from cluster.consensus.election import Election
 from cluster.errors import ClusterError
 from cluster.protocol.sbe import Message
 
+NEVER_NS = (1 << 63) - 1
+
 
 class PhaseName(Enum):
     """What a member does."""
@@ -120,6 +122,11 @@ class Phase:
     def awaits_events(self) -> bool:
         """Whether only a message, a client or time gives it more to do: False where it cannot say."""
         return False
+
+    @property
+    def next_due_ns(self) -> int:
+        """Until when compiled turns may stand for its own, where ``awaits_events`` holds."""
+        return NEVER_NS
 
     def do_work(self) -> Next | None:
         """The phase's part of a turn."""

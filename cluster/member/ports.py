@@ -24,6 +24,14 @@ class Links(Protocol):
 
     def queued_bytes(self, member_id: int) -> int: ...
 
+    def lend(self, member_id: int) -> tuple[int, int] | None:
+        """Let kernels receive and send on the link, at these descriptors; None when it is down."""
+        ...
+
+    def take_back(self, member_id: int) -> None:
+        """The link is not lent any more."""
+        ...
+
     @property
     def awaits_events(self) -> bool:
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""

@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from cluster.archive.mark_files import ClusterMarkFile, MarkFile
 from cluster.errors import AgentTermination, ClusterError
 from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.busy.lend import BusyTurns
+from cluster.member.busy.words import SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
 from cluster.member.disk.snapshots import recovery_state
@@ -45,6 +47,8 @@ class MemberLife:
             self._open_files(failures)
             self._open_media()
             self._open_agents(distrusts_log=failures.distrusts_all)
+            self.busy = self._open_busy_turns()
+            self.opened.callback(self._close_busy_turns)
         except BaseException:
             self._let_go()
             raise
@@ -178,6 +182,25 @@ class MemberLife:
                 return recovery_state(entries)
         return None
 
+    def _open_busy_turns(self) -> BusyTurns | None:
+        ports = self._ports
+        if ports.calls is None:
+            return None
+        return BusyTurns(
+            self.consensus_module,
+            [service.agent for service in self.services],
+            self.services[0].counters.position if len(self.services) == 1 else None,
+            self.counters_file,
+            ports.poller,
+            ports.calls,
+            spin_ns=ports.idle_spin_ns,
+            is_stepped=ports.is_stepped,
+        )
+
+    def _close_busy_turns(self) -> None:
+        """Let go of the counters, which are mapped, before their file is closed."""
+        self.busy = None
+
     # -- living --
 
     def start(self, now_ns: int, cluster_time: int) -> None:
@@ -192,6 +215,11 @@ class MemberLife:
         and AgentTermination.
         """
         work_count = self.consensus_module.do_work(now_ns, cluster_time)
+        work_count += self._turn_services(now_ns, cluster_time)
+        return work_count + self.consensus_module.publish_egress()
+
+    def _turn_services(self, now_ns: int, cluster_time: int) -> int:
+        work_count = 0
         for service in self.services:
             try:
                 work_count += service.do_work(now_ns, cluster_time)
@@ -199,7 +227,23 @@ class MemberLife:
                 raise
             except Exception as error:
                 self._on_service_error(service, error)
-        return work_count + self.consensus_module.publish_egress()
+        return work_count
+
+    def turn_busily(self) -> int | None:
+        """Take turns in compiled code until something is rare; why it ended, None where Python has to turn.
+
+        The reasons are bits of ``busy/words.py``. Raises what ``do_work`` raises.
+        """
+        busy, module = self.busy, self.consensus_module
+        reason = None
+        while busy is not None and self.awaits_events and (found := busy.run()) is not None:
+            reason = found
+            if reason & SERVICES:
+                self._turn_services(module.turn.now_ns, module.replica.cluster_time)
+                module.publish_egress()
+            if reason != SERVICES:
+                break
+        return reason
 
     @property
     def awaits_events(self) -> bool:

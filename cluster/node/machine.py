@@ -25,6 +25,7 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.credentials import as_supplier, credentials_of
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.links import MemberLinks
 from cluster.transport.log_client import open_log_client
 from cluster.transport.log_server import Ask
@@ -32,7 +33,7 @@ from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller
 from cluster.transport.recording_fetch import FetchedInThread
 from cluster.transport.server import ClientPort
-from cluster.transport.sockets import HandedOver
+from cluster.transport.system_calls import system_calls
 
 if TYPE_CHECKING:
     from cluster.node.control import ControlPort
@@ -63,8 +64,11 @@ class Machine:
         self.random = Random(secrets.randbits(64))
         self.mark_file = mark_file
         self.on_service_error = on_service_error
+        self.calls = system_calls()
+        self.poller = poller
+        self.is_stepped = False
+        self.idle_spin_ns = config.idle_spin_ns
         self._config = config
-        self._poller = poller
         self._bounds = bounds
         self._log = log
         self._tls = tls
@@ -109,7 +113,7 @@ class Machine:
             {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in config.cluster_members},
             secret=secrets.randbits(63),
             cluster_id=config.cluster_id,
-            poller=self._poller,
+            poller=self.poller,
             on_error=self._on_peer_error,
             bounds=self._bounds,
             local={id_: Endpoint(Medium.IPC, path=str(path)) for id_, path in config.link_paths.items()},
@@ -123,7 +127,7 @@ class Machine:
             listen.append(parse_endpoint(f"tcp:{tcp_ingress}"))
         self._clients = ClientPort(
             listen,
-            poller=self._poller,
+            poller=self.poller,
             member_id=config.member_id,
             cluster_id=config.cluster_id,
             incarnation=incarnation,
@@ -142,7 +146,7 @@ class Machine:
         driver_directory = str(self._config.driver_path)
         is_external = self._config.service_modes[service_id] == "external"
         command = () if is_external else command_of(driver_directory, service_id)
-        return ChildProcess(service_id, driver_directory, self._poller, command, self.on_event)
+        return ChildProcess(service_id, driver_directory, self.poller, command, self.on_event)
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedInThread:
         config = self._config

@@ -142,7 +142,12 @@ class ClusterNode:
         self._poller = Poller()
         self._opened.callback(self._poller.close)
         self._runner = AgentRunner(
-            self, self._poller, self._clock, spin_ns=config.idle_spin_ns, on_error=self._on_error
+            self,
+            self._poller,
+            self._clock,
+            spin_ns=config.idle_spin_ns,
+            on_error=self._on_error,
+            turn_busily=self._turn_busily,
         )
         self._settings = _settings(config)
         self._machine = Machine(
@@ -311,6 +316,10 @@ class ClusterNode:
         if life.consensus_module.is_closed:
             self.stop()
         return work_count
+
+    def _turn_busily(self) -> bool:
+        """Take turns in compiled code until something is rare; False where Python is to take the turn."""
+        return self._life is not None and self._life.turn_busily() is not None
 
     @property
     def awaits_events(self) -> bool:

@@ -13,6 +13,7 @@ from cluster.consensus.authentication import Security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
+from cluster.member.busy.lend import Calls, ServedSockets
 from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import Clients, FetchedRecordings, Links
 from cluster.member.services.remote_service import ServiceProcess
@@ -71,6 +72,19 @@ class Ports(Protocol):
     random: Random
     mark_file: ClusterMarkFile  # the consensus module's
     security: Security
+
+    @property
+    def calls(self) -> Calls | None:
+        """For compiled turns; None where Python takes all turns."""
+
+    @property
+    def poller(self) -> ServedSockets: ...
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether whoever turns the member does the waiting: a simulator."""
+
+    idle_spin_ns: int
 
     def epoch_ms(self) -> int: ...
 

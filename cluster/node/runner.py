@@ -2,7 +2,8 @@
 
     wait for sockets --> read the clocks once --> do_work --+
           ^_________________________________________________|
-    no wait at all after a turn with work, unless the agent says that it awaits events
+    no wait at all after a turn with work, unless the agent says that it awaits events: then compiled code
+    waits for it and takes what is frequent (``turn_busily``)
     nor for ``spin_ns`` after the last such turn: then sockets are looked at, again and again
 
 Sockets end a wait at once; without them it is as long as the slow tick of the consensus module.
@@ -43,13 +44,18 @@ class AgentRunner:
         *,
         spin_ns: int,
         on_error: Callable[[Exception], None],
+        turn_busily: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``on_error`` is told of every other exception of the agent, which is then called again."""
+        """``on_error`` is told of every other exception of the agent, which is then called again.
+
+        ``turn_busily`` waits and turns in compiled code, until something is rare; False where it cannot.
+        """
         self._agent = agent
         self._poller = poller
         self._cluster_clock = cluster_clock
         self._spin_ns = spin_ns
         self._on_error = on_error
+        self._agent_turns = turn_busily
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -66,7 +72,8 @@ class AgentRunner:
         while not self._is_stopped:
             if not work_count or (not wait(0) and self._agent.awaits_events):
                 # Nothing is left to do, so only a socket or time can bring more: no turns in between.
-                while not wait(0):
+                has_turned = self._turn_busily()
+                while not wait(0) and not has_turned:
                     if clock_ns() >= spin_until_ns:
                         wait(SLEEP_MAX_S)
                         break
@@ -74,6 +81,15 @@ class AgentRunner:
             work_count = self.turn(now_ns)
             if work_count:
                 spin_until_ns = now_ns + self._spin_ns
+
+    def _turn_busily(self) -> bool:
+        try:
+            return self._agent_turns()
+        except AgentTermination:
+            raise
+        except Exception as error:
+            self._on_error(error)
+            return True
 
     def turn(self, now_ns: int) -> int:
         """Let the agent work once; returns how much was done."""

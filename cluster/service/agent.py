@@ -93,7 +93,7 @@ class ClusteredServiceAgent:
         self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
         self._sessions = OpenSessions(self.state, self._outbox, context)
         self._cluster = Cluster(context, self.state, self._sessions, self._outbox, IdleStrategy(self.idle))
-        self._adapter = BoundedLogAdapter(
+        self.adapter = BoundedLogAdapter(
             self, context.log_fragment_limit, context.log_read_bytes, context.max_message_length
         )
         self._phase = ServicePhase.INIT
@@ -117,9 +117,24 @@ class ClusteredServiceAgent:
         return self._phase is ServicePhase.ACTIVE and not self._channel.has_egress
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether compiled turns can stand for the service: its member may then do without this agent's."""
+        return self._callbacks.is_echo and not self._sessions.has_supervised
+
+    @property
+    def is_responder(self) -> bool:
+        return self._context.is_responder
+
+    def take_back(self, read_position: int, position: int, cluster_time: int) -> None:
+        """Compiled turns have delivered the log to here; the time is that of the last message."""
+        self.adapter.cursor.read_position, self.adapter.cursor.position = read_position, position
+        self.state.cluster_time = cluster_time
+        self.state.log_position = self._channel.log_position = position
+
+    @property
     def joined_position(self) -> int:
         """How far into the log this service has come; the position of S-188."""
-        return self._adapter.position
+        return self.adapter.position
 
     @property
     def last_callback(self) -> str:
@@ -138,7 +153,7 @@ class ClusteredServiceAgent:
             and self._termination_position is None
             and self._requested_ack_position is None
             and not self._callbacks.has_background_work
-            and self._adapter.position >= self._commit_position()
+            and self.adapter.position >= self._commit_position()
         )
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
@@ -154,14 +169,14 @@ class ClusteredServiceAgent:
         work_count = self._poll_consensus_module()
         if self.is_reading:
             try:
-                work_count += self._adapter.poll(self._commit_position())
+                work_count += self.adapter.poll(self._commit_position())
             except ServiceError as error:
                 self._on_service_error(error)
                 raise
             finally:
                 self._outbox.flush()
-                self._channel.log_position = self._adapter.position
-            if self._adapter.is_done:
+                self._channel.log_position = self.adapter.position
+            if self.adapter.is_done:
                 self._close_log()
                 work_count += 1
         if self._callbacks.has_background_work and self._phase is ServicePhase.ACTIVE:
@@ -193,7 +208,7 @@ class ClusteredServiceAgent:
         try:
             self.state.log_position = recovery.log_position
             self.state.cluster_time = recovery.timestamp
-            self._adapter.start(recovery.log_position)
+            self.adapter.start(recovery.log_position)
             image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
             self._callbacks.call_guarded("on_start", self._cluster, image)
         except Exception as error:
@@ -237,15 +252,15 @@ class ClusteredServiceAgent:
             if message is not None:
                 work_count += 1
                 self._on_control(message)
-        if self._pending_join is not None and not self._adapter.has_log:
+        if self._pending_join is not None and not self.adapter.has_log:
             work_count += 1
             self._join_log(*self._pending_join)
         position = self._termination_position
-        if position is not None and self._adapter.position >= position:
+        if position is not None and self.adapter.position >= position:
             work_count += 1
-            self._terminate(is_expected=self._adapter.position == position or position == 0)
+            self._terminate(is_expected=self.adapter.position == position or position == 0)
         position = self._requested_ack_position
-        if position is not None and self._adapter.position >= position:
+        if position is not None and self.adapter.position >= position:
             work_count += 1
             self._requested_ack_position = None
             self._ack(NULL_VALUE)
@@ -254,10 +269,10 @@ class ClusteredServiceAgent:
     def _on_control(self, message: bytes | LogJoined | LogClosed) -> None:
         match message:
             case LogClosed(position):
-                self._adapter.limit_to(position)
+                self.adapter.limit_to(position)
             case LogJoined(encoded, log):
                 join = JoinLog.decode(encoded)
-                self._adapter.limit_to(join.log_position)
+                self.adapter.limit_to(join.log_position)
                 self._pending_join = (join, log)
             case bytes() as encoded:
                 match decode(encoded):
@@ -271,15 +286,15 @@ class ClusteredServiceAgent:
 
     def _join_log(self, join: JoinLog, log: LogSource) -> None:
         self._pending_join = None
-        if join.log_position != self._adapter.position:
+        if join.log_position != self.adapter.position:
             raise ClusterError(
                 f"cannot join the log at position {join.log_position}: "
-                f"{self._name} is at {self._adapter.position}"
+                f"{self._name} is at {self.adapter.position}"
             )
         role = Role(join.role)
         if role is not Role.LEADER:
             self._sessions.disconnect()
-        self._adapter.join(log, join.max_log_position)
+        self.adapter.join(log, join.max_log_position)
         self._ack(NULL_VALUE)
         self.state.member_id = join.member_id
         self.state.is_standby = bool(join.is_standby)
@@ -288,7 +303,7 @@ class ClusteredServiceAgent:
         self._change_role(role)
 
     def _close_log(self) -> None:
-        self._adapter.leave()
+        self.adapter.leave()
         self._sessions.disconnect()
         self._change_role(Role.FOLLOWER)
 
@@ -308,12 +323,12 @@ class ClusteredServiceAgent:
                 self._ack(NULL_VALUE)
         if not is_expected:
             raise AgentTermination(
-                f"{self._name} is at {self._adapter.position}, past the termination position {position}"
+                f"{self._name} is at {self.adapter.position}, past the termination position {position}"
             )
 
     def _ack(self, relevant_id: int) -> None:
         ack = ServiceAck(
-            log_position=self._adapter.position,
+            log_position=self.adapter.position,
             timestamp=self.state.cluster_time,
             ack_id=self._ack_id,
             relevant_id=relevant_id,
@@ -349,7 +364,7 @@ class ClusteredServiceAgent:
         self._callbacks.last = "on_session_message"
         state = self.state
         sessions = self._sessions.by_id
-        advance = self._adapter.advance
+        advance = self.adapter.advance
         rows = zip(
             batch.session_ids.tolist(),
             batch.timestamps.tolist(),
@@ -386,7 +401,7 @@ class ClusteredServiceAgent:
     def _call_batch(self, batch: SessionMessageBatch) -> None:
         self.state.log_position = int(batch.positions[-1])
         self.state.cluster_time = int(batch.timestamps[-1])
-        self._adapter.advance(self.state.log_position)
+        self.adapter.advance(self.state.log_position)
         self._make_room()
         self.state.batch = batch
         try:

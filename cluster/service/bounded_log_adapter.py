@@ -45,14 +45,14 @@ class BoundedLogAdapter:
         self._handler = handler
         self._messages = DeliveredMessages(fragment_limit, max_message_length)
         self._fragment_limit = fragment_limit
-        self._cursor = LogCursor(read_bytes, max_message_length)
+        self.cursor = LogCursor(read_bytes, max_message_length)
         self._log: LogSource | None = None
-        self._max_log_position = NULL_POSITION
+        self.max_log_position = NULL_POSITION
 
     @property
     def position(self) -> int:
         """Up to where the log was taken: an exclusive end of a frame."""
-        return self._cursor.position
+        return self.cursor.position
 
     @property
     def has_log(self) -> bool:
@@ -61,7 +61,7 @@ class BoundedLogAdapter:
     @property
     def is_done(self) -> bool:
         """Whether the log that is held has been read to its end."""
-        return self._log is not None and self.position >= self._max_log_position
+        return self._log is not None and self.position >= self.max_log_position
 
     def start(self, position: int) -> None:
         """Begin after what a snapshot has."""
@@ -69,17 +69,17 @@ class BoundedLogAdapter:
 
     def advance(self, position: int) -> None:
         """Everything before ``position`` has been handed over."""
-        self._cursor.advance(position)
+        self.cursor.advance(position)
 
     def join(self, log: LogSource, max_log_position: int) -> None:
         """Go on at ``position`` in another log, up to ``max_log_position`` (exclusive)."""
         assert self._log is None
         self._log = log
-        self._max_log_position = max_log_position
+        self.max_log_position = max_log_position
 
     def limit_to(self, position: int) -> None:
         """The log that is held ends at ``position``, or where it was said to end before."""
-        self._max_log_position = min(self._max_log_position, position)
+        self.max_log_position = min(self.max_log_position, position)
 
     def leave(self) -> None:
         """Forget the log; a message of which only the begin was in it goes on in the next."""
@@ -87,10 +87,10 @@ class BoundedLogAdapter:
 
     def poll(self, commit_position: int) -> int:
         """Hand over at most ``fragment_limit`` messages below the commit position; returns the work done."""
-        limit = min(commit_position, self._max_log_position)
+        limit = min(commit_position, self.max_log_position)
         if self._log is None or self.position >= limit:
             return 0
-        cursor = self._cursor
+        cursor = self.cursor
         position, data = cursor.read(self._log, limit)
         end = len(data)
         offset = 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster.errors import AgentTermination, LocalProtocolError, LogDamaged, ServiceError, StorageError
 from cluster.service.clustered_service import overrides
+from cluster.service.echo import EchoService
 from cluster.service.message_batch import SessionMessageBatch
 
 # What a callback may meet that is no fault of its service: the container's end, and the disk.
@@ -34,6 +35,7 @@ class Callbacks:
         self.on_message = getattr(service, "on_session_message", None)
         self.is_vectorised = overrides(service, "on_session_messages")
         self.compares_snapshots: bool = getattr(service, "compares_snapshots", True)
+        self.is_echo = type(service) is EchoService
         self.has_background_work = overrides(service, "do_background_work")
 
     def call(self, name: str, *arguments: Any, cluster_session_id: int | None = None) -> Any:

@@ -90,6 +90,10 @@ class OpenSessions:
 
     # -- supervised sessions --
 
+    @property
+    def has_supervised(self) -> bool:
+        return bool(self._supervised)
+
     def answer_ids(self, session_ids: np.ndarray) -> np.ndarray | None:
         """Of answers to these sessions, 0 for one that is not supervised; None when none of them is."""
         if not self._supervised:

@@ -22,6 +22,7 @@ import os
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+from weakref import WeakValueDictionary
 from zlib import crc32
 
 from cluster.testing.effects import Effect
@@ -261,10 +262,15 @@ class Disk:
 class SimulatedFile:
     """``File`` of one process."""
 
-    __slots__ = ("_disk", "_inode", "_is_writable", "_process", "path")
+    __slots__ = ("__weakref__", "_disk", "_inode", "_is_writable", "_number", "_process", "path")
 
-    def __init__(self, disk: Disk, process: Process, path: str, inode: Inode, is_writable: bool) -> None:
+    is_pushed_in_place = True
+
+    def __init__(
+        self, disk: Disk, process: Process, path: str, inode: Inode, is_writable: bool, number: int
+    ) -> None:
         self.path = path
+        self._number = number
         self._disk = disk
         self._process = process
         self._inode = inode
@@ -321,6 +327,9 @@ class SimulatedFile:
 
     def size(self) -> int:
         return len(self._inode.cache)
+
+    def fileno(self) -> int:
+        return self._number
 
     def allocate(self, length: int) -> None:
         self._begin(WRITE_NS)
@@ -384,6 +393,8 @@ class SimulatedFiles:
         self.disk = disk
         self._process = process
         self._process_id = process_id
+        self._number = 1_000_000
+        self.by_number: WeakValueDictionary[int, SimulatedFile] = WeakValueDictionary()
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SimulatedFile:
         inode = self.disk.inode(path)
@@ -397,7 +408,10 @@ class SimulatedFiles:
             self.disk.change_names({path: inode})
         elif inode is None:
             raise _not_found(path)
-        return SimulatedFile(self.disk, self._process, path, inode, write or create)
+        self._number += 1
+        file = SimulatedFile(self.disk, self._process, path, inode, write or create, self._number)
+        self.by_number[self._number] = file
+        return file
 
     def exists(self, path: str) -> bool:
         return self.disk.inode(path) is not None or path in self.disk.folders

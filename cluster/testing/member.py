@@ -11,6 +11,7 @@ from zlib import crc32
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
+from cluster.member.busy.words import IDLE
 from cluster.member.ports import FetchedRecordings
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
@@ -37,6 +38,7 @@ class Settings:
     segment_length: int = 128 * 1024
     checksums: tuple[str | None, ...] = ()  # of new recordings, by member; none by default
     tick_ns: int = 10_000_000
+    is_compiled: bool = False  # compiled turns stand for Python's where they can
 
 
 class MemberProcess(Process):
@@ -69,6 +71,7 @@ class MemberProcess(Process):
         self.disk = disk
         self.network = network
         self.clock = clock
+        self.is_compiled = settings.is_compiled
         self.incarnation = next_incarnation()
         self._next_incarnation = next_incarnation
         self.poller = SimulatedPoller(network, self)
@@ -148,9 +151,12 @@ class MemberProcess(Process):
                 self.is_up = self._has_lived = True
                 return 0
             assert self.life is not None
-            self.poller.wait(0)
-            self.life.counters_file.update_heartbeat(self.epoch_ms())
-            work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
+            reason = self.life.turn_busily()
+            work_count = int(reason == 0)
+            if reason not in (0, IDLE):
+                self.poller.wait(0)
+                self.life.counters_file.update_heartbeat(self.epoch_ms())
+                work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
         except FATAL as error:
             is_alone = len(self.settings.context.member_ids) == 1
             if self._has_lived and self._failures.is_survived(error, is_alone=is_alone):

@@ -24,6 +24,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
+from cluster.log.connection_table import ConnectionTable
 from cluster.testing.world import MS, Process, VirtualWorld
 from cluster.transport.poller import READABLE, WRITABLE
 
@@ -214,7 +215,8 @@ class SimulatedPoller:
         self._watched: dict[int, list[Any]] = {}  # fd: target, events, socket
         self._fd = 10
         self._is_marked = False
-        self.marked_count = 0  # by the last wait
+        self.marked_count = 0  # since somebody set it to 0
+        self.table = ConnectionTable()
 
     def open_socket(self, family: socket.AddressFamily) -> SimulatedSocket:
         assert family == socket.AF_INET
@@ -226,6 +228,7 @@ class SimulatedPoller:
         assert fd not in self._watched
         self._watched[fd] = [target, events, self.sockets[fd]]
         self._is_marked = True
+        self.table.clear(fd)
 
     def modify(self, fd: int, events: int) -> None:
         self._watched[fd][1] = events
@@ -233,6 +236,10 @@ class SimulatedPoller:
 
     def unregister(self, fd: int) -> None:
         self._watched.pop(fd, None)
+        self.table.clear(fd)
+
+    def target(self, fd: int) -> Any:
+        return self._watched[fd][0]
 
     def mark(self) -> None:
         self._is_marked = True
@@ -240,10 +247,17 @@ class SimulatedPoller:
 
     def wait(self, timeout_s: float) -> int:
         """Never waits: whoever turns the process does."""
-        self.marked_count = 0
+        ready = self.ready()
+        for fd, mask in ready:
+            watched = self._watched.get(fd)
+            if watched is not None:
+                watched[0].on_ready(mask)
+        return len(ready)
+
+    def ready(self) -> list[tuple[int, int]]:
+        """Descriptors and masks, as the kernel would name them."""
         if not self._is_marked:
-            return 0
-        self._is_marked = False
+            return []
         ready = []
         for fd, (_, events, sock) in self._watched.items():
             mask = sock.mask() & (events | ERROR_OR_HANG_UP)
@@ -251,13 +265,12 @@ class SimulatedPoller:
                 ready.append((fd, mask))
         if len(ready) > 1:
             self.network.shuffle(ready)  # epoll promises no order
-        for fd, mask in ready:
-            watched = self._watched.get(fd)
-            if watched is not None:
-                watched[0].on_ready(mask)
-        self._is_marked = bool(ready) or self._is_marked  # level-triggered
-        self.marked_count = len(ready)
-        return len(ready)
+        self._is_marked = bool(ready)  # level-triggered
+        self.marked_count += len(ready)
+        return ready
+
+    def fileno(self) -> int:
+        return 0
 
     def wake(self) -> None:
         self.process.wake(self.network.world.now_ns)

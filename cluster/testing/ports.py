@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from cluster.archive.files import Buffer, Files
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import open_security
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
 from cluster.log.frames import message_length_max
@@ -19,6 +19,7 @@ from cluster.member.services.remote_service import ServiceProcess
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
 from cluster.service.clustered_service import ClusteredService
+from cluster.testing.calls import SimulatedCalls
 from cluster.testing.counters_files import create_counters
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.network import SimulatedPoller
@@ -42,6 +43,11 @@ class Owner(Protocol):
     host: str
     directory: str
     incarnation: int
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether compiled turns stand for its own where they can."""
+        ...
 
     def epoch_ms(self) -> int: ...
 
@@ -86,6 +92,12 @@ class SimulatedPorts:
         """Take the directory, as a ClusterNode does before its first life. Raises DirectoryInUse."""
         self.files: Files = member.files
         self.random = random
+        self.poller = member.poller
+        self.is_stepped = True
+        self.idle_spin_ns = 0
+        self.calls: SimulatedCalls | None = None
+        if member.is_compiled:
+            self.calls = SimulatedCalls(member, SECOND // context.time_unit.per_second)
         self._member = member
         self._context = context
         self.security = open_security()

@@ -44,6 +44,7 @@ from cluster.transport.grpc_service import (
     SESSION_METHOD,
     STATUS_METHOD,
 )
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.log_server import (
     Ask,
     Control,
@@ -54,7 +55,7 @@ from cluster.transport.log_server import (
 )
 from cluster.transport.member_tls import ServerTls
 from cluster.transport.message_frames import link_frame
-from cluster.transport.sockets import SOCKET_BUFFER_BYTES, HandedOver
+from cluster.transport.sockets import SOCKET_BUFFER_BYTES
 
 READER_THREADS = 2
 STOP_GRACE_S = 0.2

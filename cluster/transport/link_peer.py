@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.log.connection_table import CRC, LINK_IN, LINK_OUT, ConnectionTable
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.sockets import Connection
 
@@ -62,3 +63,22 @@ class LinkPeer:
         self.first_dial_ns = now_ns
         self.next_dial_ns = now_ns
         self.dial_ns = 0
+
+    def lend(self, table: ConnectionTable) -> tuple[int, int]:
+        """Let kernels use both connections; descriptors of the one that receives, and sends."""
+        incoming, outgoing = self._connections()
+        incoming.serve(LINK_IN, self.member_id)
+        outgoing.serve(LINK_OUT, self.member_id)
+        table.set(incoming.descriptor, CRC, self.incoming_crc)
+        table.set(outgoing.descriptor, CRC, self.outgoing_crc)
+        return incoming.descriptor, outgoing.descriptor
+
+    def take_back(self, table: ConnectionTable) -> None:
+        """Kernels have used them."""
+        incoming, outgoing = self._connections()
+        self.incoming_crc = table.get(incoming.descriptor, CRC)
+        self.outgoing_crc = table.get(outgoing.descriptor, CRC)
+
+    def _connections(self) -> tuple[Connection, Connection]:
+        assert self.incoming is not None and self.outgoing is not None
+        return self.incoming, self.outgoing

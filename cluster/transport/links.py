@@ -183,6 +183,18 @@ class MemberLinks:
             peer.outgoing_crc = crc
         return Offer.NOT_CONNECTED if result == Offer.CLOSED else result
 
+    def lend(self, member_id: int) -> tuple[int, int] | None:
+        """Let kernels take and send frames of the link; descriptors of the side that receives, and sends.
+
+        None when it is down. Until ``take_back`` the checksums are in the poller's table.
+        """
+        peer = self._peers[member_id]
+        return peer.lend(self._poller.table) if peer.is_up else None
+
+    def take_back(self, member_id: int) -> None:
+        """The link is ours again, which was lent."""
+        self._peers[member_id].take_back(self._poller.table)
+
     @property
     def awaits_events(self) -> bool:
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""

@@ -37,9 +37,9 @@ from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Medium
 from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.reader_stream import ReaderStream
-from cluster.transport.sockets import HandedOver
 from cluster.transport.wanted import wanted_entries
 
 BLOCK_BYTES_DEFAULT = 1024 * 1024

@@ -11,6 +11,8 @@ import select
 import socket
 from typing import Protocol
 
+from cluster.log.connection_table import ConnectionTable
+
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
 EVENTS_PER_WAIT_MAX = 256
@@ -33,6 +35,7 @@ class Poller:
         self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._event_fd, READABLE)
         self._closed = False
+        self.table = ConnectionTable()
 
     def open_socket(self, family: socket.AddressFamily) -> socket.socket:
         """A stream socket to be watched here: the door to the network, where a simulator has another."""
@@ -43,6 +46,7 @@ class Poller:
         assert fd not in self._targets
         self._epoll.register(fd, events)
         self._targets[fd] = target
+        self.table.clear(fd)
 
     def modify(self, fd: int, events: int) -> None:
         """Watch ``fd`` for ``events`` from now on; 0 leaves only errors and hang-ups."""
@@ -52,6 +56,11 @@ class Poller:
         """Stop watching ``fd``; call it before the descriptor is closed."""
         if self._targets.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+            self.table.clear(fd)
+
+    def target(self, fd: int) -> Target:
+        """What watches ``fd``."""
+        return self._targets[fd]
 
     def wait(self, timeout_s: float) -> int:
         """Mark what is ready and return how many were; sleep at most ``timeout_s`` (0: do not sleep).

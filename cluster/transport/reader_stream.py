@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.transport.sockets import HandedOver
+from cluster.transport.handed_over import HandedOver
 
 
 class ReaderStream:

@@ -26,16 +26,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.log.connection_table import CLIENT
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.listener import ACCEPTS_PER_POLL_MAX, Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.message_frames import decode_first_frame, link_frame
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, HandedOver, ReceiveBuffer
+from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
 from cluster.transport.tls_connection import TlsConnection
 
 STALL_TIMEOUT_NS = 10 * SECOND_NS
@@ -255,7 +257,8 @@ class ClientPort:
         if connection_id not in self._strangers:
             return False
         if handler.has_session(connection_id):
-            del self._strangers[connection_id]  # when its session ends it is closed
+            client = self._strangers.pop(connection_id)  # when its session ends it is closed
+            client.connection.serve(CLIENT, connection_id)
             return False
         return True
 

@@ -19,19 +19,16 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cluster.errors import RemoteProtocolError
+from cluster.log.connection_table import IS_ENDING, IS_KEPT, IS_PAUSED, IS_QUEUED
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.enums import Offer
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.poller import READABLE, WRITABLE, Poller
-
-if TYPE_CHECKING:
-    from cluster.transport.tls import TlsSession
 
 Buffer = bytes | bytearray | memoryview | np.ndarray
 
@@ -59,19 +56,6 @@ class ReceiveBuffer:
         self.view: memoryview = self.array.data
 
 
-@dataclass(frozen=True, slots=True)
-class HandedOver:
-    """A connection that its owner gave away: the socket, and what was received on it and not taken.
-
-    ``tls`` is the session that its bytes go through, None where they go in the clear.
-    """
-
-    sock: socket.socket
-    received: bytes
-    certificate_name: str | None = None
-    tls: TlsSession | None = None
-
-
 # Why a stream ended, empty when it does not know, and whether dialling again is in vain.
 Explanation = tuple[str, bool]
 
@@ -96,6 +80,8 @@ class Connection:
         "_check_header",
         "_events",
         "_explain",
+        "_fd",
+        "_is_adopted",
         "_is_connecting",
         "_is_finishing",
         "_is_log_allowed",
@@ -107,6 +93,7 @@ class Connection:
         "_queue_bytes_max",
         "_receive_buffer",
         "_sock",
+        "_table",
         "buffer",
         "certificate_name",
         "connection_id",
@@ -174,7 +161,11 @@ class Connection:
         self.error_number = 0
         self.position = 0  # bytes accepted by offer and write since the connection was made
         self.queued_bytes = 0
-        poller.register(sock.fileno(), self, self._events)
+        self._is_adopted = False  # what is kept was received by others, and not looked at yet
+        self._fd = sock.fileno()
+        poller.register(self._fd, self, self._events)
+        self._table = poller.table
+        self._mark(IS_ENDING, is_connecting)
 
     @property
     def is_connected(self) -> bool:
@@ -221,9 +212,34 @@ class Connection:
             self._fail(OSError(error, os.strerror(error)))
             return
         self._is_connecting = False
+        self._mark(IS_ENDING, False)
         self._watch()
 
     # -- receiving --
+
+    def serve(self, kind: int, owner: int) -> None:
+        """Let kernels take what comes (``log/connection_table.py``), for this member or connection id."""
+        if not self.is_closed:
+            self._table.serve(self._fd, kind, owner, self.frame_length_max)
+
+    def _mark(self, bit: int, is_so: bool) -> None:
+        """Say what keeps its bytes from kernels; a closed one has no row any more."""
+        if not self.is_closed:
+            self._table.mark(self._fd, bit, is_so)
+
+    @property
+    def descriptor(self) -> int:
+        """Of its socket, until it is closed."""
+        return self._fd
+
+    def adopt(self, data: np.ndarray) -> None:
+        """What a kernel has received and does not take: the next ``receive`` looks at it."""
+        assert self._carry is None and len(data) > 0
+        self._carry = data.copy()
+        self._limit = len(data)
+        self._is_adopted = True
+        self._mark(IS_KEPT, True)
+        self._mark_readable()
 
     @property
     def partial_bytes(self) -> int:
@@ -264,6 +280,10 @@ class Connection:
         self.is_readable = False
         carry = self._carry
         kept = self._limit
+        if self._is_adopted:
+            assert carry is not None
+            self._is_adopted = False
+            return self._find_frames(carry, kept)
         if carry is None:
             buffer, view = self._receive_buffer.array, self._receive_buffer.view
         elif len(carry) > kept:  # a large frame's own buffer
@@ -274,7 +294,10 @@ class Connection:
         received = self._receive_into(view[kept : kept + bytes_max])
         if received == 0:
             return False
-        limit = kept + received
+        return self._find_frames(buffer, kept + received)
+
+    def _find_frames(self, buffer: np.ndarray, limit: int) -> bool:
+        """Whether whole frames are in ``buffer[:limit]``, which then are what was received."""
         end, follows = whole_frames(buffer, 0, limit, self.frame_length_max, self._is_log_allowed)
         if follows == NOT_A_FRAME:
             header = bytes(buffer[end : end + 32]).hex()
@@ -294,6 +317,7 @@ class Connection:
         if consumed_end == self._limit:
             self._carry = None
             self._limit = self.start = self.end = 0
+            self._mark(IS_KEPT, False)
             return
         follows = 0
         if consumed_end == self.end:
@@ -344,6 +368,7 @@ class Connection:
         elif not (is_own and offset == 0 and len(self.buffer) == left):
             self._carry = self.buffer[offset : self._limit].copy()
         self._limit = left
+        self._mark(IS_KEPT, True)
         self.start, self.end = 0, frames
         if frames:
             assert self._carry is not None
@@ -459,6 +484,7 @@ class Connection:
     def _enqueue(self, buffer: Buffer, offset: int) -> None:
         copy = memoryview(bytes(memoryview(buffer)[offset:]))  # type: ignore[arg-type]
         self._queue.append(copy)
+        self._mark(IS_QUEUED, True)
         self.queued_bytes += len(copy)
 
     # -- ending --
@@ -466,6 +492,9 @@ class Connection:
     def _watch(self) -> None:
         events = 0 if self._is_paused else READABLE
         self._set_events(events | WRITABLE if self._has_unsent else events)
+        self._mark(IS_PAUSED, self._is_paused)
+        self._mark(IS_QUEUED, self._has_unsent)
+        self._mark(IS_ENDING, self._is_finishing or self._is_connecting)
 
     def _set_events(self, events: int) -> None:
         if events != self._events and not self.is_closed:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.errors import TlsFailed
+from cluster.log.connection_table import IS_WRAPPED
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, HandedOver, ReceiveBuffer
+from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
 from cluster.transport.tls import TLS_HANDSHAKE, TlsSession, broken_off
 
 SEALED_BYTES_MAX = 64 * 1024  # of frames that are encrypted before the socket has taken those before them
@@ -44,6 +46,7 @@ class TlsConnection(Connection):
         self._is_dialling = not tls.is_accepting
         super().__init__(sock, poller, receive_buffer, **{**options, "is_connecting": self._is_dialling})
         self._is_connecting = True
+        self._mark(IS_WRAPPED, True)
 
     # -- the handshake --
 

@@ -149,14 +149,14 @@ def test_zeros_are_kept_ahead_of_what_is_written_a_piece_at_a_time(tmp_path):
     archive = open_archive(tmp_path, segment_length=segment)
     log = a_log(700)
     recording = record(archive, log)
-    assert recording._segment is not None
+    assert recording.segment is not None
     recording.append(0, log.frames())
     recording.sync()
-    first = recording._segment.zeroed_to
+    first = recording.segment.zeroed_to
     recording.sync()
     while archive.do_work():
         pass
-    assert first < recording._segment.zeroed_to <= segment
+    assert first < recording.segment.zeroed_to <= segment
     archive.close()
 
 

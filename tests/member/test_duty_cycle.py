@@ -479,7 +479,7 @@ def test_a_follower_in_a_snapshot_reads_nothing_but_goes_on_reporting(spy):
     follower = cluster.followers[0]
     follower.replica.module.change(ConsensusModuleState.SNAPSHOT)
     spy.on(follower.agent.parts.clients, "poll", "ingress")
-    spy.on(follower.agent.parts.processing._adapter, "poll", "log")
+    spy.on(follower.agent.parts.processing.adapter, "poll", "log")
     before = follower.commit_position
     client.send(b"x")
     cluster.await_settled()

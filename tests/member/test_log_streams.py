@@ -241,7 +241,7 @@ def test_a_log_takes_no_more_input_well_before_its_last_position():
 def test_what_does_not_fit_before_the_last_position_is_not_appended():
     publication = LogPublication(Recording(), LogStreams(Links()), PARAMS)
     last = PARAMS.position_max - PARAMS.batch_length_min
-    publication._base = publication.flushed_position = publication.position = last
+    publication.base = publication.flushed_position = publication.position = last
     assert last < publication.append(b"x" * PARAMS.message_length_max) <= PARAMS.position_max
 
     with pytest.raises(AgentTermination, match="at its last position"):

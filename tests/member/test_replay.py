@@ -129,11 +129,11 @@ def test_a_replay_is_over_when_module_and_services_have_read_it_to_its_end():
     end = cluster._commit_positions[0]
     member.start()
     in_state(cluster, ElectionState.LEADER_REPLAY)
-    cluster.run_until(lambda: member.service_agent._adapter.has_log)
+    cluster.run_until(lambda: member.service_agent.adapter.has_log)
     member.stall_service()
     in_state(cluster, ElectionState.LEADER_INIT)
     cluster.run(1 * SECOND)
-    adapter = member.service_agent._adapter
+    adapter = member.service_agent.adapter
     assert not member.is_replaying, "the module has read it"
     assert adapter.has_log and adapter.position < end, "the service holds it still"
     assert member.election_state is ElectionState.LEADER_INIT, "and has not joined what comes after it"

@@ -32,10 +32,10 @@ SEEDS_SHOWN = 20
 SEEDS_PER_PROCESS = 50
 
 
-def run_seed(seed: int, only_faults: Collection[str] = ()) -> Result:
+def run_seed(seed: int, only_faults: Collection[str] = (), is_compiled: bool | None = None) -> Result:
     """One history, in whatever process; single frames soon are too many for the proof file."""
     with patch.object(sync_proof, "SINGLE_FRAMES_MIN", 2):
-        result = History(seed, only_faults=only_faults).run()
+        result = History(seed, only_faults=only_faults, is_compiled=is_compiled).run()
     gc.collect()  # agents and sockets refer to each other, and hold large buffers
     return result
 

@@ -182,7 +182,15 @@ class _Coverage(Observer):
 class History:
     """All that one seed decides; ``run`` lets it happen."""
 
-    def __init__(self, seed: int, *, keeps_story: bool = False, only_faults: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        keeps_story: bool = False,
+        only_faults: Collection[str] = (),
+        is_compiled: bool | None = None,
+    ) -> None:
+        """``is_compiled``: whether compiled turns stand for Python's; the seed draws it where it is None."""
         self.world = world = VirtualWorld(seed, keeps_story=keeps_story)
         random = world.random("setup")
         self.random = random
@@ -231,6 +239,7 @@ class History:
             tick_ns=random.choice([10, 20, 40]) * MS,
             checksums=draw_checksums(world.random("checksum"), member_count),
             is_mended=world.random("mending").random() < 0.6,
+            is_compiled=world.random("compiled").random() < 0.5 if is_compiled is None else is_compiled,
         )
         self.network = Network(world, world.random("network"))
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}

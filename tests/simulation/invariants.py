@@ -194,7 +194,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             watched.recorded_terms.add(term_id)
         recording = member.recording
         require(
-            recording is None or position <= recording.append_position,
+            recording is None or position <= member.written_position,
             "I-3",
             f"{member.name} reports {position}, which it does not have",
         )

@@ -73,6 +73,7 @@ class Member(MemberState, member.MemberProcess):
             return super().turn()
         module = life.consensus_module
         slow_tick_ns, deadline = module.turn.slow_tick_ns, module.replica.timers.next_deadline
+        self.poller.marked_count = 0
         again_ns = super().turn()
         others = [member_id for member_id in self.settings.context.member_ids if member_id != self.member_id]
         is_time = (

@@ -14,9 +14,9 @@ from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport import log_server
 from cluster.transport.bounds import Bounds
+from cluster.transport.handed_over import HandedOver
 from cluster.transport.log_server import LogServer
 from cluster.transport.message_frames import each_frame, link_frame
-from cluster.transport.sockets import HandedOver
 
 END = 4096
 BLOCK = 1024

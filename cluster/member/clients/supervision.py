@@ -49,6 +49,11 @@ class Supervision:
         self._news.clear()
         self._table.slots["held"] = 0
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there are supervised sessions, or news of them."""
+        return bool(not self._answers.is_empty or self._connections or self._touched or self._news)
+
     def prune(self) -> None:
         """Forget the sessions whose close is committed."""
         self._answers.prune(self._is_known)

@@ -25,22 +25,22 @@ class LogHandler(Protocol):
 class LogAdapter:
     """One member's log from the newest snapshot on."""
 
-    __slots__ = ("_cursor", "_handler", "_table", "is_stopped")
+    __slots__ = ("_handler", "_table", "cursor", "is_stopped")
 
     def __init__(self, handler: LogHandler, table: SessionTable) -> None:
         self._handler = handler
         self._table = table
-        self._cursor = LogCursor(CHUNK_BYTES)
+        self.cursor = LogCursor(CHUNK_BYTES)
         self.is_stopped = False  # the last poll ended at an action; the next cycle goes on (C-260)
 
     @property
     def position(self) -> int:
         """How far the log is processed: an end of a frame."""
-        return self._cursor.position
+        return self.cursor.position
 
     def start(self, position: int) -> None:
         """Everything before ``position`` is processed, by a snapshot."""
-        self._cursor.advance(position)
+        self.cursor.advance(position)
 
     def poll(self, log: LogSource, limit: int, *, is_applied: bool = True) -> int:
         """Process one chunk of the log up to ``limit``; return the bytes that ``position`` moved.
@@ -48,7 +48,7 @@ class LogAdapter:
         ``limit`` is the commit position, or the end of the own recording when that is before it. Raises
         LogDamaged for bytes that no cluster writes.
         """
-        cursor = self._cursor
+        cursor = self.cursor
         if cursor.position >= limit:
             return 0
         before = cursor.position

@@ -55,6 +55,11 @@ class MemberLog:
         self.commit_position = position
         self._counters.commit_position.set(position)
 
+    def on_committed(self, position: int) -> None:
+        """``commit-pos`` shows this position already."""
+        assert position >= self.commit_position, "a commit position never falls (I-2)"
+        self.commit_position = position
+
     # ---- recording
 
     def create(self, session_id: int, geometry: LogGeometry | None) -> Recording:

@@ -36,15 +36,15 @@ class LogProcessing:
         self._status = status
         self._leadership_term_id = leadership_term_id
         self._on_snapshot = on_snapshot
-        self._adapter = LogAdapter(self, replica.sessions.table)
+        self.adapter = LogAdapter(self, replica.sessions.table)
 
     @property
     def position(self) -> int:
-        return self._adapter.position
+        return self.adapter.position
 
     def start(self, position: int) -> None:
         """Everything before ``position`` is processed, by a snapshot."""
-        self._adapter.start(position)
+        self.adapter.start(position)
 
     def process(self, limit: int, length: int = 1) -> int:
         """Process the recorded log up to ``limit``, about ``length`` bytes of it, and show it as committed.
@@ -52,7 +52,7 @@ class LogProcessing:
         Returns the bytes; not less than a chunk, unless the limit or an action ends it. Raises LogDamaged,
         AgentTermination.
         """
-        recording, adapter = self._log.recording, self._adapter
+        recording, adapter = self._log.recording, self.adapter
         if recording is None or not self._replica.module.reads_log:
             return 0
         limit = min(limit, recording.append_position)
@@ -67,7 +67,7 @@ class LogProcessing:
 
     def count(self, log: LogSource, commit_position: int) -> None:
         """On a leader, which acts on its entries when it appends them: only count what is committed."""
-        adapter = self._adapter
+        adapter = self.adapter
         while adapter.position < commit_position:
             adapter.poll(log, commit_position, is_applied=False)
 

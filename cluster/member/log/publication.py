@@ -40,13 +40,13 @@ class LogPublication:
     """``position`` is the end of what is appended, ``flushed_position`` of what is written and sent."""
 
     __slots__ = (
-        "_base",
-        "_buffer",
-        "_input_limit",
         "_last_begin",
         "_recording",
         "_streams",
+        "base",
+        "buffer",
         "flushed_position",
+        "input_limit",
         "params",
         "position",
     )
@@ -56,10 +56,10 @@ class LogPublication:
         self._streams = streams
         self.params = params
         # Pages that no turn fills are never touched, and so take no memory.
-        self._buffer = np.zeros(params.batch_length_min + KEPT_BYTES, np.uint8)
-        self._base = self.position = self.flushed_position = recording.append_position
+        self.buffer = np.zeros(params.batch_length_min + KEPT_BYTES, np.uint8)
+        self.base = self.position = self.flushed_position = recording.append_position
         self._last_begin = params.position_max - params.batch_length_min
-        self._input_limit = params.position_max - RESERVED_TERMS * params.term_length - RESERVED_BYTES
+        self.input_limit = params.position_max - RESERVED_TERMS * params.term_length - RESERVED_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -67,7 +67,7 @@ class LogPublication:
 
         Asked once a turn and connection, not for each message: the reserve holds what comes in between.
         """
-        return self.position >= self._input_limit
+        return self.position >= self.input_limit
 
     def append(self, message: bytes) -> int:
         """Append one message, SBE header included; return the position of its end.
@@ -76,13 +76,11 @@ class LogPublication:
         """
         if self.position > self._last_begin:
             raise AgentTermination(f"the log is at its last position, {self.position}")
-        position = append_message(
-            self._buffer, self.position - self._base, self.position, self.params, message
-        )
+        position = append_message(self.buffer, self.position - self.base, self.position, self.params, message)
         if position == BACK_PRESSURED:
             self.flush()
-            self._base = self.position
-            position = append_message(self._buffer, 0, self.position, self.params, message)
+            self.base = self.position
+            position = append_message(self.buffer, 0, self.position, self.params, message)
             assert position > 0
         self.position = position
         return position
@@ -104,8 +102,8 @@ class LogPublication:
         """Append the session messages of a connection's run; return (status, consumed), never OUT_FULL."""
         while True:
             status, self.position, start = append_ingress(
-                self._buffer,
-                self.position - self._base,
+                self.buffer,
+                self.position - self.base,
                 self.position,
                 self.params,
                 ingress,
@@ -119,23 +117,23 @@ class LogPublication:
             if status != OUT_FULL:
                 return status, start
             self.flush()
-            self._base = self.position
+            self.base = self.position
 
     def flush(self) -> None:
         """Write and send what was appended since the last time; it is not synced yet."""
         position, begin = self.position, self.flushed_position
         if position == begin:
             return
-        batch = self._buffer[begin - self._base : position - self._base]
+        batch = self.buffer[begin - self.base : position - self.base]
         self._recording.append(begin, batch)
         self.flushed_position = position
         self._streams.on_batch(begin, position, batch)
-        if position - self._base >= KEPT_BYTES:
-            self._base = position
+        if position - self.base >= KEPT_BYTES:
+            self.base = position
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
         """As the recording, without a system call for what is still in the buffer."""
-        if position >= self._base:
+        if position >= self.base:
             end = min(position + max_length, self.flushed_position)
-            return self._buffer[position - self._base : end - self._base]
+            return self.buffer[position - self.base : end - self.base]
         return self._recording.read(position, max_length, out)

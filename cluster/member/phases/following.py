@@ -89,6 +89,10 @@ class Following(Phase):
             and self._ports.termination.position == NULL_POSITION
         )
 
+    @property
+    def next_due_ns(self) -> int:
+        return self.follower.next_append_position_ns
+
     def do_work(self) -> Next | None:
         ports, follower, recording = self._ports, self.follower, self._recording
         turn = ports.turn

@@ -13,7 +13,7 @@ from cluster.archive.node_state_file import NodeStateFile
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.cluster_member import ClusterMember
-from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.established import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.replica import ReplicatedState
@@ -26,7 +26,7 @@ from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.sender import LedLog, LogSender
-from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
+from cluster.member.phase import NEVER_NS, Close, Elect, Next, Phase, PhaseName
 from cluster.member.phases.leader_control import LeaderControl
 from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.ports import Peers
@@ -195,11 +195,34 @@ class Leading(Phase):
         self._is_commit_untold = True
         ports.processing.count(self._publication, commit_position)
         ports.log.commit(commit_position)
+        self._on_committed(commit_position)
+
+    def _on_committed(self, commit_position: int) -> None:
+        ports = self._ports
         self._replica.sweep(commit_position)
         if self._replica.sessions.has_pending_work:
             ports.turn.hasten_slow_tick()
         ports.snapshots.on_committed(commit_position)
         ports.turn.work_count += 1
+
+    def take_back(
+        self, *, commit_position: int, taken_in: int, has_news: bool, told_ns: int, is_untold: bool
+    ) -> None:
+        """What came of turns that compiled code took (``busy/lend.py``)."""
+        has_risen = self.leader.take_back(commit_position, taken_in, has_news=has_news, told_ns=told_ns)
+        self._is_commit_untold = is_untold
+        if has_risen:
+            self._ports.log.on_committed(commit_position)
+            self._on_committed(commit_position)
+
+    @property
+    def next_due_ns(self) -> int:
+        replica, turn = self._replica, self._ports.turn
+        deadline = replica.timers.next_deadline if len(replica.timers) else None
+        if deadline is None:
+            return NEVER_NS
+        per_second = self._ports.context.time_unit.per_second
+        return turn.now_ns + max(deadline - replica.cluster_time, 0) * (SECOND // per_second)
 
     def _tell_full(self) -> None:
         if not self._is_full_told:

@@ -1,0 +1,100 @@
+"""Calls of compiled code into the operating system, or whatever stands for it, by a table of addresses.
+
+A kernel that is handed the table decides nothing about where its calls go: production hands it libc's, the
+simulator its own. All arguments and results are 64-bit integers; pointers are addresses of arrays that the
+caller of the kernel keeps. Without compilation an "address" is the key of a Python function in ``PLAIN``.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+# Places in a table of calls, with the C function that each is.
+WAIT = 0  # int epoll_wait(int epoll, struct epoll_event *events, int events_max, int timeout_ms)
+CLOCK = 1  # int clock_gettime(clockid_t clock, struct timespec *time)
+RECEIVE = 2  # ssize_t recv(int socket, void *buffer, size_t length, int flags)
+SEND = 3  # ssize_t writev(int socket, const struct iovec *pieces, int count)
+WRITE = 4  # ssize_t pwrite(int file, const void *buffer, size_t length, off_t offset)
+SYNC_DATA = 5  # int fdatasync(int file)
+SYNC = 6  # int fsync(int file)
+SYNC_RANGE = 7  # int sync_file_range(int file, off_t offset, off_t length, unsigned flags)
+ERROR_NUMBER = 8  # int *__errno_location(void)
+CALLS = 9
+
+PLAIN: dict[int, Callable[..., int]] = {}
+
+_INT = ir.IntType(64)
+
+
+def _caller(count: int):  # type: ignore[no-untyped-def]
+    def call(typing_context, address, *arguments):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, values):  # type: ignore[no-untyped-def]
+            function_type = ir.FunctionType(_INT, [_INT] * count)
+            function = builder.inttoptr(values[0], function_type.as_pointer())
+            return builder.call(function, values[1 : count + 1])
+
+        return types.int64(*[types.int64] * (count + 1)), codegen
+
+    return call
+
+
+def _call_0(typing_context, address):  # type: ignore[no-untyped-def]
+    return _caller(0)(typing_context, address)
+
+
+def _call_1(typing_context, address, a):  # type: ignore[no-untyped-def]
+    return _caller(1)(typing_context, address, a)
+
+
+def _call_2(typing_context, address, a, b):  # type: ignore[no-untyped-def]
+    return _caller(2)(typing_context, address, a, b)
+
+
+def _call_3(typing_context, address, a, b, c):  # type: ignore[no-untyped-def]
+    return _caller(3)(typing_context, address, a, b, c)
+
+
+def _call_4(typing_context, address, a, b, c, d):  # type: ignore[no-untyped-def]
+    return _caller(4)(typing_context, address, a, b, c, d)
+
+
+def _address_of(typing_context, array, offset):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, values):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, values[0]).data
+        return builder.ptrtoint(builder.gep(data, [values[1]]), _INT)
+
+    return types.int64(array, types.int64), codegen
+
+
+def _i32_at(typing_context, address):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, values):  # type: ignore[no-untyped-def]
+        word = ir.IntType(32)
+        return builder.sext(builder.load(builder.inttoptr(values[0], word.as_pointer())), _INT)
+
+    return types.int64(types.int64), codegen
+
+
+if not config.DISABLE_JIT:  # type: ignore[attr-defined]
+    call_0: Any = intrinsic(_call_0)
+    call_1: Any = intrinsic(_call_1)
+    call_2: Any = intrinsic(_call_2)
+    call_3: Any = intrinsic(_call_3)
+    call_4: Any = intrinsic(_call_4)
+    address_of: Any = intrinsic(_address_of)
+    i32_at: Any = intrinsic(_i32_at)
+else:
+
+    def _call_plain(address, *arguments):  # type: ignore[no-untyped-def]
+        return PLAIN[int(address)](*map(int, arguments))
+
+    call_0 = call_1 = call_2 = call_3 = call_4 = _call_plain
+
+    def address_of(array, offset):  # type: ignore[no-untyped-def]
+        return array.ctypes.data + int(offset) * array.itemsize
+
+    def i32_at(address):  # type: ignore[no-untyped-def]
+        return ctypes.c_int32.from_address(int(address)).value

@@ -1,0 +1,66 @@
+"""The connections of a process as kernels see them: a row of words for each descriptor.
+
+Whoever owns a connection says here what it is; the connection itself says what keeps its bytes from going
+straight through. A kernel leaves those with a ``STATE`` other than 0, and those of kind 0, to Python.
+"""
+
+import numpy as np
+
+ROW_WORDS = 16
+KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
+ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
+
+# Kinds.
+NOT_SERVED, CLIENT, LINK_IN, LINK_OUT = range(4)
+
+# Bits of STATE.
+IS_KEPT = 1  # bytes were received that wait for more, or for their owner
+IS_QUEUED = 2  # bytes wait to be sent
+IS_PAUSED = 4
+IS_ENDING = 8  # or not connected yet
+IS_WRAPPED = 16  # its bytes are not those on the wire (TLS)
+
+INDEX_LENGTH = 4096
+_ZEROS = np.zeros(ROW_WORDS, np.int64).data
+
+
+class ConnectionTable:
+    """Rows by descriptor; ``words`` goes to kernels. ``index`` has descriptors by low bits of client ids."""
+
+    __slots__ = ("_view", "index", "words")
+
+    def __init__(self, descriptors: int = 1024) -> None:
+        self.words = np.zeros(descriptors * ROW_WORDS, np.int64)
+        self.index = np.zeros(INDEX_LENGTH, np.int64)
+        self._view = self.words.data
+
+    def clear(self, descriptor: int) -> None:
+        """The descriptor is another's from now on, or nobody's."""
+        needed = (descriptor + 1) * ROW_WORDS
+        if needed > len(self.words):
+            words = np.zeros(max(needed, 2 * len(self.words)), np.int64)
+            words[: len(self.words)] = self.words
+            self.words = words
+            self._view = words.data
+        begin = descriptor * ROW_WORDS
+        self._view[begin : begin + ROW_WORDS] = _ZEROS
+
+    def get(self, descriptor: int, field: int) -> int:
+        return self._view[descriptor * ROW_WORDS + field]
+
+    def set(self, descriptor: int, field: int, value: int) -> None:
+        self._view[descriptor * ROW_WORDS + field] = value
+
+    def mark(self, descriptor: int, bit: int, is_so: bool) -> None:
+        """Set or clear one bit of its STATE."""
+        at = descriptor * ROW_WORDS + STATE
+        self._view[at] = self._view[at] | bit if is_so else self._view[at] & ~bit
+
+    def serve(self, descriptor: int, kind: int, owner: int, frame_length_max: int) -> None:
+        """Let kernels take what comes over it, for this member or connection id."""
+        begin = descriptor * ROW_WORDS
+        self._view[begin + OWNER] = owner
+        self._view[begin + FRAME_LENGTH_MAX] = frame_length_max
+        self._view[begin + KIND] = kind
+        if kind == CLIENT:
+            self.index[owner & INDEX_LENGTH - 1] = descriptor

@@ -1,0 +1,24 @@
+"""The end of the log in memory: what was appended a moment ago is read from there, not from the file.
+
+BASE         read, served       FLUSHED      POSITION              end of the buffer
+ |--- done with ---|--- committed ---|--- appended --|------ free ------|
+"""
+
+from cluster.log.kernel import routine
+from cluster.log.memory import copy_bytes
+from cluster.member.busy.words import BASE, ECHO_SERVICE, POSITION, READ_AT, SERVED_AT, SERVICE
+
+KEPT_BYTES = 1024 * 1024
+
+
+@routine
+def make_room(t):  # type: ignore[no-untyped-def]
+    """Move what is still to be read to the begin of the buffer, where that is worth it."""
+    w = t.words
+    needed = w[READ_AT]
+    if w[SERVICE] == ECHO_SERVICE:
+        needed = min(needed, w[SERVED_AT])
+    done, length = needed - w[BASE], w[POSITION] - needed
+    if done >= KEPT_BYTES and done >= length:
+        copy_bytes(t.log, 0, t.log, done, length)
+        w[BASE] = needed

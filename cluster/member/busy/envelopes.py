@@ -1,0 +1,130 @@
+"""Frames between members in a busy turn: sealed, sent and opened as ``transport/envelopes.py`` does it.
+
+What a socket does not take is put into ``unsent``, for Python to offer: from then on all for that socket goes
+there, until Python has seen to it.
+"""
+
+from cluster.log.calls import address_of
+from cluster.log.connection_table import CRC, IS_QUEUED, ROW_WORDS, STATE
+from cluster.log.crc import crc_32, extend_crc_32
+from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, align_frame, put_header
+from cluster.log.kernel import routine
+from cluster.log.memory import copy_bytes, get_i32, get_i64, get_u32, put_i32, put_i64
+from cluster.member.busy.system import WOULD_BLOCK, send
+from cluster.member.busy.words import EVENT, FRAME_AT, HEADER_AT, REASON, UNSENT, UNSENT_END
+
+ENVELOPE_STREAM = 1001
+ENVELOPE_BYTES = 128 * 1024
+FLAGS_AND_TYPE_AT, STREAM_AT, CONTENT_CRC_AT, HEADER_CRC_AT = 4, 16, 24, 28
+
+# Messages of every turn, in a frame of their own: SBE header, then the block.
+SBE_AT = HEADER_LENGTH
+TERM_AT, POSITION_AT, MEMBER_AT, REPORT_FLAGS_AT = 40, 48, 56, 60
+APPEND_POSITION = 54 << 16 | 111 << 32  # template and schema, bits 16 to 47 of the SBE header
+COMMIT_POSITION = 55 << 16 | 111 << 32
+KIND_MASK = 0xFFFF_FFFF << 16
+POSITION_FRAME_LENGTH_MIN, POSITION_FRAME_LENGTH = 60, 64
+CONSENSUS_STREAM = 108
+
+
+@routine
+def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: ignore[no-untyped-def]
+    """Send two pieces of arrays, as one; False when they were not and will not be sent."""
+    row = descriptor * ROW_WORDS
+    taken = 0
+    length = a_length + b_length
+    if t.connections[row + STATE] == 0:
+        taken = send(t, descriptor, address_of(a_bytes, a), a_length, address_of(b_bytes, b), b_length)
+        if taken == length:
+            return True
+        if taken < 0 and taken != -WOULD_BLOCK:
+            t.words[REASON] |= EVENT  # Python finds out why
+            return False
+        taken = max(taken, 0)
+    begin = t.words[UNSENT_END]
+    rest = length - taken
+    if rest + 24 > t.unsent.size - begin:
+        t.words[REASON] |= EVENT
+        return False
+    t.connections[row + STATE] |= IS_QUEUED
+    put_i64(t.unsent, begin, descriptor)
+    put_i64(t.unsent, begin + 8, rest)
+    begin += 16
+    if taken < a_length:
+        copy_bytes(t.unsent, begin, a_bytes, a + taken, a_length - taken)
+        begin += a_length - taken
+        taken = a_length
+    copy_bytes(t.unsent, begin, b_bytes, b + taken - a_length, length - taken)
+    t.words[UNSENT_END] += 16 + (rest + 7 & ~7)
+    t.words[REASON] |= UNSENT
+    return True
+
+
+@routine
+def send_sealed(t, descriptor, has_position, source, begin, end):  # type: ignore[no-untyped-def]
+    """Send whole frames in one envelope, first of them the position that lies ready; False: not taken."""
+    row = descriptor * ROW_WORDS
+    out = t.scratch
+    length = POSITION_FRAME_LENGTH if has_position else 0
+    crc = extend_crc_32(t.connections[row + CRC], out, FRAME_AT, FRAME_AT + length)
+    crc = extend_crc_32(crc, source, begin, end)
+    header_length = HEADER_LENGTH + length
+    put_header(out, HEADER_AT, header_length + end - begin, DATA_UNFRAGMENTED, 0, 0, ENVELOPE_STREAM, 0)
+    put_i32(out, HEADER_AT + CONTENT_CRC_AT, crc)
+    put_i32(out, HEADER_AT + HEADER_CRC_AT, crc_32(out, HEADER_AT, HEADER_AT + HEADER_CRC_AT))
+    if not offer(t, descriptor, out, HEADER_AT, header_length, source, begin, end - begin):
+        return False
+    t.connections[row + CRC] = crc
+    return True
+
+
+@routine
+def set_position(t, term_id, position):  # type: ignore[no-untyped-def]
+    """Fill in the AppendPosition or CommitPosition whose frame lies ready."""
+    put_i64(t.scratch, FRAME_AT + TERM_AT, term_id)
+    put_i64(t.scratch, FRAME_AT + POSITION_AT, position)
+
+
+@routine
+def piece_end(source, begin, end):  # type: ignore[no-untyped-def]
+    """End of the whole frames of ``source[begin:end]`` that one envelope takes."""
+    if end - begin <= ENVELOPE_BYTES:
+        return end
+    offset = begin
+    while offset < end:
+        frame_end = offset + align_frame(get_i32(source, offset))
+        if frame_end - begin > ENVELOPE_BYTES and offset > begin:
+            break
+        offset = frame_end
+    return offset
+
+
+@routine
+def open_envelope(t, descriptor, offset, end):  # type: ignore[no-untyped-def]
+    """End of the envelope at ``received[offset]``, -1 when it is none; the connection's checksum after it."""
+    buffer = t.received
+    content_end = offset + get_i32(buffer, offset)
+    if (
+        content_end > end
+        or get_i32(buffer, offset + FLAGS_AND_TYPE_AT) != DATA_UNFRAGMENTED
+        or get_i32(buffer, offset + STREAM_AT) != ENVELOPE_STREAM
+        or get_u32(buffer, offset + HEADER_CRC_AT) != crc_32(buffer, offset, offset + HEADER_CRC_AT)
+    ):
+        return -1, 0
+    crc = t.connections[descriptor * ROW_WORDS + CRC]
+    crc = extend_crc_32(crc, buffer, offset + HEADER_LENGTH, content_end)
+    if crc != get_u32(buffer, offset + CONTENT_CRC_AT):
+        return -1, 0
+    return content_end, crc
+
+
+@routine
+def is_position_message(buffer, offset, end, kind):  # type: ignore[no-untyped-def]
+    """Whether the frame there is a whole message of this kind."""
+    return (
+        get_i32(buffer, offset) >= POSITION_FRAME_LENGTH_MIN
+        and get_i32(buffer, offset + FLAGS_AND_TYPE_AT) == DATA_UNFRAGMENTED
+        and get_i32(buffer, offset + STREAM_AT) == CONSENSUS_STREAM
+        and offset + POSITION_FRAME_LENGTH <= end
+        and get_i64(buffer, offset + SBE_AT) & KIND_MASK == kind
+    )

@@ -1,0 +1,179 @@
+"""A follower's busy turn: as ``phases/following.py``, for what is frequent.
+
+the leader's log         checked, written, synced, reported: the leader waits for that alone
+CommitPosition           counted, shown, served
+"""
+
+from cluster.log.connection_table import CRC, FRAME_LENGTH_MAX, OWNER, ROW_WORDS
+from cluster.log.follow import follow_run
+from cluster.log.frames import DONE, HEADER_LENGTH, LOG_STREAM, align_frame
+from cluster.log.kernel import routine
+from cluster.log.memory import copy_bytes, get_i32, get_i64
+from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.log.scan import check_frames
+from cluster.member.busy.buffer import make_room
+from cluster.member.busy.envelopes import (
+    COMMIT_POSITION,
+    POSITION_AT,
+    STREAM_AT,
+    TERM_AT,
+    is_position_message,
+    open_envelope,
+    send_sealed,
+    set_position,
+)
+from cluster.member.busy.leading import give
+from cluster.member.busy.recorder import append, has_room, sync
+from cluster.member.busy.serving import serve_committed
+from cluster.member.busy.system import WOULD_BLOCK, receive
+from cluster.member.busy.words import (
+    APPENDED,
+    BASE,
+    COMMIT_COUNTER,
+    COMMITTED,
+    ECHO_SERVICE,
+    ENTRY,
+    EVENT,
+    FAILED,
+    HEARD_NS,
+    LEADER,
+    LEADER_OUT,
+    NOTIFIED,
+    NOW_NS,
+    POSITION,
+    PROCESSED,
+    READ_AT,
+    REASON,
+    REPORTED,
+    REPORTED_NS,
+    SERVICE,
+    SERVICES,
+    SYNC_LEVEL,
+    SYNCED,
+    TERM_ID,
+)
+
+POSITION_MAX = (1 << 30) << 31
+
+
+@routine
+def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
+    """Take the leader's log and commit positions."""
+    w = t.words
+    row = descriptor * ROW_WORDS
+    received = receive(t, descriptor)
+    if received <= 0:
+        if received != -WOULD_BLOCK:
+            w[REASON] |= EVENT
+        return
+    end, follows = find_whole_frames(t.received, 0, received, t.connections[row + FRAME_LENGTH_MAX], True)
+    offset = 0
+    is_leader = t.connections[row + OWNER] == w[LEADER]
+    while is_leader and offset < end and follows != NOT_A_FRAME:
+        envelope_end, crc = open_envelope(t, descriptor, offset, end)
+        if envelope_end < 0 or not _can_be_taken(t, offset + HEADER_LENGTH, envelope_end):
+            break
+        if not _take(t, offset + HEADER_LENGTH, envelope_end):
+            return  # the disk failed: nothing of it is acknowledged
+        t.connections[row + CRC] = crc
+        offset = envelope_end
+    if offset < received:
+        give(t, descriptor, offset, received)
+
+
+@routine
+def _log_end(buffer, begin, end):  # type: ignore[no-untyped-def]
+    """End of the run of log frames at ``begin``."""
+    while begin < end and get_i32(buffer, begin + STREAM_AT) == LOG_STREAM:
+        begin += align_frame(get_i32(buffer, begin))
+    return begin
+
+
+@routine
+def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
+    """Whether the frames are log that joins on and has room, and commit positions of this term."""
+    w, buffer = t.words, t.received
+    position = w[APPENDED]
+    frames_end, _ = find_whole_frames(buffer, begin, end, end - begin, True)
+    if frames_end != end:
+        return False
+    if not has_room(t, end - begin) or end - begin > t.log.size - (w[POSITION] - w[BASE]):
+        return False
+    while begin < end:
+        log_end = _log_end(buffer, begin, end)
+        if log_end > begin:
+            valid_end, _ = check_frames(buffer, begin, log_end, position, t.params, False)
+            if valid_end != log_end:
+                return False
+            position += log_end - begin
+            begin = log_end
+            continue
+        told = get_i64(buffer, begin + POSITION_AT) if end - begin >= 64 else -1
+        if (
+            not is_position_message(buffer, begin, end, COMMIT_POSITION)
+            or get_i64(buffer, begin + TERM_AT) != w[TERM_ID]
+            or told < 0
+            or told > POSITION_MAX
+            or told & 31 != 0
+        ):
+            return False
+        begin += align_frame(get_i32(buffer, begin))
+    return True
+
+
+@routine
+def _take(t, begin, end):  # type: ignore[no-untyped-def]
+    w, buffer = t.words, t.received
+    while begin < end:
+        log_end = _log_end(buffer, begin, end)
+        if log_end > begin:
+            at = w[POSITION] - w[BASE]
+            copy_bytes(t.log, at, buffer, begin, log_end - begin)
+            if not append(t, at, at + log_end - begin):
+                return False
+            w[POSITION] = w[APPENDED]
+            begin = log_end
+            continue
+        w[HEARD_NS] = w[NOW_NS]
+        w[NOTIFIED] = max(w[NOTIFIED], get_i64(buffer, begin + POSITION_AT))
+        begin += align_frame(get_i32(buffer, begin))
+    return True
+
+
+@routine
+def follow(t):  # type: ignore[no-untyped-def]
+    """What follows the receives of a turn."""
+    w = t.words
+    if w[REASON] & FAILED:
+        return
+    if w[SYNC_LEVEL] > 0 and w[SYNCED] != w[APPENDED] and not sync(t):
+        return
+    if w[SYNCED] != w[REPORTED]:
+        set_position(t, w[TERM_ID], w[SYNCED])
+        if send_sealed(t, w[LEADER_OUT], True, t.log, 0, 0):
+            w[REPORTED] = w[SYNCED]
+            w[REPORTED_NS] = w[NOW_NS]
+    limit = min(w[NOTIFIED], w[APPENDED])
+    if w[PROCESSED] < limit:
+        _process(t, limit)
+        if w[SERVICE] == ECHO_SERVICE:
+            serve_committed(t)
+        else:
+            w[REASON] |= SERVICES
+    make_room(t)
+
+
+@routine
+def _process(t, limit):  # type: ignore[no-untyped-def]
+    """Take the committed log into the sessions' counts, up to an entry that Python has to apply."""
+    w = t.words
+    begin, end = w[READ_AT] - w[BASE], limit - w[BASE]
+    status, offset, _ = follow_run(t.log, begin, end, w[READ_AT], t.sessions)
+    w[READ_AT] = w[BASE] + offset
+    if status == DONE:
+        w[PROCESSED] = limit
+    else:
+        w[PROCESSED] = max(w[PROCESSED], w[READ_AT])
+        w[REASON] |= ENTRY
+    w[COMMITTED] = w[PROCESSED]
+    t.counters[w[COMMIT_COUNTER]] = w[COMMITTED]

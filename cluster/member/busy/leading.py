@@ -1,0 +1,343 @@
+"""A leader's busy turn: as ``phases/leading.py``, for what is frequent.
+
+followers' reports      members' rows
+clients' messages       into the log; one write, one send a follower, one sync
+quorum                  commit position; counted, served, acknowledged
+CommitPosition          with the next turn, or when nothing came for a millisecond
+"""
+
+from cluster.log.connection_table import CRC, FRAME_LENGTH_MAX, OWNER, ROW_WORDS
+from cluster.log.follow import follow_run
+from cluster.log.frames import (
+    HEADER_LENGTH,
+    MALFORMED,
+    OTHER_MESSAGE,
+    OUT_FULL,
+    align_frame,
+    next_message,
+)
+from cluster.log.ingress import append_run
+from cluster.log.kernel import routine
+from cluster.log.memory import get_i32, get_i64, get_u8
+from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.member.busy.buffer import make_room
+from cluster.member.busy.envelopes import (
+    APPEND_POSITION,
+    POSITION_AT,
+    REPORT_FLAGS_AT,
+    TERM_AT,
+    is_position_message,
+    open_envelope,
+    piece_end,
+    send_sealed,
+    set_position,
+)
+from cluster.member.busy.recorder import append, has_room, sync
+from cluster.member.busy.serving import serve_committed
+from cluster.member.busy.system import WOULD_BLOCK, receive
+from cluster.member.busy.words import (
+    ACTIVE_NS,
+    APPENDED,
+    BASE,
+    CLUSTER_TIME,
+    COMMIT_COUNTER,
+    COMMIT_DUE_NS,
+    COMMIT_TOLD_NS,
+    COMMITTED,
+    ECHO_SERVICE,
+    ENTRY,
+    EVENT,
+    FAILED,
+    FLUSHED,
+    FRAMES,
+    GIVEN,
+    GIVEN_BEGIN,
+    GIVEN_END,
+    HAS_NEWS,
+    HEARTBEAT_NS,
+    ID,
+    INPUT_LIMIT,
+    IS_COMMIT_UNTOLD,
+    IS_LIVE,
+    LAGGARD,
+    MEMBER_ID,
+    MEMBER_WORDS,
+    MEMBERS,
+    NOW_NS,
+    OUT,
+    POSITION,
+    PROCESSED,
+    QUORUM,
+    QUORUM_POSITION,
+    READ_AT,
+    REASON,
+    REPORT_POSITION,
+    REPORT_TERM_ID,
+    ROOM,
+    SERVICE,
+    SERVICES,
+    STREAM_POSITION,
+    SYNC_LEVEL,
+    SYNCED,
+    TAKEN_IN,
+    TERM_ID,
+    TIMEOUT_NS,
+    UNCOMMITTED_MAX,
+)
+
+COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
+CATCHUP = 1  # flag of an AppendPosition
+
+
+@routine
+def give(t, descriptor, begin, end):  # type: ignore[no-untyped-def]
+    """What came is for Python, from ``begin`` on."""
+    w = t.words
+    w[GIVEN], w[GIVEN_BEGIN], w[GIVEN_END] = descriptor, begin, end
+    w[REASON] |= FRAMES
+
+
+@routine
+def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
+    """Take the AppendPositions of a follower."""
+    w = t.words
+    received = receive(t, descriptor)
+    if received <= 0:
+        if received != -WOULD_BLOCK:
+            w[REASON] |= EVENT
+        return
+    row = descriptor * ROW_WORDS
+    end, follows = find_whole_frames(t.received, 0, received, t.connections[row + FRAME_LENGTH_MAX], True)
+    offset = 0
+    while offset < end and follows != NOT_A_FRAME:
+        envelope_end, crc = open_envelope(t, descriptor, offset, end)
+        if envelope_end < 0 or not _are_reports(t, offset + HEADER_LENGTH, envelope_end):
+            break
+        frame = offset + HEADER_LENGTH
+        while frame < envelope_end:
+            _report(t, t.connections[row + OWNER], frame)
+            frame += align_frame(get_i32(t.received, frame))
+        t.connections[row + CRC] = crc
+        offset = envelope_end
+    if offset < received:
+        give(t, descriptor, offset, received)
+
+
+@routine
+def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
+    """Whether the frames are reports of this term that can be meant as they are said."""
+    w, buffer = t.words, t.received
+    while begin < end:
+        if not is_position_message(buffer, begin, end, APPEND_POSITION):
+            return False
+        position = get_i64(buffer, begin + POSITION_AT)
+        if (
+            get_i64(buffer, begin + TERM_AT) != w[TERM_ID]
+            or position < 0
+            or position > w[APPENDED]
+            or position & 31 != 0
+            or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
+        ):
+            return False
+        begin += align_frame(get_i32(buffer, begin))
+    return begin == end
+
+
+@routine
+def _report(t, member_id, frame):  # type: ignore[no-untyped-def]
+    w = t.words
+    for i in range(w[MEMBERS]):
+        row = i * MEMBER_WORDS
+        if t.members[row + ID] == member_id:
+            t.members[row + REPORT_TERM_ID] = w[TERM_ID]
+            t.members[row + REPORT_POSITION] = get_i64(t.received, frame + POSITION_AT)
+            t.members[row + ACTIVE_NS] = w[NOW_NS]
+            w[HAS_NEWS] = 1
+
+
+@routine
+def may_take_input(t):  # type: ignore[no-untyped-def]
+    """Whether clients are read: they wait in their sockets for the majority, and for room."""
+    w = t.words
+    return w[POSITION] < w[INPUT_LIMIT] and w[POSITION] - w[COMMITTED] < w[UNCOMMITTED_MAX]
+
+
+@routine
+def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
+    """Append the session messages of a client."""
+    w = t.words
+    received = receive(t, descriptor)
+    if received <= 0:
+        if received != -WOULD_BLOCK:
+            w[REASON] |= EVENT
+        return
+    row = descriptor * ROW_WORDS
+    end, follows = find_whole_frames(t.received, 0, received, t.connections[row + FRAME_LENGTH_MAX], False)
+    offset = 0
+    while offset < end and follows != NOT_A_FRAME:
+        status, position, offset = append_run(
+            t.log,
+            w[POSITION] - w[BASE],
+            w[POSITION],
+            t.params,
+            t.received,
+            offset,
+            end,
+            t.sessions,
+            t.connections[row + OWNER],
+            w[TERM_ID],
+            w[CLUSTER_TIME],
+        )
+        w[POSITION] = position
+        if status != OUT_FULL:
+            break
+        base = w[BASE]
+        if not flush(t):
+            break
+        make_room(t)
+        if w[BASE] == base:
+            w[REASON] |= ROOM
+            break
+    if offset < received:
+        give(t, descriptor, offset, received)
+
+
+@routine
+def flush(t):  # type: ignore[no-untyped-def]
+    """Write and send what was appended since the last time; False, with nothing done, where Python must."""
+    w = t.words
+    begin, end = w[FLUSHED], w[POSITION]
+    if begin == end:
+        return True
+    if not has_room(t, end - begin):
+        w[REASON] |= ROOM
+        return False
+    if not append(t, begin - w[BASE], end - w[BASE]):
+        return False
+    w[FLUSHED] = end
+    set_position(t, w[TERM_ID], w[QUORUM_POSITION])
+    for i in range(w[MEMBERS]):
+        row = i * MEMBER_WORDS
+        if t.members[row + IS_LIVE] and not _send_log(t, row, begin, end):
+            w[REASON] |= LAGGARD
+    if not w[REASON] & LAGGARD:
+        w[IS_COMMIT_UNTOLD] = 0
+    return True
+
+
+@routine
+def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
+    """Send a follower the log that was just written; False when it does not take all of it."""
+    base = t.words[BASE]
+    if t.members[row + STREAM_POSITION] != begin:
+        return False
+    has_commit = t.words[IS_COMMIT_UNTOLD] != 0
+    while begin < end:
+        piece = base + piece_end(t.log, begin - base, end - base)
+        if not send_sealed(t, t.members[row + OUT], has_commit, t.log, begin - base, piece - base):
+            return False
+        begin = piece
+        has_commit = False
+        t.members[row + STREAM_POSITION] = piece
+    return True
+
+
+@routine
+def _quorum_position(t):  # type: ignore[no-untyped-def]
+    """What a majority of members that are heard has proven in this term."""
+    w, members = t.words, t.members
+    for i in range(w[MEMBERS]):
+        position = _proven(w, members, i)
+        holders = 0
+        higher = 0
+        for j in range(w[MEMBERS]):
+            other = _proven(w, members, j)
+            holders += other >= position
+            higher += other > position
+        if higher < w[QUORUM] <= holders:
+            return min(position, w[SYNCED])
+    return 0
+
+
+@routine
+def _proven(w, members, i):  # type: ignore[no-untyped-def]
+    row = i * MEMBER_WORDS
+    if members[row + ID] == w[MEMBER_ID]:
+        return w[SYNCED]
+    is_active = members[row + ACTIVE_NS] >= 0 and members[row + ACTIVE_NS] + w[TIMEOUT_NS] > w[NOW_NS]
+    if members[row + REPORT_TERM_ID] == w[TERM_ID] and is_active:
+        return members[row + REPORT_POSITION]
+    return 0
+
+
+@routine
+def commit(t):  # type: ignore[no-untyped-def]
+    """Take in what is synced here and elsewhere; count, show and serve what is committed."""
+    w = t.words
+    if not w[HAS_NEWS] and w[SYNCED] == w[TAKEN_IN]:
+        return
+    w[HAS_NEWS] = 0
+    w[TAKEN_IN] = w[SYNCED]
+    position = _quorum_position(t)
+    if position <= w[COMMITTED]:
+        return
+    if not _count(t, position):
+        w[HAS_NEWS] = 1
+        w[REASON] |= ENTRY
+        return
+    w[COMMITTED] = w[QUORUM_POSITION] = position
+    w[COMMIT_TOLD_NS] = w[NOW_NS]
+    w[COMMIT_DUE_NS] = w[NOW_NS] + w[HEARTBEAT_NS]
+    w[IS_COMMIT_UNTOLD] = 1
+    t.counters[w[COMMIT_COUNTER]] = position
+    if w[SERVICE] == ECHO_SERVICE:
+        serve_committed(t)
+    else:
+        w[REASON] |= SERVICES
+
+
+@routine
+def _count(t, limit):  # type: ignore[no-untyped-def]
+    """Count the messages that are committed now; False, with nothing changed for good, for damage."""
+    w = t.words
+    end = limit - w[BASE]
+    while True:
+        begin = w[READ_AT] - w[BASE]
+        status, offset, _ = follow_run(t.log, begin, end, w[READ_AT], t.sessions)
+        w[READ_AT] = w[BASE] + offset
+        if status == OTHER_MESSAGE:  # acted on when it was appended; what hangs on its commit is Python's
+            _, offset = next_message(t.log, offset, end)
+            w[READ_AT] = w[BASE] + offset
+            w[REASON] |= ENTRY
+        elif status == MALFORMED:
+            return False
+        else:
+            break
+    w[PROCESSED] = limit
+    return True
+
+
+@routine
+def tell_commit(t):  # type: ignore[no-untyped-def]
+    """Tell the followers how far the log is committed."""
+    w = t.words
+    w[IS_COMMIT_UNTOLD] = 0
+    set_position(t, w[TERM_ID], w[QUORUM_POSITION])
+    for i in range(w[MEMBERS]):
+        row = i * MEMBER_WORDS
+        if t.members[row + ID] != w[MEMBER_ID] and t.members[row + OUT] >= 0:
+            send_sealed(t, t.members[row + OUT], True, t.log, 0, 0)
+
+
+@routine
+def lead(t):  # type: ignore[no-untyped-def]
+    """What follows the receives of a turn."""
+    w = t.words
+    if w[REASON] & FAILED or not flush(t):
+        return
+    if w[SYNC_LEVEL] > 0 and w[SYNCED] != w[APPENDED] and not sync(t):
+        return
+    commit(t)
+    if w[IS_COMMIT_UNTOLD] and w[NOW_NS] - w[COMMIT_TOLD_NS] >= COMMIT_WAIT_NS:
+        tell_commit(t)
+    make_room(t)

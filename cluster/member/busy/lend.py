@@ -1,0 +1,452 @@
+"""A member's state lent to the compiled turn, and taken back when that has found something rare.
+
+    parts of the member ──lend──▶ tables ── busy_turns ──▶ tables ──take back──▶ parts of the member
+
+In between nobody else reads or writes it. It is lent only where Python's next turn would find nothing to do
+but what a socket or time gives it, and nothing rare is under way: then a turn is what ``turn.py`` says.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from cluster.archive import sync_proof
+from cluster.archive.recording import Recording
+from cluster.consensus.context import NULL_POSITION
+from cluster.counters import Counter, CountersFile
+from cluster.log.checksum import CODES
+from cluster.log.connection_table import CLIENT, IS_QUEUED, KIND, OWNER, ConnectionTable
+from cluster.log.deliver import DeliveredMessages
+from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.busy import words as at
+from cluster.member.busy.turn import busy_turns
+from cluster.member.frames import consensus_frame
+from cluster.member.phases.following import Following
+from cluster.member.phases.leading import Leading
+from cluster.protocol.consensus import AppendPosition, CommitPosition
+from cluster.protocol.enums import AppendPositionFlags, Role
+from cluster.protocol.link import CommitAck
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.transport.message_frames import link_frame
+
+RECEIVE_BYTES = 1024 * 1024
+FOLLOWER_LOG_BYTES = 8 * 1024 * 1024
+RECORDED_BYTES = 4 * 1024 * 1024
+EGRESS_BYTES = 1024 * 1024
+UNSENT_BYTES = 8 * 1024 * 1024
+SERVICE_ROWS = 4096
+LIVE = 1 << 62  # a log without an end that is known
+
+
+class ServedSockets(Protocol):
+    """The sockets of the process (``cluster.transport.poller.Poller``)."""
+
+    @property
+    def table(self) -> ConnectionTable: ...
+
+    def fileno(self) -> int: ...
+
+    def target(self, fd: int) -> Any: ...
+
+
+class Calls(Protocol):
+    """What a turn reaches the world by."""
+
+    table: np.ndarray  # addresses, by log/calls.py
+
+    def raise_failure(self) -> None:
+        """Raise what a call met that is no error of the operating system."""
+        ...
+
+
+class BusyTurns:
+    """``run`` turns the member in compiled code, as long as nothing is rare."""
+
+    def __init__(
+        self,
+        agent: ConsensusModuleAgent,
+        services: Sequence[object],
+        service_position: Counter | None,
+        counters: CountersFile,
+        poller: ServedSockets,
+        calls: Calls,
+        *,
+        spin_ns: int,
+        is_stepped: bool,
+    ) -> None:
+        """``services`` are the agents of the member's services."""
+        self._calls = calls
+        self._is_lent = False
+        self._agent = agent
+        self._poller = poller
+        self._counters = counters
+        self._services = services
+        self._service_position = service_position
+        words = self._words = np.zeros(at.WORDS, np.int64)
+        words[at.IS_STEPPED], words[at.SPIN_NS] = is_stepped, spin_ns
+        words[at.EPOLL] = poller.fileno()
+        context = agent.context
+        words[at.TIME_DIVISOR] = 1_000_000_000 // context.time_unit.per_second
+        words[at.MEMBER_ID], words[at.QUORUM] = context.member_id, context.quorum_threshold
+        words[at.TIMEOUT_NS] = context.leader_heartbeat_timeout_ns
+        words[at.HEARTBEAT_NS] = context.leader_heartbeat_interval_ns
+        words[at.UNCOMMITTED_MAX] = context.uncommitted_bytes_max
+        words[at.SERVICE_ROWS] = SERVICE_ROWS
+        words[at.MEMBERS] = len(agent.parts.members)
+        self._members = np.zeros(len(agent.parts.members) * at.MEMBER_WORDS, np.int64)
+        sessions = agent.replica.sessions.table
+        self._messages = DeliveredMessages(SERVICE_ROWS)
+        self._follower_log: np.ndarray | None = None
+        self._follower_log_of: Following | None = None
+        self._scratch = np.zeros(at.SCRATCH, np.uint8)
+        ack = np.frombuffer(link_frame(CommitAck(0, 0, 0, 0)), np.uint8)
+        self._scratch[at.ACK_AT : at.ACK_AT + at.ACK_LENGTH] = ack
+        self._commit_frame = _frame(CommitPosition(0, 0, context.member_id))
+        self._append_frame = _frame(AppendPosition(0, 0, context.member_id, AppendPositionFlags.NONE))
+        nothing = np.zeros(0, np.uint8)
+        self._tables = at.Tables(
+            words=words,
+            calls=calls.table,
+            connections=poller.table.words,
+            by_connection=poller.table.index,
+            members=self._members,
+            sessions=sessions.words,
+            ranges=sessions.ranges,
+            params=np.zeros(0, np.int64),
+            counters=counters.words,
+            columns=self._messages.words,
+            ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
+            received=np.zeros(RECEIVE_BYTES, np.uint8),
+            log=nothing,
+            recorded=np.zeros(RECORDED_BYTES, np.uint8),
+            side=self._messages.side,
+            egress=np.zeros(EGRESS_BYTES, np.uint8),
+            acks=np.zeros(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
+            unsent=np.zeros(UNSENT_BYTES, np.uint8),
+            scratch=self._scratch,
+        )
+
+    @property
+    def append_position(self) -> int:
+        """Where the recording ends, while it is lent; else 0."""
+        return int(self._words[at.APPENDED]) if self._is_lent else 0
+
+    @property
+    def work_turns(self) -> int:
+        """Turns in compiled code that had something to do."""
+        return int(self._words[at.WORK_TURNS])
+
+    # ---- whether
+
+    def run(self) -> int | None:
+        """Turn until something is rare; returns why (bits of ``words``), None when Python has to turn.
+
+        To be called where ``awaits_events`` holds. Raises StorageError when the disk fails.
+        """
+        phase = self._agent.phase
+        if isinstance(phase, Leading):
+            return self._run_leading(phase)
+        if isinstance(phase, Following):
+            return self._run_following(phase)
+        return None
+
+    def _may_run(self, recording: Recording | None) -> bool:
+        parts = self._agent.parts
+        return (
+            recording is not None
+            and recording.may_be_lent
+            and parts.termination.position == NULL_POSITION
+            and not parts.supervision.is_in_use
+        )
+
+    # ---- a leader
+
+    def _run_leading(self, phase: Leading) -> int | None:
+        parts, words = self._agent.parts, self._words
+        publication, recording = parts.log.publication, parts.log.recording
+        streams = parts.log_sender.streams
+        leader = phase.leader
+        if (
+            not self._may_run(recording)
+            or publication is None
+            or streams.has_suspended
+            or publication.position != publication.flushed_position
+            or publication.is_full
+        ):
+            return None
+        assert recording is not None
+        if not self._lend_log(publication.base, publication.position):
+            return None
+        outgoing = self._lend_links()
+        words[at.ROLE] = at.LEADER_ROLE
+        words[at.INPUT_LIMIT] = publication.input_limit
+        words[at.TERM_ID] = leader.leadership_term_id
+        words[at.COMMITTED] = leader.commit_position
+        words[at.TAKEN_IN], words[at.HAS_NEWS] = recording.synced_position, 0
+        words[at.IS_COMMIT_UNTOLD] = 0
+        words[at.COMMIT_DUE_NS] = leader.leadership.commit_due_ns
+        words[at.COMMIT_TOLD_NS] = 0
+        words[at.QUORUM_POSITION] = leader.leadership.quorum_position
+        for row, member in zip(self._rows(), parts.members.values(), strict=True):
+            stream = streams.get(member.id)
+            is_live = stream is not None and stream.stop_position == NULL_POSITION
+            active_ns = member.time_of_last_activity_ns
+            self._members[row : row + at.MEMBER_WORDS - 1] = (
+                member.id,
+                member.report_term_id,
+                member.report_position,
+                -1 if active_ns is None else active_ns,
+                outgoing.get(member.id, -1),
+                stream.position if stream is not None else -1,
+                is_live and member.id in outgoing,
+            )
+        self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
+        self._turn(publication.buffer, publication.params.words, recording)
+
+        publication.base, publication.position = self._two(at.BASE, at.POSITION)
+        publication.flushed_position = int(words[at.FLUSHED])
+        for row, member in zip(self._rows(), parts.members.values(), strict=True):
+            _, term_id, position, active_ns, _, stream_position, is_live, *_ = self._members[
+                row : row + at.MEMBER_WORDS
+            ].tolist()
+            if member.id == self._agent.context.member_id:
+                continue
+            if active_ns >= 0:
+                member.report(term_id, position, active_ns)
+            if is_live and (stream := streams.get(member.id)) is not None:
+                stream.position = stream_position
+        if words[at.REASON] & at.LAGGARD:
+            streams.has_laggards = True
+        self._take_back_links(outgoing)
+        self._take_back_log(recording)
+        phase.take_back(
+            commit_position=int(words[at.COMMITTED]),
+            taken_in=int(words[at.TAKEN_IN]),
+            has_news=bool(words[at.HAS_NEWS]),
+            told_ns=int(words[at.COMMIT_TOLD_NS]),
+            is_untold=bool(words[at.IS_COMMIT_UNTOLD]),
+        )
+        return self._end(recording)
+
+    # ---- a follower
+
+    def _run_following(self, phase: Following) -> int | None:
+        parts, words = self._agent.parts, self._words
+        recording, subscription, follower = parts.log.recording, parts.log.subscription, phase.follower
+        if (
+            not self._may_run(recording)
+            or subscription is None
+            or not (subscription.has_image and subscription.is_live)
+            or subscription.leader_member_id != follower.leader_member_id
+        ):
+            return None
+        assert recording is not None
+        base = self._lend_follower_log(phase, recording)
+        if base is None:
+            return None
+        outgoing = self._lend_links()
+        if follower.leader_member_id not in outgoing:
+            self._take_back_links(outgoing)
+            return None
+        words[at.ROLE] = at.FOLLOWER_ROLE
+        words[at.TERM_ID] = follower.leadership_term_id
+        words[at.COMMITTED] = parts.log.commit_position
+        words[at.LEADER], words[at.LEADER_OUT] = (
+            follower.leader_member_id,
+            outgoing[follower.leader_member_id],
+        )
+        words[at.NOTIFIED] = follower.notified_commit_position
+        words[at.HEARD_NS] = follower.time_of_last_leader_message_ns
+        words[at.REPORTED], words[at.REPORTED_NS] = follower.sent_position, follower.sent_ns
+        self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
+        assert self._follower_log is not None
+        self._turn(self._follower_log, subscription.params.words, recording)
+
+        follower.notified_commit_position = int(words[at.NOTIFIED])
+        follower.time_of_last_leader_message_ns = int(words[at.HEARD_NS])
+        follower.sent_position, follower.sent_ns = self._two(at.REPORTED, at.REPORTED_NS)
+        self._take_back_links(outgoing)
+        self._take_back_log(recording)
+        if words[at.COMMITTED] > parts.log.commit_position:
+            self._agent.replica.drop_logged_service_messages()
+            parts.log.on_committed(int(words[at.COMMITTED]))
+        return self._end(recording)
+
+    def _lend_follower_log(self, phase: Following, recording: Recording) -> int | None:
+        """Have what is recorded and not processed in memory; the position that it begins at."""
+        end = recording.append_position
+        begin = self._needed_position()
+        words = self._words
+        if self._follower_log_of is phase and words[at.POSITION] == end and words[at.BASE] <= begin:
+            base = int(words[at.BASE])
+        else:
+            if self._follower_log is None:
+                self._follower_log = np.zeros(FOLLOWER_LOG_BYTES, np.uint8)
+            if end - begin > FOLLOWER_LOG_BYTES // 4:
+                return None
+            if end > begin:
+                self._follower_log[: end - begin] = recording.read(begin, end - begin)
+            base = begin
+        self._follower_log_of = phase
+        return base if self._lend_log(base, end) else None
+
+    # ---- what both lend
+
+    def _rows(self) -> range:
+        return range(0, len(self._members), at.MEMBER_WORDS)
+
+    def _two(self, a: int, b: int) -> tuple[int, int]:
+        return int(self._words[a]), int(self._words[b])
+
+    def _compiled_service(self) -> ClusteredServiceAgent | None:
+        if len(self._services) == 1:
+            (service,) = self._services
+            if isinstance(service, ClusteredServiceAgent) and service.is_compiled:
+                return service
+        return None
+
+    def _needed_position(self) -> int:
+        needed = self._agent.parts.processing.adapter.cursor.read_position
+        service = self._compiled_service()
+        return needed if service is None else min(needed, service.adapter.cursor.read_position)
+
+    def _lend_log(self, base: int, end: int) -> bool:
+        words = self._words
+        cursor = self._agent.parts.processing.adapter.cursor
+        if self._needed_position() < base:
+            return False
+        words[at.BASE], words[at.POSITION], words[at.FLUSHED] = base, end, end
+        words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
+        service = self._compiled_service()
+        words[at.SERVICE] = at.NO_SERVICE if not self._services else at.PYTHON_SERVICE
+        if service is not None and service.adapter.max_log_position > LIVE:
+            assert self._service_position is not None
+            cursor, state = service.adapter.cursor, service.state
+            words[at.SERVICE] = at.ECHO_SERVICE
+            words[at.SERVED_AT], words[at.SERVED] = cursor.read_position, cursor.position
+            words[at.SERVICE_TERM_ID], words[at.SERVICE_TIME] = state.leadership_term_id, state.cluster_time
+            words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
+            words[at.SERVICE_COUNTER] = self._service_position.index
+        return True
+
+    def _lend_links(self) -> dict[int, int]:
+        """Descriptors that send to each member that is up."""
+        links, outgoing = self._agent.parts.links, {}
+        for member_id in self._agent.parts.peers.ids:
+            lent = links.lend(member_id)
+            if lent is not None:
+                outgoing[member_id] = lent[1]
+        return outgoing
+
+    def _take_back_links(self, member_ids: dict[int, int]) -> None:
+        for member_id in member_ids:
+            self._agent.parts.links.take_back(member_id)
+
+    def _turn(self, log: np.ndarray, params: np.ndarray, recording: Recording) -> None:
+        words, agent, table = self._words, self._agent, self._poller.table
+        self._lend_recording(recording)
+        words[at.CLUSTER_TIME] = agent.replica.cluster_time
+        words[at.SLOW_TICK_NS] = min(agent.turn.slow_tick_ns, agent.phase.next_due_ns)
+        words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
+        words[at.LAST_NS] = words[at.NOW_NS] = agent.turn.now_ns
+        self._tables = self._tables._replace(
+            connections=table.words, by_connection=table.index, log=log, params=params
+        )
+        self._is_lent = True
+        busy_turns(self._tables)
+        self._is_lent = False
+        self._calls.raise_failure()
+
+    def _lend_recording(self, recording: Recording) -> None:
+        words, segment, proof = self._words, recording.segment, recording.proof
+        assert segment is not None
+        checksum = recording.checksum
+        words[at.APPENDED], words[at.SYNCED] = recording.append_position, recording.synced_position
+        words[at.SEGMENT], words[at.SEGMENT_BASE] = segment.file.fileno(), recording.segment_base
+        words[at.SEGMENT_LENGTH] = segment.length
+        words[at.SYNC_LEVEL] = recording.file_sync_level
+        words[at.CHECKSUM] = at.NO_CHECKSUM if checksum is None else CODES[checksum]
+        words[at.CHECKSUM_CODE] = checksum or 0
+        words[at.WRITTEN_BACK], words[at.UNPROVEN_CRC] = recording.written_back, recording.unproven_crc
+        words[at.IS_SINGLE_FRAME] = recording.is_single_frame
+        words[at.PREPARE_AT] = recording.prepares_at
+        words[at.POSITION_COUNTER] = recording.position_counter.index  # type: ignore[union-attr]
+        words[at.PROOF] = -1
+        if proof is not None:
+            last = proof.last
+            words[at.PROOF], words[at.PROOF_IS_IN_PLACE] = proof.file.fileno(), proof.file.is_pushed_in_place
+            words[at.PROOF_SEQUENCE : at.PROOF_CHECKSUM + 1] = (
+                last.sequence,
+                last.from_position,
+                last.to_position,
+                last.session_id,
+                last.data_crc,
+                last.checksum or 0,
+            )
+            words[at.SINGLE_FRAMES] = proof.single_frames
+            words[at.SINGLE_FRAMES_MIN] = sync_proof.SINGLE_FRAMES_MIN
+
+    # ---- what both take back
+
+    def _take_back_log(self, recording: Recording) -> None:
+        words, agent = self._words, self._agent
+        recording.append_position, recording.synced_position = self._two(at.APPENDED, at.SYNCED)
+        recording.written_back, recording.unproven_crc = self._two(at.WRITTEN_BACK, at.UNPROVEN_CRC)
+        recording.is_single_frame = bool(words[at.IS_SINGLE_FRAME])
+        if recording.proof is not None:
+            sequence, begin, end, session_id, crc, checksum = words[
+                at.PROOF_SEQUENCE : at.PROOF_CHECKSUM + 1
+            ].tolist()
+            recording.proof.take_back(
+                sequence, begin, end, session_id, crc, checksum, int(words[at.SINGLE_FRAMES])
+            )
+        cursor = agent.parts.processing.adapter.cursor
+        cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
+        if words[at.SERVICE] == at.ECHO_SERVICE:
+            service = self._compiled_service()
+            assert service is not None
+            service.take_back(*self._two(at.SERVED_AT, at.SERVED), int(words[at.SERVICE_TIME]))
+        agent.replica.advance_time(int(words[at.CLUSTER_TIME]))
+
+    def _end(self, recording: Recording) -> int:
+        """What was left to Python at the end of the turns. Raises StorageError."""
+        words = self._words
+        reason = int(words[at.REASON])
+        self._agent.on_busy_turns(int(words[at.LAST_NS]), int(words[at.NOW_NS]))
+        if reason & at.FRAMES:
+            begin, end = self._two(at.GIVEN_BEGIN, at.GIVEN_END)
+            self._poller.target(int(words[at.GIVEN])).adopt(self._tables.received[begin:end])
+        if reason & at.UNSENT:
+            self._offer_unsent()
+        if reason & at.FAILED:
+            number = int(words[at.ERROR])
+            raise recording.fail(OSError(number, os.strerror(number)))
+        if reason & at.PREPARE:
+            recording.prepare()
+        return reason
+
+    def _offer_unsent(self) -> None:
+        """Send, or queue, what sockets did not take."""
+        unsent, end = self._tables.unsent, int(self._words[at.UNSENT_END])
+        table, offset = self._poller.table, 0
+        records = unsent[:end].view(np.int64)
+        queued: dict[int, list[np.ndarray]] = {}
+        while offset < end:
+            descriptor, length = records[offset // 8 : offset // 8 + 2].tolist()
+            queued.setdefault(descriptor, []).append(unsent[offset + 16 : offset + 16 + length])
+            offset += 16 + (length + 7 & ~7)
+        for descriptor, pieces in queued.items():
+            table.mark(descriptor, IS_QUEUED, False)
+            is_client = table.get(descriptor, KIND) == CLIENT
+            owner = table.get(descriptor, OWNER)
+            for piece in pieces:
+                if is_client:
+                    self._agent.parts.clients.send(owner, piece)
+                else:
+                    self._poller.target(descriptor).offer(piece)
+
+
+def _frame(message: AppendPosition | CommitPosition) -> np.ndarray:
+    return np.frombuffer(consensus_frame(message), np.uint8)

@@ -1,0 +1,185 @@
+"""Committed log to the compiled service, and what clients get: answers, and acknowledgements of commits.
+
+As ``service/agent.py`` and ``clients/egress_publisher.py``: one send a client, its answers and behind them
+its acknowledgements.
+"""
+
+from cluster.log.connection_table import ACKS_BEGIN, ACKS_END, CLIENT, KIND, OWNER, ROW_WORDS
+from cluster.log.deliver import deliver_run
+from cluster.log.frames import DONE, OUT_FULL
+from cluster.log.kernel import routine
+from cluster.log.memory import copy_bytes, put_i64
+from cluster.log.message_columns import LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.session_frames import FRAME_OVERHEAD, frame_answers
+from cluster.log.session_table import (
+    CLUSTER_SESSION_ID,
+    COMMITTED_POSITION,
+    CONNECTION_ID,
+    NULL_VALUE,
+    SLOT_WORDS,
+    SLOTS_AT,
+    TOUCHED,
+    TOUCHED_AT,
+    TOUCHED_COUNT,
+)
+from cluster.log.session_table import COMMITTED as COMMITTED_MESSAGES
+from cluster.member.busy.envelopes import offer
+from cluster.member.busy.words import (
+    ACK_AT,
+    ACK_LENGTH,
+    BASE,
+    COMMITTED,
+    IS_SERVING,
+    REASON,
+    SERVED,
+    SERVED_AT,
+    SERVICE_COUNTER,
+    SERVICE_ROWS,
+    SERVICE_TERM_ID,
+    SERVICE_TIME,
+    SERVICES,
+    TERM_ID,
+)
+
+INDEX_MASK = 4095
+# In the frame of a CommitAck.
+SESSION_AT, ACK_TERM_AT, MESSAGES_AT, ACK_POSITION_AT = 40, 48, 56, 64
+
+
+@routine
+def descriptor_of(t, connection_id):  # type: ignore[no-untyped-def]
+    """The client's descriptor, or -1."""
+    if connection_id == NULL_VALUE:
+        return -1
+    descriptor = t.by_connection[connection_id & INDEX_MASK]
+    row = descriptor * ROW_WORDS
+    if t.connections[row + KIND] == CLIENT and t.connections[row + OWNER] == connection_id:
+        return descriptor
+    for other in range(t.connections.size // ROW_WORDS):
+        row = other * ROW_WORDS
+        if t.connections[row + KIND] == CLIENT and t.connections[row + OWNER] == connection_id:
+            return other
+    return -1
+
+
+@routine
+def serve_committed(t):  # type: ignore[no-untyped-def]
+    """Deliver to the echo service what is committed; its answers go out with the acknowledgements.
+
+    What its agent has to see (another entry, a long message, damage) is left to Python by SERVICES.
+    """
+    w = t.words
+    acks = _put_acks(t) if w[IS_SERVING] else 0
+    while w[SERVED] < w[COMMITTED]:
+        rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - w[BASE]
+        status, offset, count, is_in_side = deliver_run(
+            t.log, begin, w[COMMITTED] - w[BASE], w[SERVED_AT], t.columns, rows, t.side
+        )
+        if count > 0:
+            payloads = t.side if is_in_side else t.log
+            if w[IS_SERVING] and not _send_answers(t, payloads, count, status != OUT_FULL):
+                w[REASON] |= SERVICES
+                break
+            w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + count - 1]
+            w[SERVED_AT] = w[SERVED] = w[BASE] + offset
+        if status == DONE:
+            w[SERVED_AT] = w[BASE] + offset
+            w[SERVED] = w[COMMITTED]
+        elif status != OUT_FULL or count == 0:
+            w[REASON] |= SERVICES
+            break
+    t.counters[w[SERVICE_COUNTER]] = w[SERVED]
+    if acks > 0:
+        _send_acks(t, acks)
+
+
+@routine
+def _send_answers(t, buffer, count, is_last):  # type: ignore[no-untyped-def]
+    """Send each client what answers its messages; False, with nothing sent, for one that is too long."""
+    w, rows = t.words, t.words[SERVICE_ROWS]
+    for row in range(count):
+        if t.columns[LENGTHS * rows + row] + FRAME_OVERHEAD + 32 > t.egress.size:
+            return False
+    row = 0
+    while row < count:
+        taken, ranges = frame_answers(
+            t.egress,
+            0,
+            t.columns[SESSION_IDS * rows : SESSION_IDS * rows + count],
+            t.columns[TIMESTAMPS * rows : TIMESTAMPS * rows + count],
+            t.columns[OFFSETS * rows : OFFSETS * rows + count],
+            t.columns[LENGTHS * rows : LENGTHS * rows + count],
+            buffer,
+            row,
+            w[SERVICE_TERM_ID],
+            t.sessions,
+            t.ranges,
+        )
+        for i in range(ranges):
+            descriptor = descriptor_of(t, t.ranges[3 * i])
+            if descriptor < 0:
+                continue
+            begin, length = t.ranges[3 * i + 1], t.ranges[3 * i + 2] - t.ranges[3 * i + 1]
+            at = descriptor * ROW_WORDS
+            acks_begin = acks_end = 0
+            if is_last and taken == count:
+                acks_begin, acks_end = t.connections[at + ACKS_BEGIN], t.connections[at + ACKS_END]
+                t.connections[at + ACKS_BEGIN] = acks_end
+            offer(t, descriptor, t.egress, begin, length, t.acks, acks_begin, acks_end - acks_begin)
+        row = taken
+    return True
+
+
+@routine
+def _put_acks(t):  # type: ignore[no-untyped-def]
+    """Frame the acknowledgements of the sessions that were touched, each client's side by side.
+
+    Returns how many clients get some; their descriptors are in ``ready``.
+    """
+    table, connections = t.sessions, t.connections
+    begin = table[TOUCHED_AT]
+    clients = 0
+    for i in range(begin, begin + table[TOUCHED_COUNT]):
+        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
+        descriptor = descriptor_of(t, table[slot + CONNECTION_ID])
+        if descriptor < 0:
+            continue
+        at = descriptor * ROW_WORDS
+        if connections[at + ACKS_END] == 0:
+            t.ready[clients] = descriptor
+            clients += 1
+        connections[at + ACKS_END] += ACK_LENGTH
+    ends = 0
+    for i in range(clients):  # from lengths to begins
+        at = t.ready[i] * ROW_WORDS
+        length = connections[at + ACKS_END]
+        connections[at + ACKS_BEGIN] = connections[at + ACKS_END] = ends
+        ends += length
+    for i in range(begin, begin + table[TOUCHED_COUNT]):
+        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
+        table[slot + TOUCHED] = 0
+        descriptor = descriptor_of(t, table[slot + CONNECTION_ID])
+        if descriptor < 0:
+            continue
+        at = descriptor * ROW_WORDS + ACKS_END
+        ack = connections[at]
+        copy_bytes(t.acks, ack, t.scratch, ACK_AT, ACK_LENGTH)
+        put_i64(t.acks, ack + SESSION_AT, table[slot + CLUSTER_SESSION_ID])
+        put_i64(t.acks, ack + ACK_TERM_AT, t.words[TERM_ID])
+        put_i64(t.acks, ack + MESSAGES_AT, table[slot + COMMITTED_MESSAGES])
+        put_i64(t.acks, ack + ACK_POSITION_AT, table[slot + COMMITTED_POSITION])
+        connections[at] += ACK_LENGTH
+    table[TOUCHED_COUNT] = 0
+    return clients
+
+
+@routine
+def _send_acks(t, clients):  # type: ignore[no-untyped-def]
+    """Send those that went with no answer."""
+    for i in range(clients):
+        descriptor = t.ready[i]
+        at = descriptor * ROW_WORDS
+        begin, end = t.connections[at + ACKS_BEGIN], t.connections[at + ACKS_END]
+        if end > begin:
+            offer(t, descriptor, t.acks, begin, end - begin, t.acks, 0, 0)
+        t.connections[at + ACKS_BEGIN] = t.connections[at + ACKS_END] = 0

@@ -1,0 +1,187 @@
+"""The busy turn of a member, as one compiled function (the seed's *Duty Cycle*, for what is frequent).
+
+    wait       for sockets, no longer than until the slow tick
+    receive    members by id, then clients by connection
+    lead       flush, sync, quorum, commit, serve           leading.py
+    follow     sync, report, process, serve                 following.py
+
+It turns until something is rare: an event of a socket that is not served here, a frame of another kind, an
+entry that is no session message, a segment that ends, a fault, the slow tick. Then it returns why, with all
+that it has begun brought to the end of the turn, and Python goes on from there. What it does, and in which
+order, is what Python's turn does with the same events; only CommitPosition waits up to a millisecond for log
+to go with.
+"""
+
+from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, STATE
+from cluster.log.kernel import kernel, routine
+from cluster.log.memory import I64
+from cluster.member.busy.following import follow, receive_log
+from cluster.member.busy.leading import (
+    lead,
+    may_take_input,
+    receive_ingress,
+    receive_reports,
+    tell_commit,
+)
+from cluster.member.busy.system import (
+    MONOTONIC,
+    READABLE,
+    REALTIME,
+    event,
+    read_clock,
+    wait,
+)
+from cluster.member.busy.words import (
+    CLUSTER_TIME,
+    COMMIT_DUE_NS,
+    EVENT,
+    FRAMES,
+    IDLE,
+    INTERRUPTED,
+    IS_COMMIT_UNTOLD,
+    IS_STEPPED,
+    LAST_NS,
+    LEADER_ROLE,
+    NOW_NS,
+    READY_COUNT,
+    REASON,
+    ROLE,
+    ROOM,
+    SLOW_TICK_NS,
+    SPIN_NS,
+    SPIN_UNTIL_NS,
+    TABLES,
+    TIME,
+    TIME_DIVISOR,
+    TURNS,
+    UNSENT_END,
+    WORK_TURNS,
+)
+
+COMMIT_WAIT_MS = 1
+
+# What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
+_OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames")
+_OF_THE_TURN = ("words", "system", "recorder", "envelopes", "buffer", "serving", "leading", "following")
+MODULES = (
+    *(f"cluster.log.{name}" for name in _OF_THE_LOG),
+    *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
+)
+
+
+@routine
+def _await_events(t):  # type: ignore[no-untyped-def]
+    """Wait for sockets, no longer than until the slow tick; how many have something."""
+    w = t.words
+    w[LAST_NS] = w[NOW_NS]
+    found = wait(t, 0)
+    w[NOW_NS] = read_clock(t, MONOTONIC)
+    if w[IS_STEPPED]:
+        return found
+    while found == 0 and w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < w[SLOW_TICK_NS]:
+        found = wait(t, 0)
+        w[NOW_NS] = read_clock(t, MONOTONIC)
+    if found == 0 and w[NOW_NS] < w[SLOW_TICK_NS]:
+        timeout_ms = (w[SLOW_TICK_NS] - w[NOW_NS] + 999_999) // 1_000_000
+        if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
+            timeout_ms = min(timeout_ms, COMMIT_WAIT_MS)
+        found = wait(t, timeout_ms)
+        w[NOW_NS] = read_clock(t, MONOTONIC)
+    return found
+
+
+@routine
+def _find_ready(t, found):  # type: ignore[no-untyped-def]
+    """Order what is ready by kind and owner; False when Python has to see one of them."""
+    w, connections = t.words, t.connections
+    count = 0
+    for i in range(found):
+        mask, descriptor = event(t, i)
+        row = descriptor * ROW_WORDS
+        if mask != READABLE or row >= connections.size:
+            return False
+        kind = connections[row + KIND]
+        is_client = kind == CLIENT and w[ROLE] == LEADER_ROLE
+        if connections[row + STATE] != 0 or not (kind == LINK_IN or is_client):
+            return False
+        place = count
+        while place > 0 and _comes_before(connections, descriptor, t.ready[place - 1]):
+            t.ready[place] = t.ready[place - 1]
+            place -= 1
+        t.ready[place] = descriptor
+        count += 1
+    w[READY_COUNT] = count
+    return True
+
+
+@routine
+def _comes_before(connections, descriptor, other):  # type: ignore[no-untyped-def]
+    a, b = descriptor * ROW_WORDS, other * ROW_WORDS
+    if connections[a + KIND] != connections[b + KIND]:
+        return connections[a + KIND] == LINK_IN
+    return connections[a + OWNER] < connections[b + OWNER]
+
+
+@routine
+def _receive_as_leader(t):  # type: ignore[no-untyped-def]
+    w = t.words
+    for i in range(w[READY_COUNT]):
+        descriptor = t.ready[i]
+        if t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
+            receive_reports(t, descriptor)
+        elif may_take_input(t):
+            receive_ingress(t, descriptor)
+        else:
+            w[REASON] |= ROOM
+        if w[REASON] & FRAMES:
+            break
+
+
+@routine
+def _receive_as_follower(t):  # type: ignore[no-untyped-def]
+    for i in range(t.words[READY_COUNT]):
+        receive_log(t, t.ready[i])
+        if t.words[REASON] != 0:
+            break
+
+
+@kernel(I64(TABLES), modules=MODULES, nogil=True)
+def busy_turns(t):  # type: ignore[no-untyped-def]
+    """Turn until something is rare; returns how many turns had work. REASON says what ended it."""
+    w = t.words
+    w[REASON] = w[UNSENT_END] = 0
+    work_turns = 0
+    while True:
+        found = _await_events(t)
+        w[TURNS] += 1
+        if found < 0:
+            w[REASON] |= INTERRUPTED
+            break
+        if w[NOW_NS] >= w[SLOW_TICK_NS] or (w[ROLE] == LEADER_ROLE and w[NOW_NS] >= w[COMMIT_DUE_NS]):
+            w[REASON] |= TIME
+            break
+        if not _find_ready(t, found):
+            w[REASON] |= EVENT
+            break
+        if found == 0:
+            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
+                tell_commit(t)
+            elif w[IS_STEPPED]:
+                w[REASON] |= IDLE
+                break
+            if w[REASON] != 0:
+                break
+            continue
+        work_turns += 1
+        w[SPIN_UNTIL_NS] = w[NOW_NS] + w[SPIN_NS]
+        w[CLUSTER_TIME] = max(w[CLUSTER_TIME], read_clock(t, REALTIME) // w[TIME_DIVISOR])
+        if w[ROLE] == LEADER_ROLE:
+            _receive_as_leader(t)
+            lead(t)
+        else:
+            _receive_as_follower(t)
+            follow(t)
+        if w[REASON] != 0 or w[IS_STEPPED]:
+            break
+    w[WORK_TURNS] += work_turns
+    return work_turns

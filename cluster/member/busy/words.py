@@ -1,0 +1,176 @@
+"""What a busy turn works on: arrays of words and bytes, and the place of each value in them.
+
+Numbers that a turn reads and changes lie in ``Tables.words``. Python fills them in before a run of turns and
+takes them back after it (``lend.py``); in between they are the only ones.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from cluster.log.memory import BYTES_OUT, WORDS_OUT
+
+
+class Tables(NamedTuple):
+    """Arrays of int64 (words, by the constants below or those of their modules) and of bytes."""
+
+    words: np.ndarray
+    calls: np.ndarray  # addresses, by log/calls.py
+    connections: np.ndarray  # rows by descriptor, log/connection_table.py
+    by_connection: np.ndarray  # descriptors by connection id
+    members: np.ndarray  # rows of MEMBER_WORDS, by ascending id
+    sessions: np.ndarray  # log/session_table.py
+    ranges: np.ndarray  # of frame_egress
+    params: np.ndarray  # LogParams.words
+    counters: np.ndarray  # values of the counters file, mapped
+    columns: np.ndarray  # of delivered messages
+    ready: np.ndarray  # descriptors
+    received: np.ndarray
+    log: np.ndarray  # the end of the log; log[0] is the byte at position BASE
+    recorded: np.ndarray  # what is written to the file, where that has checksums
+    side: np.ndarray  # payloads of fragmented messages
+    egress: np.ndarray
+    acks: np.ndarray
+    unsent: np.ndarray  # what sockets did not take, for Python to offer
+    scratch: np.ndarray  # places below
+
+
+_WORDS = [
+    "words",
+    "calls",
+    "connections",
+    "by_connection",
+    "members",
+    "sessions",
+    "ranges",
+    "params",
+    "counters",
+    "columns",
+    "ready",
+]
+TABLES = types.NamedTuple([WORDS_OUT if name in _WORDS else BYTES_OUT for name in Tables._fields], Tables)
+
+# Why a run of turns ended: bits of REASON.
+TIME = 1  # the slow tick, or a heartbeat, is due
+EVENT = 2  # of a socket that is not served here, or an end of one that is
+FRAMES = 4  # what was received from GIVEN, from GIVEN_BEGIN on, is for Python
+UNSENT = 8  # bytes in ``unsent``
+ENTRY = 16  # an entry that is no session message is committed, or to be processed
+SERVICES = 32  # committed log is for services that are not compiled
+PREPARE = 64  # the recording wants zeros ahead, or its next segment
+ROOM = 128  # the segment or the buffer ends
+FAILED = 256  # a write or sync, by ERROR
+LAGGARD = 512  # a follower was not sent all
+INTERRUPTED = 1024
+IDLE = 2048  # one pass was asked for, and there was nothing
+
+# Words.
+(
+    REASON,
+    ROLE,
+    IS_STEPPED,  # one pass, which waits for nothing: the simulator
+    EPOLL,
+    READY_COUNT,
+    NOW_NS,
+    LAST_NS,  # of the turn before
+    SLOW_TICK_NS,
+    SPIN_NS,
+    SPIN_UNTIL_NS,
+    CLUSTER_TIME,
+    TIME_DIVISOR,  # nanoseconds in a unit of cluster time
+    GIVEN,
+    GIVEN_BEGIN,
+    GIVEN_END,
+    UNSENT_END,
+    ERROR,
+    # the log
+    BASE,
+    POSITION,  # appended to ``log``
+    FLUSHED,  # of it, written
+    INPUT_LIMIT,  # a leader takes nothing more from here on
+    UNCOMMITTED_MAX,  # nor more than so many bytes beyond the commit position
+    READ_AT,  # of the messages that are counted: where the next one begins
+    PROCESSED,
+    SERVED_AT,  # the same two of the service
+    SERVED,
+    # the recording
+    APPENDED,
+    SYNCED,
+    SEGMENT,  # descriptor
+    SEGMENT_BASE,
+    SEGMENT_LENGTH,
+    SYNC_LEVEL,
+    CHECKSUM,  # NO_CHECKSUM, or what store_checksums takes
+    WRITTEN_BACK,
+    UNPROVEN_CRC,
+    IS_SINGLE_FRAME,
+    PREPARE_AT,
+    POSITION_COUNTER,
+    PROOF,  # descriptor, -1: none
+    PROOF_IS_IN_PLACE,  # its pages can be pushed
+    PROOF_SEQUENCE,
+    PROOF_FROM,
+    PROOF_TO,
+    PROOF_SESSION,
+    PROOF_CRC,
+    PROOF_CHECKSUM,
+    SINGLE_FRAMES,
+    SINGLE_FRAMES_MIN,
+    CHECKSUM_CODE,  # as a proof has it
+    # the term
+    TERM_ID,
+    MEMBER_ID,
+    MEMBERS,
+    QUORUM,
+    TIMEOUT_NS,  # of members that are not heard
+    COMMITTED,
+    COMMIT_COUNTER,
+    HAS_NEWS,
+    TAKEN_IN,  # of SYNCED, by the quorum
+    # a leader's
+    IS_COMMIT_UNTOLD,
+    COMMIT_DUE_NS,
+    COMMIT_TOLD_NS,
+    HEARTBEAT_NS,
+    QUORUM_POSITION,
+    # a follower's
+    LEADER,
+    LEADER_OUT,
+    NOTIFIED,
+    HEARD_NS,
+    REPORTED,
+    REPORTED_NS,
+    # the service
+    SERVICE,
+    SERVICE_ROWS,
+    SERVICE_TERM_ID,
+    SERVICE_TIME,
+    IS_SERVING,  # leads: its answers go out
+    SERVICE_COUNTER,
+    # done
+    TURNS,
+    WORK_TURNS,
+) = range(77)
+WORDS = 96
+
+LEADER_ROLE, FOLLOWER_ROLE = 1, 2
+NO_CHECKSUM = -1
+NO_SERVICE, PYTHON_SERVICE, ECHO_SERVICE = range(3)
+
+# A row of members.
+MEMBER_WORDS = 8
+ID, REPORT_TERM_ID, REPORT_POSITION, ACTIVE_NS, OUT, STREAM_POSITION, IS_LIVE = range(7)
+
+# Places in scratch.
+TIME_AT = 0  # struct timespec
+PIECES_AT = 64  # three struct iovec
+HEADER_AT = 128  # of an envelope
+FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
+ACK_AT = 256  # CommitAck, to be filled in
+PROOF_AT = 1024  # a page of the proof file
+EVENTS_AT = 2048  # struct epoll_event
+SCRATCH = 8192
+
+ACK_LENGTH = 96  # aligned
+READY_MAX = 256

@@ -1,0 +1,63 @@
+"""Three members in memory with the echo service, turned by Python alone or in compiled code where that can.
+
+python -m tests.member.busy.busy_cluster        prints the trace hash of one run, compiled where JIT is on
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+from unittest.mock import patch
+
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.service.echo import EchoService
+from cluster.testing import SimulatedCluster
+from cluster.testing.member import MemberProcess, Settings
+
+
+def run(
+    messages: list[list[bytes]], *, is_compiled: bool, members: int = 3, seed: int = 1, **settings: Any
+) -> SimulatedCluster:
+    """A client for each list; all are answered when it returns."""
+
+    def made(context: ConsensusModuleContext, **given: Any) -> Settings:
+        return Settings(context, **given | settings, is_compiled=is_compiled)
+
+    with patch("cluster.testing.cluster.Settings", made):
+        cluster = SimulatedCluster(EchoService, members=members, seed=seed)
+        clients = [cluster.connect(f"client {number}") for number in range(len(messages))]
+        for row in range(max(map(len, messages))):
+            for client, payloads in zip(clients, messages):
+                if row < len(payloads):
+                    client.offer(payloads[row])
+            if row % 3 == 0:
+                cluster.run(0.005)
+        cluster.settle()
+    return cluster
+
+
+def processes(cluster: SimulatedCluster) -> list[MemberProcess]:
+    return [cluster._members[member_id] for member_id in cluster.running]
+
+
+def compiled_turns(member: MemberProcess) -> int:
+    """How many turns with work its compiled turn has taken; 0 where Python takes all."""
+    assert member.life is not None
+    return 0 if member.life.busy is None else member.life.busy.work_turns
+
+
+def log_of(member: MemberProcess) -> bytes:
+    """The recorded log, as it is on the disk."""
+    assert member.life is not None
+    recording = member.life.consensus_module.log.recording
+    assert recording is not None
+    return bytes(
+        recording.read(recording.start_position, recording.append_position - recording.start_position)
+    )
+
+
+PAYLOADS = [[b"%d %d" % (client, row) + b"." * (row * 37 % 900) for row in range(40)] for client in range(2)]
+
+if __name__ == "__main__":
+    print(run(PAYLOADS, is_compiled=True).world.trace.hash)
+    sys.exit(0)

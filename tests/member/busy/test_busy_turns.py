@@ -1,0 +1,96 @@
+"""A compiled turn does what Python's does: the same log, the same answers, the same counts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import config
+
+from tests.member.busy.busy_cluster import PAYLOADS, compiled_turns, log_of, processes, run
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def read_log(cluster):
+    """Kinds, sessions and payloads of the members' one log."""
+    members = processes(cluster)
+    logs = [log_of(member) for member in members]
+    assert len({log for log in logs}) == 1, "members have one log"
+    return logs[0]
+
+
+def answers(cluster):
+    return [[bytes(answer) for answer in client.answers] for client in cluster.clients]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("checksums", [(), ("crc32c",) * 3, ("crc32",) * 3], ids=["none", "crc32c", "crc32"])
+@pytest.mark.parametrize("members", [1, 3])
+def test_answers_come_in_order_whoever_takes_the_turns(level, checksums, members):
+    settings = {"file_sync_level": level, "checksums": checksums[:members], "members": members}
+    compiled = run(PAYLOADS, is_compiled=True, **settings)
+    plain = run(PAYLOADS, is_compiled=False, **settings)
+
+    assert answers(compiled) == answers(plain) == PAYLOADS
+    assert all(compiled_turns(member) >= 5 for member in processes(compiled))
+    assert not any(compiled_turns(member) for member in processes(plain))
+
+
+def test_members_have_one_log_and_one_count_of_each_session():
+    cluster = run(PAYLOADS, is_compiled=True)
+    cluster.check()
+
+    read_log(cluster)
+    for member in processes(cluster):
+        slots = member.life.consensus_module.replica.sessions.table.slots
+        committed = np.sort(slots["committed"][slots["state"] != 0])
+        assert committed.tolist() == [40, 40]
+        service = member.life.services[0].agent
+        assert service.joined_position == member.life.consensus_module.log.commit_position
+
+
+def test_messages_in_many_fragments_are_answered_by_compiled_turns():
+    payloads = [[bytes(range(256)) * (1 + row) for row in range(24)]]  # up to five frames of the MTU
+    cluster = run(payloads, is_compiled=True)
+
+    assert answers(cluster) == payloads
+    assert all(compiled_turns(member) > 10 for member in processes(cluster))
+
+
+def test_a_log_goes_on_in_the_next_terms_and_segments():
+    payloads = [[b"x" * 1500 for _ in range(150)]]  # three terms of 64 KiB, in segments of one
+    cluster = run(payloads, is_compiled=True)
+
+    assert answers(cluster) == payloads
+    assert len(read_log(cluster)) > 3 * 64 * 1024
+
+
+def test_a_leader_that_dies_in_compiled_turns_loses_nothing_acknowledged():
+    cluster = run(PAYLOADS, is_compiled=True)
+    client = cluster.clients[0]
+    cluster.kill(cluster.await_leader())
+    cluster.run_until(lambda: cluster.leader is not None, "another leads")
+    client.offer(b"after")
+    cluster.settle()
+
+    assert client.answers == [*PAYLOADS[0], b"after"]
+    cluster.check()
+
+
+if not config.DISABLE_JIT:  # else this is that run
+
+    @pytest.mark.timeout(300)
+    def test_with_compilation_off_the_turn_is_the_same_code_with_the_same_trace():
+        command = [sys.executable, "-m", "tests.member.busy.busy_cluster"]
+        plain = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert plain.stdout.split() == [run(PAYLOADS, is_compiled=True).world.trace.hash]
