@@ -137,7 +137,7 @@ class SourceLog:
         from cluster.reader.consumers import REPORTS, reported_groups
 
         try:
-            found = reported_groups(open_reader(self._options, REPORTS)).get(self.group or "")
+            found = reported_groups(open_reader(self._options, REPORTS).log).get(self.group or "")
         finally:
             forget_reader(self._options, REPORTS)  # it is asked for once
         return None if found is None else found.position

@@ -21,9 +21,8 @@ from pyspark.sql.streaming.datasource import (
 
 from cluster.errors import ConfigurationError
 from spark_connector.admission import Admission, Room, end_within
-from spark_connector.consumer_group import GroupReports
 from spark_connector.lag import lag
-from spark_connector.log import SourceLog, forget_reader
+from spark_connector.log import SourceLog, forget_reader, warn
 from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST, LATEST, NamedPlace
@@ -35,6 +34,7 @@ from spark_connector.resolving import resolve, resolve_start
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cluster.reader.group_reports import GroupReports
     from spark_connector.decoded_column import DecodedColumn
 
 
@@ -194,7 +194,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _report(self, position: int) -> None:
         if self._options.consumer_group is not None:
-            self._reports = self._reports or GroupReports(self._options)
+            self._reports = self._reports or _group_reports(self._options)
             self._reports.reached(position)
 
     def stop(self) -> None:
@@ -211,6 +211,14 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the stream ends for now."""
         tip = log.committed_end()
         return tip if self._available_now is None else min(tip, self._available_now)
+
+
+def _group_reports(options: SourceOptions) -> GroupReports:
+    """The reports of a query; one that fails fails no trigger, and is told once."""
+    from cluster.reader.group_reports import GroupReports
+
+    assert options.endpoints is not None and options.consumer_group is not None
+    return GroupReports(options.consumer_group, options.endpoints, warn, **options.client_settings())
 
 
 class RefusedStreamReader(DataSourceStreamReader):

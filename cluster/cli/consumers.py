@@ -38,7 +38,7 @@ def consumers(
     endpoints = endpoints_unless(directory is not None, endpoints)
     if directory is None:
         with LogReader.open(endpoints=endpoints, entry_filter=REPORTS) as reader:
-            groups, end = list(reported_groups(reader).values()), reader.commit_position()
+            groups, end = list(reported_groups(reader.log).values()), reader.commit_position()
     else:
         with LogReader.open(dir=str(directory), entry_filter=REPORTS) as reader:
             groups, end = _read(reader, str(directory)), reader.commit_position()

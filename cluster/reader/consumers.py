@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from cluster.protocol import decode
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.sbe import kind_at
 from cluster.protocol.snapshot import SnapshotConsumer
-
-if TYPE_CHECKING:
-    from cluster.reader.log_reader import LogReader
+from cluster.reader.committed_log import CommittedLog
 
 REPORTS = EntryFilter(("SESSION_OPEN",))  # what a reader of groups needs of the log
 
@@ -50,13 +47,13 @@ class ConsumerCount:
         return list(self._consumers.records())
 
 
-def reported_groups(reader: LogReader) -> dict[str, SnapshotConsumer]:
-    """The groups by name that the committed log has reports of; ``reader`` reads ``REPORTS``.
+def reported_groups(log: CommittedLog) -> dict[str, SnapshotConsumer]:
+    """The groups by name that the committed log has reports of; ``log`` may hold no more than ``REPORTS``.
 
     A group that is not among them has no report, or had its last one in log that is dropped: then all that
     it needs is dropped, too, for a report's position lies before it.
     """
     count = ConsumerCount()
-    for _, block in reader.blocks(reader.start_position, reader.commit_position(), is_committed=True):
+    for _, block in log.blocks(log.start_position, log.commit_position(), is_committed=True):
         count.take(block)
     return {record.group.decode(): record for record in count.groups()}

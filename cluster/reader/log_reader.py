@@ -6,16 +6,18 @@ member.
             print(entry["position"], entry["entryType"])
 
 A medium provides blocks and positions (``committed_log.py``); entries and batches are made from them here. A
-range of positions is half-open, and an entry belongs to the range in which its first frame begins.
+range of positions is half-open, and an entry belongs to the range in which its first frame begins. Without a
+``from_position`` it begins where the log does or, for a reader with a consumer group, where the group is.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cluster.errors import ConfigurationError, LogDamaged, LogPurged, TimedOut
+from cluster.errors import ClusterError, ConfigurationError, LogDamaged, LogPurged, TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, LogIdentity, OnDamage
 from cluster.reader.token import identity_text, is_one_log, parse_token
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cluster.log.entry_filter import EntryFilter
+    from cluster.reader.reader_group import ReaderGroup
 
 FOLLOW_INTERVAL_S = 0.02
 AT_LEAST_TIMEOUT_S = 20.0
@@ -35,9 +38,15 @@ Wait = Callable[[float], object]
 class LogReader:
     """Reads one log. Raises the errors of ``cluster.errors``; not to be shared between threads."""
 
-    def __init__(self, log: CommittedLog, entry_filter: "EntryFilter | None" = None) -> None:
+    def __init__(
+        self,
+        log: CommittedLog,
+        entry_filter: "EntryFilter | None" = None,
+        group: "ReaderGroup | None" = None,
+    ) -> None:
         """With ``entry_filter`` only what it wants is read; in blocks padding may stand for the rest."""
         self.log = log
+        self._reader_group = group
         self._filter = None if entry_filter is None or entry_filter.is_open else entry_filter
 
     @classmethod
@@ -51,6 +60,7 @@ class LogReader:
         endpoints: str | None = None,
         at_least: str | None = None,
         at_least_timeout_s: float = AT_LEAST_TIMEOUT_S,
+        consumer_group: str | None = None,
         **options: Any,
     ) -> Self:
         """A reader of a member's directory on this host, or of a running cluster by its endpoints.
@@ -62,8 +72,12 @@ class LogReader:
         those of ``DirectoryLog`` or ``RemoteLog``, and ``entry_filter``: members then send no more than that.
 
         ``at_least``, a client's ``token()``, opens it when the log is committed that far (``await_token``).
+        ``consumer_group``, beside ``endpoints``, is the group that this reader reads and reports for
+        (``processed``).
         """
-        reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, options)
+        if consumer_group is not None and endpoints is None:
+            raise ConfigurationError("consumer_group goes with endpoints, which are not given")
+        reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, consumer_group, options)
         if at_least is not None:
             try:
                 reader.await_token(at_least, at_least_timeout_s)
@@ -80,6 +94,7 @@ class LogReader:
         cluster_dir: str | None,
         aeron_dir: str | None,
         endpoints: str | None,
+        consumer_group: str | None,
         options: dict[str, Any],
     ) -> Self:
         entry_filter: EntryFilter | None = options.pop("entry_filter", None)
@@ -89,7 +104,12 @@ class LogReader:
                 raise ConfigurationError("give endpoints or a directory, not both")
             from cluster.reader.remote import RemoteLog  # neither medium needs what the other imports
 
-            return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter)
+            if consumer_group is None:
+                return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter)
+            from cluster.reader.reader_group import ReaderGroup
+
+            group = ReaderGroup(consumer_group, endpoints, options)
+            return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter, group)
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
         if not isinstance(dir, str | None):
@@ -143,7 +163,7 @@ class LogReader:
     @property
     def warnings(self) -> list[str]:
         """One line each, what whoever reads should know."""
-        return self.log.warnings
+        return self.log.warnings if self._reader_group is None else self.log.warnings + self._group.warnings
 
     @property
     def damage(self) -> Sequence[LogDamaged]:
@@ -159,8 +179,63 @@ class LogReader:
         return self.log.end_position()
 
     def close(self) -> None:
-        """Close the files or the connections."""
+        """Close the files or the connections, after the last report of the consumer group.
+
+        Raises why that report could not be made; all is closed then, too.
+        """
+        failure = None if self._reader_group is None else self._reader_group.close()
         self.log.close()
+        if failure is not None:
+            raise failure
+
+    # ---- the consumer group
+
+    @property
+    def group_position(self) -> int | None:
+        """Where the consumer group is: what was ``processed`` here last, else what the cluster has of it.
+
+        None for a group that has reported nothing.
+        """
+        return self._group.position
+
+    def processed(self, position: int) -> None:
+        """The group needs nothing before ``position``, the end of an entry (``endPosition``).
+
+        It is noted here. A thread reports it to the cluster, at most once in 5 s, and ``close`` what is left
+        then. A report that fails is a line of ``warnings``, and is made again with the next one.
+        Raises ConfigurationError for what cannot be the end of an entry.
+        """
+        self._group.processed(position)
+
+    def report(self) -> None:
+        """Report what is ``processed`` to the cluster now; returns when the report is committed.
+
+        Raises what ``ClusterClient.connect`` does: ClusterError for a position before the group's, which
+        another reader has reported, and for one beyond the commit position; TimedOut without a leader.
+        """
+        self._group.report()
+
+    @property
+    def _group(self) -> "ReaderGroup":
+        if self._reader_group is None:
+            raise ConfigurationError("the reader was opened without consumer_group")
+        return self._reader_group
+
+    def _begin(self, from_position: int | None) -> int:
+        """Where a range begins. Raises LogPurged for a group without a report in a log without its head."""
+        if from_position is not None:
+            return from_position
+        start = self.start_position
+        if self._reader_group is None:
+            return start
+        position = self._group.position
+        if position is None and start > 0:
+            raise LogPurged(
+                f"consumer group {self._group.name} has no report, and the log begins at {start}; "
+                "give from_position",
+                start,
+            )
+        return start if position is None else position
 
     def await_token(
         self,
@@ -204,7 +279,7 @@ class LogReader:
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
         blocks = self.log.blocks(
-            from_position,
+            self._begin(from_position),
             to_position,
             max_bytes=max_bytes,
             is_committed=is_committed,
@@ -332,7 +407,7 @@ class LogReader:
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
         """As ``batches``, going on after the commit position as it moves."""
-        position = self.start_position if from_position is None else from_position
+        position = self._begin(from_position)
         while to_position is None or position < to_position:
             bound = self.commit_position()
             if to_position is not None:
@@ -396,7 +471,11 @@ class LogReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+            return
+        with contextlib.suppress(ClusterError):  # what went wrong first is the one to tell
+            self.close()
 
 
 def rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
