@@ -27,6 +27,7 @@ from cluster.protocol.cnc import (
     CNC_FILE_NAME,
     COUNTER_METADATA,
     KEY_OFFSET,
+    LABEL_LENGTH_MAX,
     LABEL_LENGTH_OFFSET,
     METADATA_LENGTH,
     RING_TRAILER_LENGTH,
@@ -122,6 +123,13 @@ class FoundCounter(Counter):
         self._seen = self._identity()
         self.key = self._seen[KEY_OFFSET:]
 
+    @property
+    def label(self) -> str:
+        begin = self._begin + LABEL_LENGTH_OFFSET
+        length = int.from_bytes(self._metadata[begin : begin + 4], "little", signed=True)
+        length = min(max(length, 0), LABEL_LENGTH_MAX)
+        return bytes(self._metadata[begin + 4 : begin + 4 + length]).decode("latin-1")
+
     def is_there(self) -> bool:
         """Whether it is still the counter that was found."""
         return self._identity() == self._seen
@@ -189,6 +197,10 @@ class _MappedCounters:
             types += of_type[ids].tolist()
             values += [self._words[index] for index in ((first_id + ids) * (VALUE_LENGTH // 8)).tolist()]
         return types, values
+
+    def labels_and_values(self, type_id: int) -> dict[str, int]:
+        """Label and value of each allocated counter of a type, by id."""
+        return {counter.label: counter.get() for counter in self._allocated(type_id)}
 
     def _allocated(self, type_id: int) -> Iterator[FoundCounter]:
         """Counters of a type, by id; those of a thousand sessions are passed over without a look at each."""

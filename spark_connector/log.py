@@ -133,11 +133,14 @@ class SourceLog:
         return self._options.consumer_group
 
     def group_position(self) -> int | None:
-        """Where it is; None where the log has no report of it."""
+        """Where it is; None where the cluster has no report of it."""
         from cluster.reader.consumers import REPORTS, reported_groups
+        from cluster.reader.remote import RemoteLog
 
+        log = open_reader(self._options, REPORTS).log
+        assert isinstance(log, RemoteLog), "a group goes with endpoints"
         try:
-            found = reported_groups(open_reader(self._options, REPORTS).log).get(self.group or "")
+            found = reported_groups(log).get(self.group or "")
         finally:
             forget_reader(self._options, REPORTS)  # it is asked for once
         return None if found is None else found.position

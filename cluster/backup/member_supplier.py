@@ -40,7 +40,7 @@ class MemberSupplier:
     # ---- the query
 
     def ask(self, query: BackupQuery) -> None:
-        self._hang_up()
+        self.hang_up()
         self._request = MemberRequest(self._endpoint, self._world, self._credentials, self._cluster_id, query)
 
     def poll(self) -> BackupResponse | SessionEvent | None:
@@ -51,7 +51,8 @@ class MemberSupplier:
             self._request = None
         return answer
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
+        """Close the connection of a query that is not answered."""
         if self._request is not None:
             self._request.close()
             self._request = None
@@ -68,5 +69,5 @@ class MemberSupplier:
         return self._client.read_recording(recording_id)
 
     def close(self) -> None:
-        self._hang_up()
+        self.hang_up()
         self._client.close()

@@ -20,9 +20,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     epilog=example(
-        "tool",
-        "consumers --dir cluster-data/member-0",
-        more="Over --endpoints groups are shown whose last report the log still holds.",
+        "tool", "consumers --dir cluster-data/member-0", "consumers --endpoints 127.0.0.1:9000 --json"
     )
 )
 @connects
@@ -34,11 +32,15 @@ def consumers(
     """Show consumer groups: how far each is, and how many committed bytes it has not read."""
     from cluster.reader import LogReader
     from cluster.reader.consumers import REPORTS, reported_groups
+    from cluster.reader.remote import RemoteLog
 
     endpoints = endpoints_unless(directory is not None, endpoints)
     if directory is None:
-        with LogReader.open(endpoints=endpoints, entry_filter=REPORTS) as reader:
-            groups, end = list(reported_groups(reader.log).values()), reader.commit_position()
+        log = RemoteLog(endpoints or "", entry_filter=REPORTS)
+        try:
+            groups, end = list(reported_groups(log).values()), log.commit_position()
+        finally:
+            log.close()
     else:
         with LogReader.open(dir=str(directory), entry_filter=REPORTS) as reader:
             groups, end = _read(reader, str(directory)), reader.commit_position()

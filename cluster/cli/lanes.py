@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +23,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog=example(
         "tool",
         "lanes --dir cluster-data/member-0",
-        more="Partition -1 has the last batch that is registered. --endpoints needs the whole log there.",
+        more="Partition -1 has the last batch that is registered.",
     )
 )
 @connects
@@ -32,38 +33,35 @@ def lanes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the lanes of applications: their batch, and how many of its rows are committed."""
+    from cluster.archive.files import OsFiles
     from cluster.reader import LogReader
+    from cluster.reader.remote import RemoteLog
+    from cluster.reader.snapshots import newest_module_records
 
     endpoints = endpoints_unless(directory is not None, endpoints)
-    place = {"endpoints": endpoints} if directory is None else {"dir": str(directory)}
-    with LogReader.open(**place) as reader:
-        found = [_fields(lane) for lane in _read(reader, None if directory is None else str(directory))]
+    if directory is None:
+        log = RemoteLog(endpoints or "")
+        with LogReader(log) as reader:
+            found = _read(reader, log.module_snapshot() if log.start_position > 0 else None)
+    else:
+        with LogReader.open(dir=str(directory)) as reader:
+            found = _read(reader, newest_module_records(OsFiles(), str(directory)))
+    lines = [_fields(lane) for lane in found]
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(lines, indent=1))
         return
-    for fields in found:
+    for fields in lines:
         print(" ".join(f"{name}={value}" for name, value in fields.items()))
 
 
-def _read(reader: LogReader, directory: str | None) -> list[SnapshotLane]:
-    """Raises LogPurged where the log begins later, and no directory has a snapshot of what was before."""
-    from cluster.archive.files import OsFiles
-    from cluster.errors import LogPurged
+def _read(reader: LogReader, snapshot: tuple[int, Iterable[bytes]] | None) -> list[SnapshotLane]:
+    """With what ``snapshot``, its log position and records, says of the log before it."""
     from cluster.reader.lanes import LaneCount
-    from cluster.reader.snapshots import newest_module_records
 
     count, position = LaneCount(), reader.start_position
-    if directory is not None:
-        found = newest_module_records(OsFiles(), directory)
-        if found is not None:
-            position, records = found
-            count.load(records, position)
-    elif position > 0:
-        raise LogPurged(
-            f"the log there begins at {position}, and what lanes had before is in snapshots; "
-            "expected --dir of a member",
-            position,
-        )
+    if snapshot is not None:
+        position, records = snapshot
+        count.load(records, position)
     for begin, block in reader.blocks(position, reader.commit_position(), is_committed=True):
         count.take(begin, block)
     return count.lanes()

@@ -39,8 +39,8 @@ greatest of all, in bytes, and bytesPerSecond how fast it grew since the look be
 replays its log. Of a backup's directory the role is BACKUP, or STANDBY where it runs services. "backupState"
 is its state, lag how far it is below what the members had committed when it heard of them last, and
 "nextQuery" when it asks the members for a new snapshot. serviceLag is how far the slowest service is below
-the commit position, and "consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of
-which at most 64 are shown (both --dir). A member whose process is gone is "not running" at once.
+the commit position (--dir). "consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of
+which at most 64 are shown. A member whose process is gone is "not running" at once.
 "waitsFor" are the members that one without its promises has to hear before it takes part:
 docs/operations.md says when, and what to do when they never come. "certificateEnds" is when the certificate
 ends that a member shows over TLS; it takes a new one from its files without a restart.
@@ -136,6 +136,7 @@ class _Directories:
         records = [record for record in reader.counters() if record.is_allocated]
         value_of = {record.type_id: record.value for record in records}
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
+        commit_position = value_of.get(Id.COMMIT_POSITION)
         is_alive = reader.is_live(time.time_ns() // 1_000_000) and not self._is_gone(folder)
         errors = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
         states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
@@ -146,11 +147,11 @@ class _Directories:
             **_states(*(value_of.get(state) if is_alive else None for state in states)),
             **(_of_backup(value_of) if is_alive and Id.BACKUP_STATE in value_of else {}),
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
-            "commitPosition": value_of.get(Id.COMMIT_POSITION),
+            "commitPosition": commit_position,
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
-            "serviceLag": _service_lag(records, value_of.get(Id.COMMIT_POSITION)) if is_alive else None,
+            "serviceLag": _service_lag(records, commit_position) if is_alive else None,
             "sessions": sessions,
-            "consumers": _consumers(records, value_of.get(Id.COMMIT_POSITION)) if is_alive else [],
+            "consumers": _consumers(_positions(records), commit_position) if is_alive else [],
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
             "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
             "elections": value_of.get(Id.ELECTION_COUNT),
@@ -216,6 +217,7 @@ class _Endpoints:
 
     @staticmethod
     def _shown(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:
+        from cluster.protocol.consumer import positions_in
         from cluster.protocol.counter_types import members_of
 
         if isinstance(answer, ClusterError):
@@ -229,6 +231,7 @@ class _Endpoints:
             "commitPosition": answer.commit_position,
             "appendPosition": answer.append_position,
             "sessions": answer.session_count,
+            "consumers": _consumers(positions_in(answer.consumers), answer.commit_position),
             "leaderMemberId": answer.leader_member_id,
             "waitsFor": members_of(answer.awaited_members),
             "certificateEnds": _minute(answer.certificate_end_ms),
@@ -290,21 +293,24 @@ def _service_lag(records: list[CounterRecord], commit_position: int | None) -> i
     return max(0, commit_position - min(positions))
 
 
-def _consumers(records: list[CounterRecord], commit_position: int | None) -> list[dict[str, Any]]:
-    """The consumer groups by name."""
+def _positions(records: list[CounterRecord]) -> dict[str, int]:
+    """Of each consumer group by its name."""
     from cluster.protocol.counter_types import CounterTypeId as Id
     from cluster.protocol.counter_types import consumer_group_of
 
-    found = [
-        {
-            "group": consumer_group_of(record.label),
-            "position": record.value,
-            "bytesBehind": max(0, (commit_position or 0) - record.value),
-        }
+    return {
+        consumer_group_of(record.label): record.value
         for record in records
         if record.type_id == Id.CONSUMER_POSITION
+    }
+
+
+def _consumers(positions: dict[str, int], commit_position: int | None) -> list[dict[str, Any]]:
+    """The consumer groups by name."""
+    return [
+        {"group": group, "position": position, "bytesBehind": max(0, (commit_position or 0) - position)}
+        for group, position in sorted(positions.items())
     ]
-    return sorted(found, key=lambda group: str(group["group"]))
 
 
 def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:

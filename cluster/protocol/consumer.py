@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ConfigurationError, RemoteProtocolError
 from cluster.protocol.lane import LanePrincipal
 
 GROUP_BYTES_MAX: Final = 256
@@ -103,3 +103,19 @@ def group_position(detail: str) -> int | None:
     """What the detail of an OK says; None from a member that knows no consumer groups."""
     found = _STANDING.fullmatch(detail)
     return None if found is None else int(found[1])
+
+
+def positions_text(positions: dict[str, int]) -> str:
+    """The positions of groups by name, as a member's status has them."""
+    return "\0".join(f"{position}:{group}" for group, position in sorted(positions.items()))
+
+
+def positions_in(text: str) -> dict[str, int]:
+    """What ``positions_text`` says; RemoteProtocolError for a text that says nothing of the kind."""
+    found = {}
+    for part in text.split("\0") if text else ():
+        position, colon, group = part.partition(":")
+        if not (colon and group and re.fullmatch(r"[0-9]{1,19}", position)):
+            raise RemoteProtocolError(f"consumer groups: {part!r}, expected a position, a colon and a name")
+        found[group] = int(position)
+    return found

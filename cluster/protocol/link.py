@@ -9,6 +9,7 @@ import hashlib
 from enum import IntEnum
 from typing import Final, Self
 
+from cluster.errors import RemoteProtocolError
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.sbe import Ascii, Blob, Bool32, Buffer, Composite, Message, Schema, Version, i32, i64
 
@@ -195,7 +196,10 @@ class StatusRequest(Message, template_id=12, schema=LINK_SCHEMA):
 
 
 class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
-    """How a member stands. The identity is that of the log: the same on every member of a cluster."""
+    """How a member stands. The identity is that of the log: the same on every member of a cluster.
+
+    A member of 0.1 sends no ``consumers``.
+    """
 
     correlation_id: i64
     start_position: i64
@@ -220,6 +224,17 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     ingress_endpoints: Ascii = ""
     tcp_endpoints: Ascii = ""
     ipc_endpoints: Ascii = ""
+    consumers: Ascii = ""  # consumer groups: position:name, with a zero byte between two of them
+
+    @classmethod
+    def decode_body(
+        cls, buffer: Buffer, offset: int, limit: int, block_length: int, version: int
+    ) -> tuple[Self, int]:
+        padded = bytes(buffer[offset:limit]) + bytes(4)  # consumers of no bytes, where there are none
+        value, end = super().decode_body(padded, 0, len(padded), block_length, version)
+        if offset + end > limit and (value.consumers or end < len(padded)):
+            raise RemoteProtocolError(f"LogStatus.consumers: cut off at offset {limit}")
+        return value, min(offset + end, limit)
 
 
 class LinkError(Message, template_id=14, schema=LINK_SCHEMA):

@@ -14,7 +14,7 @@ from cluster.protocol import decode
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.sbe import kind_at
 from cluster.protocol.snapshot import SnapshotConsumer
-from cluster.reader.committed_log import CommittedLog
+from cluster.reader.remote import RemoteLog
 
 REPORTS = EntryFilter(("SESSION_OPEN",))  # what a reader of groups needs of the log
 
@@ -47,13 +47,15 @@ class ConsumerCount:
         return list(self._consumers.records())
 
 
-def reported_groups(log: CommittedLog) -> dict[str, SnapshotConsumer]:
-    """The groups by name that the committed log has reports of; ``log`` may hold no more than ``REPORTS``.
+def reported_groups(log: RemoteLog) -> dict[str, SnapshotConsumer]:
+    """The groups by name that the cluster has; ``log`` may hold no more than ``REPORTS``.
 
-    A group that is not among them has no report, or had its last one in log that is dropped: then all that
-    it needs is dropped, too, for a report's position lies before it.
+    Where the log has lost its begin, the newest snapshot says what was before. Raises ClusterError.
     """
-    count = ConsumerCount()
-    for _, block in log.blocks(log.start_position, log.commit_position(), is_committed=True):
+    count, position = ConsumerCount(), log.start_position
+    if position > 0 and (snapshot := log.module_snapshot()) is not None:
+        position, records = snapshot
+        count.load(records, position)
+    for _, block in log.blocks(position, log.commit_position(), is_committed=True):
         count.take(block)
     return {record.group.decode(): record for record in count.groups()}

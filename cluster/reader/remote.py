@@ -50,16 +50,19 @@ BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
 
 
+def _supplier(credentials: bytes | CredentialsSupplier | None) -> CredentialsSupplier:
+    """What shows ``credentials``; without any, those of the environment. Raises ConfigurationError."""
+    supplier = as_supplier(credentials_in(os.environ) if credentials is None else credentials)
+    supplier.encoded_credentials()  # says which of its files will not do
+    return supplier
+
+
 def log_client_opener(credentials: bytes | CredentialsSupplier | None) -> OpenClient:
     """What opens clients that show ``credentials``; without any, those that the environment names.
 
     Raises ConfigurationError.
     """
-    if credentials is None:
-        credentials = credentials_in(os.environ)
-    supplier = as_supplier(credentials)
-    supplier.encoded_credentials()  # says which of its files will not do
-    return partial(open_log_client, credentials=supplier.encoded_credentials)
+    return partial(open_log_client, credentials=_supplier(credentials).encoded_credentials)
 
 
 def member_status(
@@ -124,6 +127,7 @@ class RemoteLog:
         self._clients = {
             member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
         }
+        self._tls, self._credentials, self._timeout_s = tls, credentials, timeout_s
         self._give_up_ms = int(give_up_s * 1000)
         self._spread = os.getpid() if spread is None else spread
         self._preference = read_preference
@@ -351,6 +355,24 @@ class RemoteLog:
             case link.LinkErrorCode.FAILED:
                 raise LogDamaged(None, None, f"member {member_id}: {end.text}")
         raise Unreachable(f"member {member_id}: {end.text}")
+
+    def module_snapshot(self) -> tuple[int, list[bytes]] | None:
+        """Log position and records of the newest snapshot that a member's consensus module has.
+
+        Of the first member that answers, in order of preference; None where that has none. Raises as
+        ``blocks`` when no member does: backups do not.
+        """
+        from cluster.reader.remote_snapshot import fetched_module_records  # few readers need it
+
+        credentials = _supplier(self._credentials)
+        failures: dict[int, ClusterError] = {}
+        for member_id in list(self._order):
+            endpoint, client = self._endpoints[member_id], self._clients[member_id]
+            try:
+                return fetched_module_records(endpoint, client, self._tls, credentials, self._timeout_s)
+            except ClusterError as error:
+                failures[member_id] = error
+        raise _worst(failures)
 
     def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
         return LogDamaged(None, None, f"{damage.what} (log position {position})")

@@ -10,7 +10,8 @@ from cluster.archive.files import OsFiles
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.protocol import link
-from cluster.protocol.counter_types import CounterTypeId, members_of
+from cluster.protocol.consumer import positions_text
+from cluster.protocol.counter_types import CounterTypeId, consumer_group_of, members_of
 from cluster.protocol.enums import ElectionState
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
@@ -46,7 +47,7 @@ class ServedMember:
                 None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir
             )
         except NotAClusterDirectory as error:
-            if waits_for := members_of(self._counter_values().get(CounterTypeId.AWAITED_MEMBERS, 0)):
+            if waits_for := members_of(self._counters()[0].get(CounterTypeId.AWAITED_MEMBERS, 0)):
                 names = ", ".join(map(str, waits_for))
                 raise NotAClusterDirectory(f"{error}; waits for members {names}") from None
             raise
@@ -75,7 +76,7 @@ class ServedMember:
         commit_position = log.commit_position()  # first: it looks at the files again
         identity = log.identity
         recording = log.recording
-        values = self._counter_values()
+        values, consumers = self._counters()
         ingress, tcp, ipc = self._endpoints
         return link.LogStatus(
             correlation_id=correlation_id,
@@ -101,6 +102,7 @@ class ServedMember:
             ingress_endpoints=ingress,
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,
+            consumers=positions_text(consumers),
         )
 
     def _leader_member_id(self, values: dict[int, int]) -> int:
@@ -110,20 +112,21 @@ class ServedMember:
         term = self._log.last_term()
         return NONE if term is None else term.leader_member_id
 
-    def _counter_values(self) -> dict[int, int]:
-        """Values of the live counters by type; of CLIENT_SESSION, how many there are."""
+    def _counters(self) -> tuple[dict[int, int], dict[str, int]]:
+        """Values of the live counters by type, of CLIENT_SESSION how many there are; consumer groups."""
         for path in counters_paths(OsFiles(), self._directory, None, self._aeron_dir):
             try:
                 with CountersReader(path) as counters:
                     if not counters.is_live(epoch_ms()):
                         continue
                     types, values = counters.types_and_values()
+                    consumers = counters.labels_and_values(CounterTypeId.CONSUMER_POSITION)
             except ClusterError:
                 continue
             by_type = dict(zip(types, values, strict=True))
             by_type[CounterTypeId.CLIENT_SESSION] = types.count(CounterTypeId.CLIENT_SESSION)
-            return by_type
-        return {}
+            return by_type, {consumer_group_of(label): value for label, value in consumers.items()}
+        return {}, {}
 
     def close(self) -> None:
         self._log.close()

@@ -1,5 +1,6 @@
 """``cluster tool lanes``: what the log in a directory has of lanes, and what a snapshot before it says."""
 
+import errno
 import json
 from contextlib import contextmanager
 
@@ -79,7 +80,10 @@ def served(directory):
             member_id=0,
         )
 
-    gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), None, open_log, 1 << 20)
+    def no_session(*_):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "there are no sessions here")
+
+    gateway = GrpcGateway(Endpoint(Medium.GRPC, "127.0.0.1", 0), no_session, open_log, 1 << 20)
     try:
         yield f"0={gateway.start()}"
     finally:
@@ -94,13 +98,16 @@ def test_over_endpoints_the_lanes_are_the_same(run, tmp_path, log):
     assert len(there.splitlines()) == 3
 
 
-def test_over_endpoints_a_log_without_its_beginning_is_refused(run, tmp_path, monkeypatch, log):
+def test_over_endpoints_a_log_without_its_beginning_takes_a_member_with_a_snapshot(
+    run, tmp_path, monkeypatch, log
+):
     write_member(tmp_path, log)
     monkeypatch.setattr("cluster.reader.remote.RemoteLog.start_position", 1024)
     with served(tmp_path) as endpoints:
         status, out, err = run("lanes", "--endpoints", endpoints)
     assert (status, out) == (1, "")
-    assert "the log there begins at 1024, and what lanes had before is in snapshots; expected --dir" in err
+    assert err.startswith("no member goes on: member 0: 127.0.0.1:")
+    assert err.endswith("UNAVAILABLE: the member does not answer: there are no sessions here\n")
 
 
 def test_a_log_without_lanes_has_none(run, tmp_path):

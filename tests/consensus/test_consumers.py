@@ -4,12 +4,14 @@ import pytest
 
 from cluster.consensus.authentication import AllowAllButAdmin
 from cluster.consensus.context import SECOND
-from cluster.errors import ConfigurationError
+from cluster.errors import ConfigurationError, RemoteProtocolError
 from cluster.protocol.consumer import (
     Consumer,
     ConsumerPrincipal,
     group_position,
     plain_principal,
+    positions_in,
+    positions_text,
     split_consumer,
     with_consumer,
 )
@@ -233,3 +235,15 @@ def test_a_table_that_begins_from_a_snapshot_goes_on_as_the_one_that_took_it():
     seeded = Groups()
     seeded.manager.consumers.load(one.records, 320)
     assert seeded.positions == {"billing": 320}
+
+
+def test_positions_of_groups_are_a_text_and_back():
+    positions = {"billing": 64, "a:b \\xe9": 2**63 - 1}
+    assert positions_in(positions_text(positions)) == positions
+    assert positions_in(positions_text({})) == {}
+
+
+@pytest.mark.parametrize("text", ["64", "x:billing", "64:", "64:a\0", "-1:a", "\u0661:a"])
+def test_a_text_that_tells_no_positions_is_an_error_of_the_peer(text):
+    with pytest.raises(RemoteProtocolError, match="expected a position, a colon and a name"):
+        positions_in(text)

@@ -201,6 +201,16 @@ def tool(node: Any, verb: str, *arguments: str) -> subprocess.CompletedProcess[s
     return run("tool", verb, "--dir", str(node.config.path), *arguments)
 
 
+def fill(node: Any, segments: int) -> None:
+    """So many segments of a mebibyte of log."""
+    with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:
+        for _ in range(segments):
+            for _ in range(17):
+                while client.offer(bytes(63 * 1024)) < 0:
+                    client.poll_egress()
+        client.await_committed()
+
+
 def ask(endpoints: str, count: int, tls: TlsFiles | None = None) -> list[bytes]:
     """The answers to so many messages of one session."""
     answers: list[bytes] = []

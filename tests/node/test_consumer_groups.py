@@ -14,15 +14,16 @@ def test_top_shows_where_each_group_is_and_how_far_behind(tmp_path):
         for group, position in (("billing", 64), ("audit", 0)):
             ClusterClient.connect(endpoints_of(node, "ipc"), consumer=Consumer(group, position)).close()
 
-        def groups():
-            looked = run("top", "--dir", str(node.config.path), "--once", "--json")
+        def groups(*where):
+            looked = run("top", *where, "--once", "--json")
             [member] = json.loads(looked.stdout)["members"]
             return member["commitPosition"], member["consumers"]
 
-        end, found = await_that(lambda: (seen := groups())[1][1:] and seen, "both groups")
-        assert found == [
-            {"group": "audit", "position": 0, "bytesBehind": end},
-            {"group": "billing", "position": 64, "bytesBehind": end - 64},
-        ]
-        told = run("top", "--dir", str(node.config.path), "--once").stdout
-        assert "consumer group billing: at 64, " in told
+        for where in (("--dir", str(node.config.path)), ("--endpoints", endpoints_of(node, "grpc"))):
+            end, found = await_that(lambda where=where: (seen := groups(*where))[1][1:] and seen, "both")
+            assert found == [
+                {"group": "audit", "position": 0, "bytesBehind": end},
+                {"group": "billing", "position": 64, "bytesBehind": end - 64},
+            ]
+            told = run("top", *where, "--once").stdout
+            assert "consumer group billing: at 64, " in told

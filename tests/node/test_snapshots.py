@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from cluster import ClusterClient, ClusteredService, ClusterNode, DataLoss, LogReader
-from tests.node.processes import await_that, free_base_port, keys_of, run, tool
+from tests.node.processes import await_that, fill, free_base_port, keys_of, run, tool
 from tests.reader.real import a_copy, remove_unpacked
 
 SERVICES = [f"{__name__}:Remembering"]
@@ -142,16 +142,6 @@ def test_a_shutdown_ends_the_member_in_order_behind_a_snapshot(tmp_path):
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         assert Remembering.made[-1].restored == [b"last"]
-
-
-def fill(node, segments):
-    """So many segments of a mebibyte of log."""
-    with ClusterClient.connect(f"0=ipc:{node.config.ipc_path}") as client:
-        for _ in range(segments):
-            for _ in range(17):
-                while client.offer(bytes(63 * 1024)) < 0:
-                    client.poll_egress()
-        client.await_committed()
 
 
 @pytest.mark.conformance("S-186")
