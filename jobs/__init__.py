@@ -5,6 +5,8 @@ DataFrame to DataFrame in the same module, so that it can be read and tested wit
 ``python -m jobs.NAME`` and under ``spark-submit``. Nothing here knows the cluster's inside: jobs see the
 Spark format ``cluster`` and Delta tables only (the demo adds the public client, service and command line).
 
+Tables are kept without Spark, too: :mod:`jobs.delta_rs`, with what :mod:`jobs.reductions` makes of entries.
+
 Read first: :mod:`jobs.log_to_delta`, the smallest job; then :mod:`jobs.keeping`, how tables are kept;
 :mod:`jobs.delta_table`, how a batch goes into a table once; :mod:`jobs.schemas`, what the tables hold.
 """

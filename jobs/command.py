@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError, ConfigurationError
 from jobs.delta_table import is_name
-from jobs.log_table import DELTA_RS
+from jobs.schemas import DELTA_RS, SPARK
 from spark_connector.offsets import Offset
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST
@@ -164,6 +164,16 @@ def add_table(made: argparse.ArgumentParser) -> None:
         metavar="TABLE",
         required=True,
         help="the Delta table: a path, or schema.table of Spark's catalog; made when missing",
+    )
+
+
+def add_writer(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--writer",
+        choices=(SPARK, DELTA_RS),
+        default=SPARK,
+        help=f"who writes: {SPARK} (the default), or {DELTA_RS}, which needs no Spark and no Java; "
+        "a table stays with the writer that made it",
     )
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cluster.errors import ConfigurationError
-from jobs.log_table import SPARK, WRITER
+from jobs.schemas import SPARK, WRITER
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

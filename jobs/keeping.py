@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster import parse_token
-from jobs.command import add_table, options_of, start
+from jobs import delta_rs
+from jobs.command import add_table, add_writer, options_of, start
 from jobs.delta_table import Commit, open_table
 from jobs.history import token_of_batch
+from jobs.schemas import DELTA_RS
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from jobs.command import JobOptions
+    from jobs.delta_rs import ArrowJob
     from jobs.schemas import TableLayout
 
 
@@ -146,13 +149,16 @@ def query_id(batch: DataFrame) -> str:
     return str(found)
 
 
-def run_table(made: ArgumentParser, make_job: Callable[[], TableJob]) -> None:
+def run_table(
+    made: ArgumentParser, make_job: Callable[[], TableJob], make_arrow_job: Callable[[], ArrowJob]
+) -> None:
     """The ``main`` of a job that keeps one table, once ``made`` has the job's own options."""
     add_table(made)
-    keep_table(options_of(made), make_job)
-
-
-def keep_table(options: JobOptions, make_job: Callable[[], TableJob]) -> None:
-    """Start Spark and bring the one table of a command line up to what the Log has."""
+    add_writer(made)
+    options = options_of(made)
+    if options.arguments.writer == DELTA_RS:
+        arrow_job = make_arrow_job()
+        delta_rs.keep(arrow_job.name, {options.table: arrow_job}, options)
+        return
     job = make_job()
     keep(start(job.name, options), job.name, {options.table: job}, options)

@@ -1,4 +1,4 @@
-"""The Delta tables that the jobs keep: one StructType each, whose comments are the table's documentation.
+"""The Delta tables that the jobs keep, whoever writes them: the columns' comments are their documentation.
 
 ``DESCRIBE TABLE`` shows the comments. A release may add columns: a table that lacks one gets it when a job
 opens it, with NULL in the rows that are there.
@@ -7,20 +7,16 @@ opens it, with NULL in the rows that are there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
-from jobs import log_table
+from spark_connector.columns import Columns, struct_type
 from spark_connector.schema import ROW_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+WRITER = "cluster.writer"  # property of a table: who keeps it, SPARK unless it is there
+SPARK, DELTA_RS = "spark", "delta-rs"
 
 # What makes a table that is merged into cheap to change, and its changes a stream (``readChangeFeed``).
 MERGED = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
@@ -33,105 +29,129 @@ class TableLayout:
     name: str  # under which ``jobs.tables`` keeps it
     comment: str
     key: str  # one row for each of its values
-    schema: StructType
+    columns: Columns
     progress: str = "lastPosition"  # the column whose largest value says how far in the Log rows come from
-    properties: dict[str, str] = field(default_factory=lambda: MERGED)
+    properties: dict[str, str] = field(default_factory=lambda: MERGED)  # where Spark writes it
+
+    @property
+    def schema(self) -> StructType:
+        """The columns in Spark's words."""
+        return struct_type(self.columns)
 
 
-def _column(name: str, data_type: DataType, comment: str) -> StructField:
-    return StructField(name, data_type, nullable=True, metadata={"comment": comment})
-
-
-LONG, INT, STRING, BINARY, TIME = LongType(), IntegerType(), StringType(), BinaryType(), TimestampType()
-
-_TYPES: dict[str, DataType] = {
-    "BIGINT": LONG,
-    "INT": INT,
-    "STRING": STRING,
-    "BINARY": BINARY,
-    "TIMESTAMP": TIME,
+_OF_THE_LOG = {
+    "position": "where the entry's first frame starts, in bytes of the Log; unique",
+    "endPosition": "position after the entry, excluded: what services see",
+    "leadershipTermId": "the leadership term that the entry belongs to",
+    "entryType": "SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, CLUSTER_ACTION or NEW_LEADERSHIP_TERM",
+    "timestamp": "cluster time of the entry",
+    "clusterTime": "cluster time as the Log has it, in the cluster's time unit",
+    "clusterSessionId": "session entries: the session; negative for a service's messages to its own cluster",
+    "correlationId": "SESSION_OPEN: of the connect request; TIMER: of the timer",
+    "payload": "SESSION_MESSAGE: what was sent, reassembled from its fragments",
+    "responseStreamId": "SESSION_OPEN: stream that the client listens on",
+    "responseChannel": "SESSION_OPEN: channel that the client listens on",
+    "encodedPrincipal": "SESSION_OPEN: who the authenticator says the client is",
+    "closeReason": "SESSION_CLOSE: CLIENT_ACTION, SERVICE_ACTION or TIMEOUT",
+    "action": "CLUSTER_ACTION: what the leader asked for, such as SNAPSHOT",
+    "actionFlags": "CLUSTER_ACTION: its flags; 1 means for standbys only",
+    "termBaseLogPosition": "NEW_LEADERSHIP_TERM: position where the term begins",
+    "leaderMemberId": "NEW_LEADERSHIP_TERM: the member that leads the term",
+    "logSessionId": "NEW_LEADERSHIP_TERM: session id of the leader's log publication",
+    "timeUnit": "NEW_LEADERSHIP_TERM: unit of clusterTime",
+    "appVersion": "NEW_LEADERSHIP_TERM: the services' semantic version as a number",
 }
 
 LOG = TableLayout(
-    log_table.NAME,
-    log_table.COMMENT,
+    "log",
+    "The committed Log, one row an entry, in the order of position.",
     "position",
-    StructType(
-        [_column(name, _TYPES[ROW_COLUMNS[name]], comment) for name, comment in log_table.COLUMNS.items()]
-    ),
+    {name: (ROW_COLUMNS[name], comment) for name, comment in _OF_THE_LOG.items()},
     progress="endPosition",
-    properties=log_table.PROPERTIES,
+    # Readers skip files by these columns; payloads and the rest need no statistics.
+    properties={
+        "delta.dataSkippingStatsColumns": "position,endPosition,leadershipTermId,timestamp,clusterSessionId",
+    },
 )
 
-_LAST_POSITION = _column("lastPosition", LONG, "position of the newest entry that this row has taken in")
+_LAST_POSITION = {"lastPosition": ("BIGINT", "position of the newest entry that this row has taken in")}
 
 SESSIONS = TableLayout(
     "sessions",
     "Cluster sessions, one row each: opened and closed, by whom, how much was sent.",
     "clusterSessionId",
-    StructType(
-        [
-            _column("clusterSessionId", LONG, "the session"),
-            _column("state", STRING, "OPEN or CLOSED"),
-            _column("openPosition", LONG, "position of the SESSION_OPEN; NULL: it was purged from the Log"),
-            _column("openedAt", TIME, "cluster time of the opening"),
-            _column("openTermId", LONG, "leadership term of the opening"),
-            _column("correlationId", LONG, "correlation id of the client's connect request"),
-            _column("responseStreamId", INT, "stream that the client listens on"),
-            _column("responseChannel", STRING, "channel that the client listens on"),
-            _column("encodedPrincipal", BINARY, "who the authenticator says the client is"),
-            _column("messages", LONG, "messages of the session in the Log; without those that were purged"),
-            _column("bytes", LONG, "bytes of their payloads"),
-            _column("lastActivityAt", TIME, "cluster time of the last message, or of the opening"),
-            _column("closePosition", LONG, "position of the SESSION_CLOSE"),
-            _column("closedAt", TIME, "cluster time of the closing"),
-            _column("closeTermId", LONG, "leadership term of the closing"),
-            _column("closeReason", STRING, "CLIENT_ACTION, SERVICE_ACTION or TIMEOUT"),
-            _LAST_POSITION,
-        ]
-    ),
+    {
+        "clusterSessionId": ("BIGINT", "the session"),
+        "state": ("STRING", "OPEN or CLOSED"),
+        "openPosition": ("BIGINT", "position of the SESSION_OPEN; NULL: it was purged from the Log"),
+        "openedAt": ("TIMESTAMP", "cluster time of the opening"),
+        "openTermId": ("BIGINT", "leadership term of the opening"),
+        "correlationId": ("BIGINT", "correlation id of the client's connect request"),
+        "responseStreamId": ("INT", "stream that the client listens on"),
+        "responseChannel": ("STRING", "channel that the client listens on"),
+        "encodedPrincipal": ("BINARY", "who the authenticator says the client is"),
+        "messages": ("BIGINT", "messages of the session in the Log; without those that were purged"),
+        "bytes": ("BIGINT", "bytes of their payloads"),
+        "lastActivityAt": ("TIMESTAMP", "cluster time of the last message, or of the opening"),
+        "closePosition": ("BIGINT", "position of the SESSION_CLOSE"),
+        "closedAt": ("TIMESTAMP", "cluster time of the closing"),
+        "closeTermId": ("BIGINT", "leadership term of the closing"),
+        "closeReason": ("STRING", "CLIENT_ACTION, SERVICE_ACTION or TIMEOUT"),
+        **_LAST_POSITION,
+    },
 )
+
+# Entry types of what stands for snapshots: a snapshot, at its log position, and a timer that it has, whose
+# timestamp is the deadline.
+SNAPSHOT, PENDING = "SNAPSHOT", "PENDING_TIMER"
 
 TIMERS = TableLayout(
     "timers",
     "Timers, one row a correlation id: pending, cancelled or fired, with its deadline and its latest firing.",
     "correlationId",
-    StructType(
-        [
-            _column("correlationId", LONG, "the timer's id, which its service chose"),
-            _column("state", STRING, "SCHEDULED and CANCELLED as snapshots say, FIRED as the Log says"),
-            _column("deadline", TIME, "cluster time that it is or was due; NULL: no snapshot says"),
-            _column("firedPosition", LONG, "position of the latest TIMER entry"),
-            _column("firedAt", TIME, "cluster time of the latest firing"),
-            _column("firedTermId", LONG, "leadership term of the latest firing"),
-            _column("firings", LONG, "how often timers of this id fired; without what was purged"),
-            _LAST_POSITION,
-            _column("pendingPosition", LONG, "log position of the newest snapshot in which it was pending"),
-        ]
-    ),
+    {
+        "correlationId": ("BIGINT", "the timer's id, which its service chose"),
+        "state": ("STRING", "SCHEDULED and CANCELLED as snapshots say, FIRED as the Log says"),
+        "deadline": ("TIMESTAMP", "cluster time that it is or was due; NULL: no snapshot says"),
+        "firedPosition": ("BIGINT", "position of the latest TIMER entry"),
+        "firedAt": ("TIMESTAMP", "cluster time of the latest firing"),
+        "firedTermId": ("BIGINT", "leadership term of the latest firing"),
+        "firings": ("BIGINT", "how often timers of this id fired; without what was purged"),
+        **_LAST_POSITION,
+        "pendingPosition": ("BIGINT", "log position of the newest snapshot in which it was pending"),
+    },
 )
 
 TERMS = TableLayout(
     "leadership_terms",
     "Leadership terms, one row each: who led, from where, for how many bytes and how long.",
     "leadershipTermId",
-    StructType(
-        [
-            _column("leadershipTermId", LONG, "the term"),
-            _column("state", STRING, "CURRENT while no newer term is known, else ENDED"),
-            _column("leaderMemberId", INT, "the member that led it; NULL: its beginning was purged"),
-            _column("termBaseLogPosition", LONG, "position where the term begins"),
-            _column("logSessionId", INT, "session id of the leader's log publication"),
-            _column("timeUnit", STRING, "unit of cluster time in the term"),
-            _column("appVersion", INT, "semantic version of the services, as one number"),
-            _column("startPosition", LONG, "position of the NEW_LEADERSHIP_TERM"),
-            _column("startedAt", TIME, "cluster time of the NEW_LEADERSHIP_TERM"),
-            _column("endPosition", LONG, "position after the term's last entry, excluded"),
-            _column("endedAt", TIME, "cluster time of the term's last entry"),
-            _column("length", LONG, "bytes from termBaseLogPosition to endPosition"),
-            _column("durationMs", LONG, "milliseconds from startedAt to endedAt"),
-            _column("entries", LONG, "entries of the term"),
-            _LAST_POSITION,
-        ]
-    ),
+    {
+        "leadershipTermId": ("BIGINT", "the term"),
+        "state": ("STRING", "CURRENT while no newer term is known, else ENDED"),
+        "leaderMemberId": ("INT", "the member that led it; NULL: its beginning was purged"),
+        "termBaseLogPosition": ("BIGINT", "position where the term begins"),
+        "logSessionId": ("INT", "session id of the leader's log publication"),
+        "timeUnit": ("STRING", "unit of cluster time in the term"),
+        "appVersion": ("INT", "semantic version of the services, as one number"),
+        "startPosition": ("BIGINT", "position of the NEW_LEADERSHIP_TERM"),
+        "startedAt": ("TIMESTAMP", "cluster time of the NEW_LEADERSHIP_TERM"),
+        "endPosition": ("BIGINT", "position after the term's last entry, excluded"),
+        "endedAt": ("TIMESTAMP", "cluster time of the term's last entry"),
+        "length": ("BIGINT", "bytes from termBaseLogPosition to endPosition"),
+        "durationMs": ("BIGINT", "milliseconds from startedAt to endedAt"),
+        "entries": ("BIGINT", "entries of the term"),
+        **_LAST_POSITION,
+    },
+)
+
+# Of a term's row, what its NEW_LEADERSHIP_TERM says.
+OPENING_COLUMNS = (
+    "leaderMemberId",
+    "termBaseLogPosition",
+    "logSessionId",
+    "timeUnit",
+    "appVersion",
+    "startPosition",
+    "startedAt",
 )

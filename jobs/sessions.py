@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
+from jobs.delta_rs import ArrowJob
 from jobs.delta_table import merge
 from jobs.keeping import TableJob, run_table
+from jobs.schemas import SESSIONS
 from spark_connector.places import EARLIEST
 
 if TYPE_CHECKING:
@@ -68,8 +70,6 @@ def sessions(entries: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    from jobs.schemas import SESSIONS
-
     kind = f.col("entryType")
     opening = [
         f.when(f.col("timestamp").isNotNull(), f.col("position")).alias("openPosition"),
@@ -109,7 +109,7 @@ def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
     """
     from spark_connector.log import open_reader
     from spark_connector.options import SourceOptions
-    from spark_connector.snapshots import sessions_of_first_snapshot
+    from spark_connector.snapshot_rows import sessions_of_first_snapshot
 
     options = SourceOptions.parse(source)
     if options.cluster_dirs is None or options.starting_offsets not in (None, EARLIEST):
@@ -128,17 +128,32 @@ def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
 
 def sessions_job() -> TableJob:
     """The table of sessions, as it is kept."""
-    from jobs.schemas import SESSIONS
 
     def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
         merge(sessions(entries), table, SESSIONS.key, ON_MATCH, commit)
 
-    def from_snapshots(source: dict[str, str]) -> FromSnapshots:
-        return lambda is_first, end: opened_before(source) if is_first else []
-
     return TableJob(
-        "sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update, from_snapshots=from_snapshots
+        "sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update, from_snapshots=_from_snapshots
     )
+
+
+def sessions_arrow_job() -> ArrowJob:
+    """The same without Spark."""
+    from jobs import reductions
+
+    return ArrowJob(
+        "sessions",
+        SESSIONS,
+        LOG_COLUMNS,
+        ENTRY_TYPES,
+        lambda entries, known: reductions.sessions(entries),
+        lambda found: (ON_MATCH, None),
+        _from_snapshots,
+    )
+
+
+def _from_snapshots(source: dict[str, str]) -> FromSnapshots:
+    return lambda is_first, end: opened_before(source) if is_first else []
 
 
 def main() -> None:
@@ -147,7 +162,7 @@ def main() -> None:
         "Keep a Delta table of cluster sessions: opened and closed, by whom, messages, bytes, last activity.",
         "python -m jobs.sessions --cluster-dir c1/member-0 --table delta/sessions",
     )
-    run_table(made, sessions_job)
+    run_table(made, sessions_job, sessions_arrow_job)
 
 
 if __name__ == "__main__":

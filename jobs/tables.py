@@ -6,13 +6,16 @@ that have it pass over it.
 
 from __future__ import annotations
 
-from jobs.command import options_of, parser, run_main, start, table_place
+from jobs import delta_rs
+from jobs.command import add_writer, options_of, parser, run_main, start, table_place
+from jobs.delta_rs import ArrowJob
 from jobs.delta_table import is_name
 from jobs.keeping import TableJob, keep
-from jobs.log_to_delta import log_job
-from jobs.sessions import sessions_job
-from jobs.terms import terms_job
-from jobs.timers import timers_job
+from jobs.log_to_delta import log_arrow_job, log_job
+from jobs.schemas import DELTA_RS
+from jobs.sessions import sessions_arrow_job, sessions_job
+from jobs.terms import terms_arrow_job, terms_job
+from jobs.timers import timers_arrow_job, timers_job
 
 TABLES = ("log", "sessions", "timers", "leadership_terms")
 
@@ -22,6 +25,12 @@ def tables_in(place: str) -> dict[str, TableJob]:
     jobs = (log_job(), sessions_job(), timers_job(), terms_job())
     if is_name(place):
         return {table_place(f"{place}.{job.layout.name}"): job for job in jobs}
+    return {f"{place.rstrip('/')}/{job.layout.name}": job for job in jobs}
+
+
+def arrow_tables_in(place: str) -> dict[str, ArrowJob]:
+    """The jobs of all tables without Spark, by where they lie in the folder ``place``."""
+    jobs = (log_arrow_job(), sessions_arrow_job(), timers_arrow_job(), terms_arrow_job())
     return {f"{place.rstrip('/')}/{job.layout.name}": job for job in jobs}
 
 
@@ -39,8 +48,12 @@ def main() -> None:
         help="folder of the tables log, sessions, timers and leadership_terms, or spark_catalog.SCHEMA; "
         "made when missing",
     )
+    add_writer(made)
     options = options_of(made)
-    keep(start("tables", options), "tables", tables_in(options.table), options)
+    if options.arguments.writer == DELTA_RS:
+        delta_rs.keep("tables", arrow_tables_in(options.table), options)
+    else:
+        keep(start("tables", options), "tables", tables_in(options.table), options)
 
 
 if __name__ == "__main__":

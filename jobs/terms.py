@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
+from jobs.delta_rs import ArrowJob
 from jobs.delta_table import merge, read
 from jobs.keeping import TableJob, run_table
+from jobs.schemas import OPENING_COLUMNS, TERMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,16 +29,6 @@ LOG_COLUMNS = (
     "logSessionId",
     "timeUnit",
     "appVersion",
-)
-
-OPENING_COLUMNS = (
-    "leaderMemberId",
-    "termBaseLogPosition",
-    "logSessionId",
-    "timeUnit",
-    "appVersion",
-    "startPosition",
-    "startedAt",
 )
 
 ON_MATCH = {
@@ -106,7 +98,6 @@ def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
 
 def terms_job() -> TableJob:
     """The table of leadership terms, as it is kept."""
-    from jobs.schemas import TERMS
 
     def rows(entries: DataFrame) -> DataFrame:
         none = entries.sparkSession.createDataFrame([], TERMS.schema)
@@ -121,13 +112,26 @@ def terms_job() -> TableJob:
     return TableJob("terms", TERMS, LOG_COLUMNS, (), rows, update)
 
 
+def terms_arrow_job() -> ArrowJob:
+    """The same without Spark."""
+    from jobs import reductions
+
+    return ArrowJob(
+        "terms",
+        TERMS,
+        LOG_COLUMNS,
+        reduced=lambda entries, known: reductions.terms(known(), entries),
+        on_match=lambda found: (ON_MATCH, None),
+    )
+
+
 def main() -> None:
     made = parser(
         "terms",
         "Keep a Delta table of leadership terms: leader, base position, length, duration.",
         "python -m jobs.terms --cluster-dir c1/member-0 --table delta/leadership_terms",
     )
-    run_table(made, terms_job)
+    run_table(made, terms_job, terms_arrow_job)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
+from jobs.delta_rs import ArrowJob
 from jobs.delta_table import Missing, merge
 from jobs.keeping import TableJob, run_table
+from jobs.schemas import PENDING, SNAPSHOT, TIMERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
 
 LOG_COLUMNS = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
 ENTRY_TYPES = ("TIMER",)
-
-# Entry types of what stands for snapshots: a snapshot, at its log position, and a timer that it has, whose
-# timestamp is the deadline.
-SNAPSHOT, PENDING = "SNAPSHOT", "PENDING_TIMER"
 
 # When a row last heard of its timer. A snapshot comes before an entry that begins at its log position. One
 # that is read again counts as new: there may be a later one beside it, which does not have the timer.
@@ -63,6 +61,14 @@ def on_match(first_snapshot: int = NO_SNAPSHOT) -> dict[str, str]:
         "lastPosition": "greatest(t.lastPosition, s.lastPosition)",
         "pendingPosition": "greatest(t.pendingPosition, s.pendingPosition)",
     }
+
+
+def on_match_and_missing(found: list[dict[str, Any]]) -> tuple[dict[str, str], Missing | None]:
+    """What a batch adds to timers that the table knows, and what becomes of those that it says nothing of."""
+    snapshots = [entry["position"] for entry in found if entry["entryType"] == SNAPSHOT]
+    is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
+    missing = Missing(is_gone, {"state": "'CANCELLED'"}) if snapshots else None
+    return on_match(min(snapshots, default=NO_SNAPSHOT)), missing
 
 
 def timers(entries: DataFrame) -> DataFrame:
@@ -131,7 +137,7 @@ class TimersOfSnapshots:
 
     def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
         """Raises NotAClusterDirectory, LogDamaged."""
-        from spark_connector.snapshots import pending_timers
+        from spark_connector.snapshot_rows import pending_timers
 
         found: list[dict[str, Any]] = []
         for position, pending in pending_timers(self._dirs, self._archive_dirs, self._taken, end):
@@ -151,17 +157,28 @@ class TimersOfSnapshots:
 
 def timers_job() -> TableJob:
     """The table of timers, as it is kept."""
-    from jobs.schemas import TIMERS
 
     def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
-        snapshots = [entry["position"] for entry in found if entry["entryType"] == SNAPSHOT]
-        is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
-        missing = Missing(is_gone, {"state": "'CANCELLED'"}) if snapshots else None
-        expected = on_match(min(snapshots, default=NO_SNAPSHOT))
+        expected, missing = on_match_and_missing(found)
         merge(timers(entries), table, TIMERS.key, expected, commit, missing)
 
     return TableJob(
         "timers", TIMERS, LOG_COLUMNS, ENTRY_TYPES, timers, update, from_snapshots=TimersOfSnapshots
+    )
+
+
+def timers_arrow_job() -> ArrowJob:
+    """The same without Spark."""
+    from jobs import reductions
+
+    return ArrowJob(
+        "timers",
+        TIMERS,
+        LOG_COLUMNS,
+        ENTRY_TYPES,
+        lambda entries, known: reductions.timers(entries),
+        on_match_and_missing,
+        TimersOfSnapshots,
     )
 
 
@@ -171,7 +188,7 @@ def main() -> None:
         "Keep a Delta table of the timers: pending, cancelled or fired, their deadlines, when they fired.",
         "python -m jobs.timers --cluster-dir c1/member-0 --table delta/timers",
     )
-    run_table(made, timers_job)
+    run_table(made, timers_job, timers_arrow_job)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The Spark connector: the committed Log as a DataFrame, and DataFrames back as ingress.
 
 ``source.py`` and ``sink.py`` do the I/O; ``options.py``, ``directory_options.py``, ``offsets.py`` and
-``planning.py`` only compute. ``decoding.py`` makes columns of payloads. ``snapshots.py`` reads what members
-keep beside the log; ``replay.py`` gives the log to a service once more. ``ingress_order.py`` is for rows that
-were shuffled on their way back. Never here: starting nodes, the consensus core, Delta tables. Read
+``planning.py`` only compute. ``decoding.py`` makes columns of payloads. ``snapshot_rows.py`` reads what
+members keep beside the log; ``replay.py`` gives the log to a service once more. ``ingress_order.py`` is for
+rows that were shuffled on their way back. Never here: starting nodes, the consensus core, Delta tables. Read
 ``data_source.py`` first.
 
 Importing this package, which every Spark session does that looks for data sources, loads neither

@@ -26,6 +26,7 @@ def struct_type(columns: Columns) -> StructType:
         "BOOLEAN": types.BooleanType(),
         "STRING": types.StringType(),
         "BINARY": types.BinaryType(),
+        "TIMESTAMP": types.TimestampType(),
     }
     return types.StructType(
         [
@@ -50,20 +51,33 @@ def given_columns(schema: StructType, columns: Columns) -> tuple[str, ...]:
     return tuple(schema.fieldNames())
 
 
+def arrow_schema(columns: Columns) -> pa.Schema:
+    """The same schema in Arrow's words."""
+    import pyarrow as pa
+
+    types_by_name = {
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "BOOLEAN": pa.bool_(),
+        "STRING": pa.string(),
+        "BINARY": pa.binary(),
+        "TIMESTAMP": pa.timestamp("us", "UTC"),
+    }
+    return pa.schema(
+        [
+            pa.field(name, types_by_name[type_name], metadata={"comment": comment})
+            for name, (type_name, comment) in columns.items()
+        ]
+    )
+
+
 def record_batches(
     rows: Iterable[dict[str, Any]], columns: Columns, names: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Rows, null in what they lack, as record batches with the columns ``names``."""
     import pyarrow as pa
 
-    types = {
-        "INT": pa.int32(),
-        "BIGINT": pa.int64(),
-        "BOOLEAN": pa.bool_(),
-        "STRING": pa.string(),
-        "BINARY": pa.binary(),
-    }
-    schema = pa.schema([(name, types[columns[name][0]]) for name in names])
+    schema = arrow_schema({name: columns[name] for name in names})
     iterator = iter(rows)
     while some := list(islice(iterator, ROWS_AT_ONCE)):
         yield pa.RecordBatch.from_pylist(some, schema)

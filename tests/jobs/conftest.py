@@ -16,6 +16,7 @@ from jobs.keeping import keep, with_entries
 from jobs.tables import tables_in
 from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
+from tests.jobs.without_spark import IN_THREE, run_alone
 from tests.tree import SAFELY
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
@@ -131,4 +132,19 @@ def kept(spark, member_dir, tmp_path_factory) -> str:
     assert [line.split(" in ")[0] for line in said[:-1]] == [
         "tables: batch 0, 300 rows", "tables: batch 1, 300 rows", "tables: batch 2, 161 rows"
     ], "the log is read once"  # fmt: skip
+    return place
+
+
+@pytest.fixture(scope="session")
+def small(member_dir, tmp_path_factory) -> Path:
+    """The folder of all tables by delta-rs, three commits each, by a process that has no Spark."""
+    place = tmp_path_factory.mktemp("small")
+    said = run_alone("tables", member_dir, "--tables", str(place), *IN_THREE)
+    assert said[0] == "log_to_delta: reading from 0 to 250,144"
+    assert said[4:7] == [
+        "log_to_delta: version 1, 289 rows, log position 102,528",
+        "log_to_delta: version 2, 319 rows, log position 205,088",
+        "log_to_delta: version 3, 153 rows, log position 250,144",
+    ]
+    assert said[-1] == "tables: done, 801 rows"
     return place

@@ -1,10 +1,9 @@
-"""The table of the log by delta-rs: without Spark, each entry once, and read alike by Spark."""
+"""The tables by delta-rs: without Spark, each entry once, and read alike by Spark."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,65 +12,26 @@ import pytest
 
 from cluster import ConfigurationError, LogReader, TimedOut, parse_token
 from jobs import as_of, delta_rs, verify
-from jobs.command import add_table, options_of, parser
-from jobs.delta_rs import APPLICATION, IDENTITY, keep_log
+from jobs.delta_rs import IDENTITY
 from jobs.delta_table import delta_table, open_table, read
-from jobs.log_table import COLUMNS, DELTA_RS, SPARK, WRITER
-from jobs.schemas import LOG
-
-# Imports of Spark fail in a process that begins so.
-WITHOUT_SPARK = """
-import runpy, sys
-sys.modules.update(pyspark=None, delta=None, py4j=None)
-sys.argv[0] = "log_to_delta"
-runpy.run_module("jobs.log_to_delta", run_name="__main__")
-"""
-IN_THREE = ("--max-bytes-per-trigger", "100k")
+from jobs.schemas import DELTA_RS, LOG, SESSIONS, SPARK, WRITER
+from tests.jobs.without_spark import IN_THREE, run
 
 pytestmark = pytest.mark.timeout(600)  # Spark starts, on a machine that may be busy
-
-
-def options(member_dir, table, *arguments):
-    made = parser("log_to_delta", "", "")
-    add_table(made)
-    made.add_argument("--writer", default=DELTA_RS)
-    return options_of(made, ["--cluster-dir", member_dir, "--table", str(table), *arguments])
-
-
-def run(member_dir, table, *arguments):
-    keep_log("log_to_delta", options(member_dir, table, *arguments))
 
 
 def positions(table):
     return deltalake.DeltaTable(str(table)).to_pyarrow_table(columns=["position"])["position"].to_pylist()
 
 
-@pytest.fixture(scope="module")
-def small(member_dir, tmp_path_factory):
-    """The table after three commits, by a process that has no Spark."""
-    table = tmp_path_factory.mktemp("small") / "log"
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, "--writer", "delta-rs", "--cluster-dir", member_dir,
-         "--table", str(table), *IN_THREE],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    assert done.stderr.splitlines() == [
-        "log_to_delta: reading from 0 to 250,144",
-        "log_to_delta: version 1, 289 rows, log position 102,528",
-        "log_to_delta: version 2, 319 rows, log position 205,088",
-        "log_to_delta: version 3, 153 rows, log position 250,144",
-        "log_to_delta: done, 761 rows",
-    ]
-    return table
-
-
 @pytest.fixture
 def table(small, tmp_path) -> Path:
-    shutil.copytree(small, tmp_path / "log")
+    shutil.copytree(small / "log", tmp_path / "log")
     return tmp_path / "log"
 
 
 def test_spark_reads_what_delta_rs_wrote_as_it_reads_its_own(spark, small, kept, member_dir):
+    small = small / "log"
     ours, sparks = read(spark, str(small)), read(spark, f"{kept}/log")
     assert ours.schema.json() == sparks.schema.json(), "types and comments"
     assert ours.exceptAll(sparks).isEmpty() and ours.count() == sparks.count() == 761
@@ -92,13 +52,13 @@ def test_spark_reads_what_delta_rs_wrote_as_it_reads_its_own(spark, small, kept,
     assert set(statistics["minValues"]) <= set(LOG.properties["delta.dataSkippingStatsColumns"].split(","))
 
 
-def test_each_writer_refuses_the_table_of_the_other(spark, small, kept, member_dir):
+@pytest.mark.parametrize("name", ["log", "sessions"])
+def test_each_writer_refuses_the_table_of_the_other(spark, small, kept, member_dir, name):
     with pytest.raises(ConfigurationError, match="is kept by delta-rs; expected one that Spark keeps"):
-        open_table(spark, str(small), LOG)
+        open_table(spark, str(small / name), {"log": LOG, "sessions": SESSIONS}[name])
     with pytest.raises(ConfigurationError, match="is kept by spark; expected one that --writer delta-rs"):
-        run(member_dir, f"{kept}/log")
-    for name in ("log", "sessions"):
-        assert delta_table(spark, f"{kept}/{name}").detail().collect()[0].properties[WRITER] == SPARK
+        run(member_dir, f"{kept}/{name}")
+    assert delta_table(spark, f"{kept}/{name}").detail().collect()[0].properties[WRITER] == SPARK
 
 
 def test_a_job_that_dies_at_a_commit_goes_on_where_the_table_ends(member_dir, tmp_path, decoded, monkeypatch):
@@ -114,7 +74,7 @@ def test_a_job_that_dies_at_a_commit_goes_on_where_the_table_ends(member_dir, tm
         with monkeypatch.context() as patch, pytest.raises(MemoryError):
             patch.setattr(deltalake, "write_deltalake", dying)
             run(member_dir, table, *IN_THREE)
-    assert deltalake.DeltaTable(str(table)).transaction_version(APPLICATION) == 102_528
+    assert deltalake.DeltaTable(str(table)).transaction_version("cluster.log") == 102_528
     run(member_dir, table)
     run(member_dir, table)
     assert sorted(positions(table)) == [entry["position"] for entry in decoded]
@@ -147,7 +107,7 @@ def test_a_table_of_another_log_and_one_beyond_the_log_are_refused(member_dir, t
         run(member_dir, table)
 
     metadata.alter.set_table_properties({IDENTITY: identity}, raise_if_not_exists=False)
-    beyond = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(APPLICATION, 250_176)])
+    beyond = deltalake.CommitProperties(app_transactions=[deltalake.Transaction("cluster.log", 250_176)])
     nothing = metadata.to_pyarrow_table().slice(0, 0)
     deltalake.write_deltalake(metadata, nothing, mode="append", commit_properties=beyond)
     with pytest.raises(TimedOut, match=r"position 250176 .* committed up to 250144"):
@@ -204,8 +164,10 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped(member_dir, tmp_path, m
 
 
 def test_commits_say_how_far_they_go_and_columns_have_comments(small):
-    table = deltalake.DeltaTable(str(small))
+    table = deltalake.DeltaTable(str(small / "log"))
     tokens = [parse_token(commit["userMetadata"]) for commit in table.history() if "userMetadata" in commit]
     assert [token.position for token in tokens] == [250_144, 205_088, 102_528]
     assert {token.cluster for token in tokens} == {table.metadata().configuration[IDENTITY]}
-    assert {field.name: field.metadata["comment"] for field in table.schema().fields} == COLUMNS
+    assert {field.name: field.metadata["comment"] for field in table.schema().fields} == {
+        name: comment for name, (_, comment) in LOG.columns.items()
+    }

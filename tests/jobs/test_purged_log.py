@@ -13,6 +13,7 @@ from jobs.delta_table import read
 from jobs.keeping import keep
 from jobs.sessions import opened_before, sessions_job
 from tests.jobs.conftest import expected_sessions, rows_by
+from tests.jobs.without_spark import run
 
 pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
 
@@ -48,6 +49,12 @@ def test_sessions_that_were_open_at_the_purge_are_those_of_the_snapshot(spark, p
 
     shutil.rmtree(checkpoint_in(table))
     assert keep_sessions(spark, purged_dir, table) == found, "a lost checkpoint changes nothing"
+
+
+def test_delta_rs_takes_the_same_sessions_from_the_snapshot(spark, purged_dir, table):
+    found = keep_sessions(spark, purged_dir, f"{table}/sparks")
+    run(purged_dir, f"{table}/sessions")
+    assert rows_by(read(spark, f"{table}/sessions"), "clusterSessionId") == found
 
 
 def test_a_log_with_its_beginning_and_a_start_elsewhere_need_no_snapshot(member_dir, purged_dir):

@@ -6,7 +6,6 @@ import datetime as dt
 import itertools
 import random
 import shutil
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,14 @@ from jobs import rebuild, verify
 from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import Commit, open_table, read
 from jobs.keeping import keep
-from jobs.schemas import TIMERS
-from jobs.timers import LOG_COLUMNS, PENDING, SNAPSHOT, TimersOfSnapshots, timers, timers_job
-from spark_connector import snapshots
+from jobs.schemas import PENDING, SNAPSHOT, TIMERS
+from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers, timers_job
+from spark_connector import snapshot_rows
 from spark_connector.log import open_reader
 from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 from tests.jobs.conftest import naive, rows_by
+from tests.jobs.timelines import Timeline
 from tests.spark.simulated import write_out
 
 pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
@@ -179,67 +179,13 @@ def test_a_snapshot_that_is_deleted_while_it_is_read_is_left_out(stages, tmp_pat
         seen.append(copies)
         raise error
 
-    monkeypatch.setattr(snapshots, "snapshot_rows", purging)
+    monkeypatch.setattr(snapshot_rows, "snapshot_rows", purging)
     assert TimersOfSnapshots({"clusterDir": str(directory)})(True, 1 << 62) == []
     assert len(seen) == 1
 
 
 def test_without_a_directory_there_are_no_snapshots():
     assert TimersOfSnapshots({"endpoints": "127.0.0.1:20110"})(True, 1 << 62) == []
-
-
-@dataclass
-class Timeline:
-    """A random life of timers: its entries and snapshots, and what a table of them must have."""
-
-    entries: list[tuple] = field(default_factory=list)
-    expected: dict[int, tuple] = field(default_factory=dict)
-
-    @classmethod
-    def drawn(cls, seed: int) -> Timeline:
-        """Sixty timers over 300 steps; every 50th is a snapshot."""
-        drawn, made = random.Random(seed), cls()
-        pending: dict[int, int] = {}
-        snapshots: list[tuple[int, dict[int, int]]] = []
-        fired: dict[int, list[tuple[int, int]]] = {}
-        for step in range(1, 301):
-            position = step * 32
-            timer = drawn.randrange(60)
-            if step % 50 == 0:
-                snapshots.append((position, dict(pending)))
-                made.entries.append((position, None, None, None, SNAPSHOT))
-                made.entries += [(position, None, _time(due), one, PENDING) for one, due in pending.items()]
-            elif timer in pending and drawn.random() < 0.3:
-                del pending[timer]
-            elif timer in pending and drawn.random() < 0.5:
-                due = pending.pop(timer)
-                now = max(step, due)
-                fired.setdefault(timer, []).append((position, now))
-                made.entries.append((position, 0, _time(now), timer, "TIMER"))
-            else:
-                pending[timer] = step + drawn.randrange(100)
-        for timer in fired.keys() | {one for _, of in snapshots for one in of}:
-            made.expected[timer] = _expected(timer, fired.get(timer, []), snapshots)
-        return made
-
-
-def _time(seconds):
-    return dt.datetime.fromtimestamp(seconds, dt.UTC)
-
-
-def _expected(timer, firings, snapshots):
-    """State, deadline in seconds, and firings: from one event after another."""
-    state, deadline = None, None
-    events = [(position, 1, at) for position, at in firings] + [(at, 0, of) for at, of in snapshots]
-    for _, is_firing, what in sorted(events, key=lambda event: event[:2]):
-        if is_firing:
-            deadline = deadline if state == "SCHEDULED" and deadline <= what else None
-            state = "FIRED"
-        elif timer in what:
-            state, deadline = "SCHEDULED", what[timer]
-        elif state == "SCHEDULED":
-            state = "CANCELLED"
-    return state, deadline, len(firings)
 
 
 @pytest.mark.conformance("S-297")

@@ -12,7 +12,7 @@ from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector.directory_options import ReplayOptions, SnapshotOptions
 from spark_connector.replay import REPLAY_COLUMNS
-from spark_connector.snapshots import SNAPSHOT_COLUMNS
+from spark_connector.snapshot_rows import SNAPSHOT_COLUMNS
 from tests.spark.simulated import write_out
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,148 @@
+"""Sessions, timers and leadership terms by delta-rs: what Spark's jobs make of the same log."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from cluster import ConfigurationError, LogReader
+from jobs import delta_rs, reductions, timers, verify
+from jobs.delta_table import read
+from jobs.schemas import PENDING, SNAPSHOT, TIMERS
+from jobs.timers import LOG_COLUMNS, on_match_and_missing
+from spark_connector.columns import arrow_schema
+from spark_connector.schema import ROW_COLUMNS
+from tests.jobs.timelines import Timeline
+from tests.jobs.without_spark import IN_THREE, run, run_alone
+
+MERGED = ("sessions", "timers", "leadership_terms")
+
+pytestmark = pytest.mark.timeout(600)  # Spark starts, on a machine that may be busy
+
+
+def rows(table):
+    """By their keys, which are the first columns."""
+    found = [tuple(row.values()) for row in deltalake.DeltaTable(str(table)).to_pyarrow_table().to_pylist()]
+    assert len({row[0] for row in found}) == len(found)
+    return sorted(found, key=lambda row: row[0])
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_the_tables_are_those_that_spark_keeps(spark, small, kept, member_dir, name):
+    ours, sparks = read(spark, str(small / name)), read(spark, f"{kept}/{name}")
+    assert ours.schema.json() == sparks.schema.json(), "types and comments"
+    assert ours.count() == sparks.count() > 1 and ours.exceptAll(sparks).isEmpty()
+    with LogReader.open(dir=member_dir) as reader:
+        assert verify.differences(spark, str(small / name), name, reader) == []
+    table = deltalake.DeltaTable(str(small / name))
+    assert (table.version(), table.transaction_version(f"cluster.{name}")) == (3, 250_144)
+    assert table.protocol() == deltalake.table.ProtocolVersions(1, 2, None, None), "no table features"
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_the_tables_are_the_same_however_the_log_is_cut(small, member_dir, tmp_path, name):
+    """A range without any entry of the kind that a table needs is a commit, too."""
+    run(member_dir, tmp_path / name, "--max-bytes-per-trigger", "9k")
+    assert rows(tmp_path / name) == rows(small / name)
+    assert deltalake.DeltaTable(str(tmp_path / name)).version() > 20
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_a_job_that_dies_at_a_merge_goes_on_where_the_table_ends(
+    small, member_dir, tmp_path, monkeypatch, name
+):
+    table, merge = tmp_path / name, delta_rs._merge
+    for is_done in (False, True):
+
+        def dying(*arguments, is_done=is_done):
+            if is_done:
+                merge(*arguments)
+            raise MemoryError("the process is killed here")
+
+        with monkeypatch.context() as patch, pytest.raises(MemoryError):
+            patch.setattr(delta_rs, "_merge", dying)
+            run(member_dir, table, *IN_THREE)
+    assert deltalake.DeltaTable(str(table)).transaction_version(f"cluster.{name}") == 102_528
+    run(member_dir, table)
+    run(member_dir, table)
+    assert rows(table) == rows(small / name)
+    assert deltalake.DeltaTable(str(table)).version() == 2, "nothing new is no commit"
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_of_two_jobs_that_merge_the_same_entries_one_has_the_commit(
+    small, member_dir, tmp_path, monkeypatch, name
+):
+    """The other takes the first third of the log, while the one merges all of it."""
+    table, merge, calls = tmp_path / name, delta_rs._merge, []
+
+    def after_another(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            with pytest.raises(MemoryError):
+                run(member_dir, table, *IN_THREE)
+        rows = merge(*arguments)
+        if len(calls) == 2:
+            raise MemoryError("the other is killed here")
+        return rows
+
+    monkeypatch.setattr(delta_rs, "_merge", after_another)
+    run(member_dir, table)
+    assert len(calls) == 3 and deltalake.DeltaTable(str(table)).version() == 2
+    assert rows(table) == rows(small / name)
+
+
+def test_a_snapshot_without_timers_is_a_commit_too(member_dir, tmp_path, monkeypatch):
+    empty = [{"entryType": SNAPSHOT, "position": 64}]
+    monkeypatch.setattr(timers.TimersOfSnapshots, "__call__", lambda *_: empty)
+    monkeypatch.setattr(timers, "ENTRY_TYPES", ("CLUSTER_ACTION",))
+    run(member_dir, tmp_path / "timers", *IN_THREE)
+    assert deltalake.DeltaTable(str(tmp_path / "timers")).transaction_version("cluster.timers") == 250_144
+    assert rows(tmp_path / "timers") == []
+
+
+def test_a_table_of_another_kind_is_refused(small, member_dir, tmp_path):
+    shutil.copytree(small / "sessions", tmp_path / "timers")
+    with pytest.raises(ConfigurationError, match="is the table sessions of a log; expected timers"):
+        run(member_dir, tmp_path / "timers")
+
+
+def test_one_job_keeps_one_table(small, member_dir, tmp_path):
+    said = run_alone("timers", member_dir, "--table", str(tmp_path / "mine"), *IN_THREE)
+    assert said[-1].startswith("timers: done, ")
+    assert rows(tmp_path / "mine") == rows(small / "timers")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_however_a_life_of_timers_is_cut_its_table_is_the_same(tmp_path, seed):
+    timeline = Timeline.drawn(seed)
+    schema = arrow_schema({name: (ROW_COLUMNS[name], "") for name in LOG_COLUMNS})
+    entries = [dict(zip(LOG_COLUMNS, entry, strict=True)) for entry in timeline.entries]
+
+    def reduced(rows):
+        return reductions.timers(iter([pa.RecordBatch.from_pylist(rows, schema)]))
+
+    def found(table):
+        return {
+            row["correlationId"]: (
+                row["state"],
+                row["deadline"] and round(row["deadline"].timestamp()),
+                row["firings"],
+            )
+            for row in table.to_pylist()
+        }
+
+    assert found(reduced(entries)) == timeline.expected
+    table = deltalake.DeltaTable.create(str(tmp_path / "timers"), arrow_schema(TIMERS.columns))
+    cuts = [0, *sorted(random.Random(seed).sample(range(1, 300), 3)), 301]
+    for start, end in itertools.pairwise(cut * 32 for cut in cuts):
+        part = [entry for entry in entries if start <= entry["position"] < end]
+        of_snapshots = [entry for entry in part if entry["entryType"] in (SNAPSHOT, PENDING)]
+        job = delta_rs.ArrowJob("timers", TIMERS, on_match=on_match_and_missing)
+        delta_rs._merge(table, job, reduced(part), of_snapshots, deltalake.CommitProperties())
+    assert found(table.to_pyarrow_table()) == timeline.expected

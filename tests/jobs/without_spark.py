@@ -1,0 +1,49 @@
+"""Runs of the jobs with delta-rs, in this process or in one in which Spark cannot be imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs.command import add_table, add_writer, options_of, parser
+from jobs.delta_rs import keep
+from jobs.schemas import DELTA_RS
+from jobs.tables import arrow_tables_in
+
+IN_THREE = ("--max-bytes-per-trigger", "100k")
+
+# Imports of Spark fail in a process that begins so.
+_WITHOUT_SPARK = """
+import runpy, sys
+sys.modules.update(pyspark=None, delta=None, py4j=None)
+sys.argv[0] = sys.argv.pop(1)
+runpy.run_module(f"jobs.{sys.argv[0]}", run_name="__main__")
+"""
+
+
+def options(member_dir, table, *arguments):
+    """Those of a command line that has the writer delta-rs."""
+    made = parser("log_to_delta", "", "")
+    add_table(made)
+    add_writer(made)
+    given = ["--writer", DELTA_RS, "--cluster-dir", member_dir, "--table", str(table)]
+    return options_of(made, [*given, *arguments])
+
+
+def run(member_dir, table, *arguments):
+    """Keep the one table that the folder of all would have under the name of ``table``."""
+    jobs = arrow_tables_in(str(Path(table).parent))
+    job = jobs[str(table)]
+    keep(job.name, {str(table): job}, options(member_dir, table, *arguments))
+
+
+def run_alone(name, member_dir, *arguments):
+    """Job ``name`` in a process that has no Spark; returns the lines that it says."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_SPARK, name, "--writer", DELTA_RS, "--cluster-dir", member_dir,
+         *arguments],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
