@@ -76,9 +76,10 @@ class ClusterClient:
     ) -> ClusterClient:
         """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
 
-        Over gRPC one member that can be reached is enough: it names the others. Of ``tcp:`` and ``ipc:``
-        endpoints name every member's. ``settings`` are those of ``ClientContext``. What is not given comes
-        from the environment (``environment.py``), endpoints from CLUSTER_ENDPOINTS.
+        Over gRPC and ``tcp:`` one member that can be reached is enough: it names the others. Of ``ipc:``
+        endpoints name every member's, and of ``tcp:`` where ``tcp_ingress`` is not ``auto``. ``settings`` are
+        those of ``ClientContext``. What is not given comes from the environment (``environment.py``),
+        endpoints from CLUSTER_ENDPOINTS.
 
         A thread of the client's own keeps the session alive and follows the leader, whatever the
         application does; none with ``keep_alive_interval_s`` None.

@@ -301,8 +301,10 @@ class RemoteLog:
         """
         position = self.start_position if from_position is None else from_position
         end = to_position
-        if end is None or not is_committed:
-            end = self.end_position() if end is None else min(end, self.end_position())
+        if end is None:
+            end = self.end_position()
+        elif not is_committed and end > self._commit_position:  # what is known to be committed stays so
+            end = min(end, self.end_position())
         failures: dict[int, ClusterError] = {}
         deadline_ms = self._now_ms() + self._give_up_ms
         while position < end:

@@ -392,3 +392,20 @@ def test_silence_of_members_without_ids_names_their_endpoints_alone(members):
         member.is_up = False
     with pytest.raises(TimedOut, match=r"no member answers: down; down(?m:$)"):
         open_reader(members, endpoints="h0:1,h1:1")
+
+
+def test_a_range_that_is_known_to_be_committed_is_read_without_asking_all_members_again(monkeypatch):
+    members = [FakeMember(0), FakeMember(1)]
+    with open_reader(members) as reader:
+        end = reader.commit_position()
+        asked = []
+        monkeypatch.setattr(reader.log, "_ask_all", lambda: asked.append("all"))
+        assert sum(len(block) for _, block in reader.blocks(0, end)) == end
+        assert asked == []
+    for member in members:
+        member.committed = 12_800
+    with open_reader(members) as reader:
+        assert reader.commit_position() == 12_800
+        for member in members:
+            member.committed = 19_200
+        assert sum(len(block) for _, block in reader.blocks(0, 1 << 40)) == 19_200
