@@ -69,7 +69,7 @@ def _read(reader: LogReader, snapshot: tuple[int, Iterable[bytes]] | None) -> li
 
 def _fields(lane: SnapshotLane) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "application": lane.application.decode(),
+        "application": lane.application.decode(errors="replace"),
         "partition": lane.partition,
         "batch": lane.batch,
     }

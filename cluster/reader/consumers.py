@@ -8,6 +8,7 @@ import numpy as np
 
 from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import RemoteProtocolError
 from cluster.log.deliver import read_message
 from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import decode
@@ -26,9 +27,12 @@ class ConsumerCount:
         self._consumers = ConsumerTable(ConsensusModuleContext())
 
     def load(self, records: Iterable[bytes], log_position: int) -> None:
-        """Begin from the snapshot of a consensus module at ``log_position``."""
+        """Begin from the snapshot of a consensus module at ``log_position``. Raises RemoteProtocolError."""
         found = [message for message in map(decode, records) if isinstance(message, SnapshotConsumer)]
-        self._consumers.load(found, log_position)
+        try:
+            self._consumers.load(found, log_position)
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"snapshot: consumer group {error.object!r}: {error.reason}") from None
 
     def take(self, block: np.ndarray) -> None:
         """Take the reports of ``block``, which has whole messages."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.lanes import LaneTable
+from cluster.errors import RemoteProtocolError
 from cluster.log.deliver import read_message
 from cluster.log.follow import follow_log
 from cluster.log.frames import OTHER_MESSAGE
@@ -27,17 +28,25 @@ class LaneCount:
         self._lanes = LaneTable(ConsensusModuleContext(), self._table)
 
     def load(self, records: Iterable[bytes], log_position: int) -> None:
-        """Begin from the snapshot of a consensus module at ``log_position``."""
+        """Begin from the snapshot of a consensus module at ``log_position``. Raises RemoteProtocolError."""
         lanes = []
         for record in records:
             message = decode(record)
             if isinstance(message, SnapshotSession):
-                row = self._table.slots[self._table.open(message.cluster_session_id)]
+                session_id = message.cluster_session_id
+                if session_id <= 0 or self._table.slot_of(session_id) >= 0:
+                    raise RemoteProtocolError(
+                        f"snapshot: session {session_id}, expected each once, from 1 on"
+                    )
+                row = self._table.slots[self._table.open(session_id)]
                 row["appended"] = row["committed"] = message.committed_messages
                 row["committed_position"] = message.committed_position
             elif isinstance(message, SnapshotLane):
                 lanes.append(message)
-        self._lanes.load(lanes, log_position)
+        try:
+            self._lanes.load(lanes, log_position)
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"snapshot: application {error.object!r}: {error.reason}") from None
 
     def take(self, position: int, block: np.ndarray) -> None:
         """Count what ``block`` has, whole messages from ``position`` on. Raises LogDamaged."""

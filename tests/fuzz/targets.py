@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,10 +17,15 @@ from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
 from cluster.log.entry_filter import EntryFilter, restored
 from cluster.protocol import decode, link, session, streams
+from cluster.protocol.consumer import positions_in
 from cluster.protocol.enums import AdminRequestType, ClusterComponentType
 from cluster.protocol.frame import frame
 from cluster.protocol.sbe import Message
 from cluster.protocol.service_link import ServiceHello, ServicePosition, ServiceRaised, decode_service_link
+from cluster.protocol.snapshot import SnapshotChecksum, SnapshotConsumer, SnapshotLane, SnapshotSession
+from cluster.reader.consumers import ConsumerCount
+from cluster.reader.lanes import LaneCount
+from cluster.reader.remote_snapshot import records_in
 from cluster.reader.token import PositionToken, parse_token
 from cluster.security.authenticators import TokenVerifier
 from cluster.security.principals import PasswordDigest, parse_passwords, parse_tokens, token_digest
@@ -136,6 +142,7 @@ def _read_counters(path: str) -> int:
         counters.counters()
         counters.errors()
         counters.types_and_values()
+        counters.labels_and_values(203)
     return 0
 
 
@@ -208,6 +215,28 @@ def _restore(data: bytes) -> np.ndarray:
     return restored(np.frombuffer(data[4:], np.uint8), length)
 
 
+# Frames of a consensus module's snapshot, as a member sends them, with the checksum of those before the last.
+_RECORDS = b"".join(
+    frame(record.encode(), session_id=0, stream_id=streams.CONSENSUS_MODULE_SNAPSHOT)
+    for record in (
+        SnapshotSession(6, 4, 640, b""),
+        SnapshotLane(3, 0, 17, 10, 64, 64, 5, 6, 1, b"orders", b"alice"),
+        SnapshotConsumer(64, 1, 9, b"billing", b"alice"),
+    )
+)
+_LAST = SnapshotChecksum(zlib.crc32(_RECORDS)).encode()
+SNAPSHOT = [_RECORDS, _RECORDS + frame(_LAST, session_id=0, stream_id=streams.CONSENSUS_MODULE_SNAPSHOT)]
+
+
+def _taken_from_snapshot(data: bytes) -> int:
+    status = link.RecordingStatus(0, 0, 0, len(data), 0, 107, 0, 1 << 16, 1408)
+    records = records_in("a member", status, [np.frombuffer(data, np.uint8)])
+    groups, lanes = ConsumerCount(), LaneCount()
+    groups.load(records, 1 << 20)
+    lanes.load(records, 1 << 20)
+    return len(groups.groups()) + len(lanes.lanes())
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "messages": lambda: Function(decode, ENCODED),
     "frames": lambda: Function(_split, FRAMES),
@@ -216,6 +245,10 @@ TARGETS: dict[str, Callable[[], Target]] = {
         lambda data: decode_service_link(data, 0, len(data)), [m.encode() for m in SERVICE_MESSAGES]
     ),
     "thinned-blocks": lambda: Function(_restore, THINNED),
+    "snapshots": lambda: Function(_taken_from_snapshot, SNAPSHOT),
+    "consumer-positions": lambda: Function(
+        lambda data: positions_in(data.decode("latin-1")), [b"64:billing\0640:audit"]
+    ),
     "position-tokens": lambda: Function(
         lambda data: parse_token(data.decode(errors="surrogateescape")),
         [PositionToken("0:1:2", 64).to_text().encode(), b'{"v": 1, "position": 0}'],
