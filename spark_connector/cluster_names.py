@@ -20,6 +20,7 @@ NAMED_OPTIONS = (
     "endpoints",
     "clusterDir",
     "archiveDir",
+    "exportDir",
     "tlsCaFile",
     "tlsCertificateFile",
     "tlsKeyFile",

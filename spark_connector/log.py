@@ -51,14 +51,27 @@ def tell_warnings(options: SourceOptions, entry_filter: EntryFilter | None = Non
 
 
 def _open(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader:
+    reader = _open_cluster(options, entry_filter)
+    if options.export_dir is None:
+        return reader
+    from cluster.reader.joined_reader import JoinedReader
+
+    try:
+        return JoinedReader(reader, options.export_dir)
+    except BaseException:
+        reader.close()
+        raise
+
+
+def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader:
     from cluster.reader import LogReader
 
+    asking: dict[str, Any] = {"entry_filter": entry_filter}
     if options.cluster_dirs is not None:
         dirs, archives = options.cluster_dirs, options.archive_dirs
         if len(dirs) > 1:
-            return LogReader.open(dir=dirs, archive_dir=archives, entry_filter=entry_filter)
-        return LogReader.open(dir=dirs[0], archive_dir=archives and archives[0], entry_filter=entry_filter)
-    asking: dict[str, Any] = {"entry_filter": entry_filter}
+            return LogReader.open(dir=dirs, archive_dir=archives, **asking)
+        return LogReader.open(dir=dirs[0], archive_dir=archives and archives[0], **asking)
     if options.read_preference is not None:
         asking["read_preference"] = options.read_preference
     if options.request_timeout_ms is not None:
@@ -88,7 +101,7 @@ def warn(line: str) -> None:
 
 
 def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[object, ...]:
-    where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs
+    where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs, options.export_dir
     asked = options.read_preference, options.request_timeout_ms, entry_filter
     return os.getpid(), *where, *asked, options.auth_token_file, options.user, options.password_file
 
@@ -155,7 +168,8 @@ class SourceLog:
         """
         from cluster.reader.search import first_entry
 
-        return first_entry(self._reader, column, least, min(self.start_position, end), end)
+        begin = self.retained(self.start_position)
+        return first_entry(self._reader, column, least, min(begin, end), end)
 
     def entry_ends(self, begin: int, end: int) -> Iterator[np.ndarray]:
         """Where the entries that begin in the committed range end, in order."""
@@ -190,14 +204,22 @@ class SourceLog:
 
     def retained(self, position: int) -> int:
         """``position`` if the log still holds it; else as ``after_purge``."""
-        if position >= self.start_position:
+        start = self._reader.retained_from(position)
+        if position >= start:
             return position
-        return self.after_purge(f"position {position} of cluster {self.cluster} was asked for")
+        return self.after_purge(f"position {position} of cluster {self.cluster} was asked for", start)
 
-    def after_purge(self, what: str) -> int:
-        """Where the log begins now, with a warning of what is lost. Raises LogPurged if that is a failure."""
-        start = self.start_position
-        lost = f"{what}, but the log is purged up to {start}; what lies between is lost to this reader"
+    def after_purge(self, what: str, start: int) -> int:
+        """``start``, where the log begins now, with a warning of what is lost. Raises LogPurged if that is a
+        failure.
+        """
+        from cluster.reader.joined_reader import JoinedReader
+
+        has = ""
+        if isinstance(self._reader, JoinedReader):
+            exported = self._reader.exported
+            has = f", and {exported.where} has it only {exported.extent}"
+        lost = f"{what}, but the log is purged up to {start}{has}; what lies between is lost to this reader"
         pass_over(LogPurged(lost, start), self._options)
         return start
 

@@ -247,6 +247,12 @@ class SourceOptions(_ConnectionOptions):
         parse_directories,
         "its archive, where it does not lie beside the cluster directory; one for each of `clusterDir`",
     )
+    export_dir: str | None = option_field(
+        "exportDir",
+        parse_text,
+        "folder of files of `cluster log export --append`, on this host or as `s3://…`, `hdfs://…`: what the "
+        "cluster has purged is read from there",
+    )
     read_preference: ReadPreference | None = option_field(  # noqa: RUF009 - a field, as all of these
         "readPreference",
         parse_read_preference,
@@ -461,6 +467,14 @@ class SourceOptions(_ConnectionOptions):
             raise wrong_value("endingOffsets", given, 'latest, {"position": n} or an offset')
         if self.starting_offsets == GROUP and self.consumer_group is None:
             raise ConfigurationError("option startingOffsets is group, and option consumerGroup is not given")
+        if self.export_dir is not None and self.has_frame_header:
+            raise ConfigurationError(
+                "option exportDir is given, and includeFrameHeader: files have no frames"
+            )
+        if self.export_dir is not None and self.starting_offsets == GROUP:
+            raise ConfigurationError(
+                "option exportDir is given, and startingOffsets is group, whose log members keep: give one"
+            )
         if self.columns is not None:
             check_columns(self.columns, self.has_frame_header, self.decode is not None)
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)

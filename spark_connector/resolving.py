@@ -49,7 +49,7 @@ def _position(log: SourceLog, option: str, wanted: Offset, end: int) -> int:
     _check_cluster(log, option, wanted)
     position = wanted.position
     if position == EARLIEST.position:
-        return min(log.start_position, end)
+        return min(log.retained(log.start_position), end)
     if position == LATEST.position:
         return end
     if position > end:
@@ -68,7 +68,8 @@ def _group_begin(log: SourceLog, option: str, end: int) -> int:
     if position is not None:
         return _position(log, option, Offset(None, position), end)
     if log.start_position > 0:
-        return log.after_purge(f"where consumer group {log.group} is was asked for, which has no report left")
+        what = f"where consumer group {log.group} is was asked for, which has no report left"
+        return log.after_purge(what, log.start_position)
     return 0
 
 
@@ -79,7 +80,7 @@ def _term_begin(log: SourceLog, option: str, term_id: int, end: int) -> int:
     if begin is not None and entry == {"leadershipTermId": term_id, "entryType": "NEW_LEADERSHIP_TERM"}:
         return begin
     if begin is not None and begin == log.start_position > 0:
-        return log.after_purge(f"the begin of term {term_id} of cluster {log.cluster} was asked for")
+        return log.after_purge(f"the begin of term {term_id} of cluster {log.cluster} was asked for", begin)
     following = f"the next one is of term {entry['leadershipTermId']}" if entry else "it ends before"
     raise ConfigurationError(
         f'option {option} is {{"term": {term_id}}}, but the log has no entry of that term: {following}'

@@ -48,8 +48,11 @@ EXPORT = """\b
 Examples:
   cluster log export --dir cluster-data/member-0 --format parquet log.parquet
   cluster log export --dir member-0 --format arrow --from 139424 log.arrow
+  cluster log export --dir cluster-data/member-0 --append exported
 
 The file has the columns of `cluster log dump`, typed, and is written whole or not at all.
+With --append FILE is a folder, on this host or a URI such as s3://bucket/log, and what is committed goes
+there in Parquet files, each named by its range of positions. Another run goes on after the last one.
 """
 
 
@@ -160,7 +163,7 @@ def tail(
 @app.command(cls=Verb, epilog=EXPORT)
 @connects
 def export(
-    file: Annotated[Path, typer.Argument(help="File to write.", metavar="FILE")],
+    file: Annotated[str, typer.Argument(help="File to write, or folder to add to.", metavar="FILE")],
     format: Annotated[Format | None, typer.Option(help="By default what the file's name ends with.")] = None,
     directory: Directory = None,
     cluster_directory: ClusterDirectory = None,
@@ -170,23 +173,36 @@ def export(
     at_least: AtLeast = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
+    is_appended: Annotated[
+        bool, typer.Option("--append", help="Add to a folder what it does not have yet.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as an object.")] = False,
 ) -> None:
-    """Write the entries as an Arrow IPC or Parquet file with typed columns."""
-    if format is None:
-        if file.suffix.lstrip(".") not in Format.__members__:
+    """Write the entries as Arrow IPC or Parquet files with typed columns."""
+    if is_appended:
+        for option, value in (("--format", format), ("--from", from_position), ("--to", to_position)):
+            if value not in (None, Format.parquet):
+                raise typer.BadParameter(f"{value} does not go with --append", param_hint=option)
+    elif format is None:
+        suffix = Path(file).suffix.lstrip(".")
+        if suffix not in Format.__members__:
             raise typer.BadParameter(
                 "give arrow or parquet, the file's name has no such ending", param_hint="--format"
             )
-        format = Format(file.suffix.lstrip("."))
+        format = Format(suffix)
     with _open(
         directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
     ) as reader:
         diagnostics = _Diagnostics(reader)
+        if is_appended:
+            _append(reader, file, as_json)
+            diagnostics.finish()
+            return
+        assert format is not None
         batches = reader.batches(
             _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
         )
-        count = _write(batches, format, file)
+        count = _write(batches, format, Path(file))
         if as_json:
             print(json.dumps({"file": str(file), "format": format.value, "entries": count}))
         else:
@@ -296,6 +312,22 @@ def _write(batches: Iterator[pa.RecordBatch], format: Format, file: Path) -> int
         aside.unlink(missing_ok=True)
         raise
     return count
+
+
+def _append(reader: LogReader, folder: str, as_json: bool) -> None:
+    """Export what is committed and not there yet; tell of each file, and where the files end."""
+    from cluster.reader.exported_log import ExportedLog
+
+    exported = ExportedLog(folder)
+    written = []
+    for file in exported.append(reader):
+        written.append(file._asdict())
+        if not as_json:
+            print(file.path)
+    if as_json:
+        print(json.dumps({"folder": folder, "files": written, "end": exported.end_position}))
+    else:
+        print(f"{folder} has the log up to position {exported.end_position}")
 
 
 def _print(batches: Iterator[pa.RecordBatch], payload: Payload, as_json: bool, is_flushed: bool) -> None:

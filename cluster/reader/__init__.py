@@ -3,7 +3,8 @@
 Read ``log_reader.py`` first (what every reader can do), then ``committed_log.py`` (what it needs of a medium)
 and ``directory.py`` (a member's files; ``extent.py``: how far they may be read; ``directories.py``: those of
 several) or ``remote.py`` (over the network). ``member_directory.py`` finds a member's folders.
-Nothing here writes, takes part in consensus, or shows what is not committed without saying so.
+``exported_log.py`` has what is exported, ``joined_reader.py`` reads it before a log whose head is purged.
+Nothing here writes to a member, takes part in consensus, or shows what is not committed without saying so.
 """
 
 from cluster.reader.committed_log import LogIdentity

@@ -47,7 +47,7 @@ class LogReader:
         """With ``entry_filter`` only what it wants is read; in blocks padding may stand for the rest."""
         self.log = log
         self._reader_group = group
-        self._filter = None if entry_filter is None or entry_filter.is_open else entry_filter
+        self.entry_filter = None if entry_filter is None or entry_filter.is_open else entry_filter
 
     @classmethod
     def open(
@@ -144,6 +144,10 @@ class LogReader:
     def start_position(self) -> int:
         """First position that is still there."""
         return self.log.start_position
+
+    def retained_from(self, position: int) -> int:
+        """``position`` where the log is still there from it on; else where it goes on after what is not."""
+        return max(position, self.start_position)
 
     @property
     def term_length(self) -> int:
@@ -285,9 +289,9 @@ class LogReader:
             is_committed=is_committed,
             on_damage=on_damage,
         )
-        if self._filter is None or self._filter.is_by_type:
+        if self.entry_filter is None or self.entry_filter.is_by_type:
             return blocks
-        applied = self._filter.applied
+        applied = self.entry_filter.applied
         return ((position, applied(block)) for position, block in blocks)
 
     def boundary_at_or_after(
@@ -432,8 +436,8 @@ class LogReader:
         """Decode a block of whole messages; one that is no entry is damage."""
         from cluster.log.columns import log_to_record_batch
 
-        if self._filter is not None and entry_types is None:
-            entry_types = self._filter.rows
+        if self.entry_filter is not None and entry_types is None:
+            entry_types = self.entry_filter.rows
         offset = 0
         while offset < len(block) and (to_position is None or position + offset < to_position):
             try:

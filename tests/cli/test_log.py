@@ -127,6 +127,19 @@ def test_export_writes_typed_columns(run, tmp_path, format, is_named):
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+def test_export_adds_to_a_folder_what_it_does_not_have(run, tmp_path):
+    folder = tmp_path / "exported"
+    status, out, _ = run("export", "--dir", members() / "member-2", "--append", folder)
+    assert (status, out.splitlines()[-1]) == (0, f"{folder} has the log up to position 250144")
+    table = pq.read_table(next(folder.iterdir()))
+    rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+    assert tuple(as_read(row) for row in rows) == expected()
+    _, out, _ = run("export", "--dir", members() / "member-0", "--append", folder, "--json")
+    assert json.loads(out) == {"folder": str(folder), "files": [], "end": 250_144}
+    status, _, err = run("export", "--dir", members() / "member-0", "--append", folder, "--from", 96)
+    assert status == 2 and "96 does not go with --append" in err
+
+
 def test_export_of_an_unknown_kind_is_wrong_usage(run, tmp_path):
     status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "log.csv")
     assert status == 2

@@ -56,6 +56,10 @@ def place(tmp_path_factory):
 
 def test_the_blocks_of_the_text_run_one_after_another_and_do_what_it_says(place):
     """One program, in a new process, which finds what it needs as a user's does in an active environment."""
+    (export,) = re.findall(r"^    cluster (log export .*)$", TEXT, re.MULTILINE)
+    subprocess.run(
+        [sys.executable, "-m", "cluster", *export.split()], check=True, cwd=place.folder, env=environment()
+    )
     script = place.folder / "blocks.py"
     script.write_text(place.here("\n".join(PYTHON)))
     done = subprocess.run(
@@ -90,7 +94,7 @@ def test_an_offset_of_a_checkpoint_is_as_the_text_shows_it(place):
 
 
 def test_no_block_is_left_out():
-    assert len(PYTHON) == 11 and list(OTHERS) == ["json"]
+    assert len(PYTHON) == 12 and list(OTHERS) == ["json"]
 
 
 @pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"])

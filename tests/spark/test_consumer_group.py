@@ -111,8 +111,8 @@ def test_a_group_without_a_report_in_a_purged_log_loses_data_by_name(tmp_path, m
         def group_position(self):
             return None
 
-        def after_purge(self, what):
-            raise LogPurged(what, 4096)
+        def after_purge(self, what, start):
+            raise LogPurged(what, start)
 
     monkeypatch.setattr(reader, "_log", Purged())
     told = "where consumer group late is was asked for, which has no report left"

@@ -8,7 +8,6 @@ import shutil
 import signal
 import tarfile
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from spark_connector.schema import ROW_COLUMNS
 from tests.spark.logs import TERM_LENGTH, open_log
+from tests.spark.pipeline import Pipeline, stream, wait_for
 from tests.tree import SAFELY
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
@@ -70,11 +70,6 @@ def as_decoded(row):
 
 def source(spark, directory, **options):
     return spark.read.format("cluster").options(clusterDir=str(directory), **options)
-
-
-def stream(spark, directory, **options):
-    given = {"startingOffsets": "earliest", **options}
-    return spark.readStream.format("cluster").options(clusterDir=str(directory), **given)
 
 
 def lines(rows):
@@ -282,64 +277,12 @@ def live(tmp_path):
     log.stop()
 
 
-class Pipeline:
-    """A query that takes a log's rows batch by batch; it can be stopped, hurt, and started again.
-
-    A micro-batch that runs again has to bring the rows that it brought before.
-    """
-
-    def __init__(self, spark, log, folder, **options):
-        self.spark, self.log, self.options = spark, log, options
-        self.checkpoint = folder / "checkpoint"
-        self.taken = {}
-        self.query = None
-
-    def start(self, **trigger):
-        self.query = (
-            stream(self.spark, self.log.directory, **self.options)
-            .load()
-            .writeStream.foreachBatch(self.take)
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(**(trigger or {"processingTime": "0 seconds"}))
-            .start()
-        )
-        return self.query
-
-    def take(self, batch, batch_id):
-        rows = sorted(batch.toArrow().to_pylist(), key=lambda row: row["position"])
-        assert self.taken.setdefault(batch_id, rows) == rows
-
-    def run(self, **trigger):
-        """Start, wait for the end, and return how many rows each micro-batch had."""
-        query = self.start(**(trigger or {"availableNow": True}))
-        query.awaitTermination()
-        return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
-
-    def lines(self):
-        rows = [row for batch_id in sorted(self.taken) for row in self.taken[batch_id]]
-        return [row["payload"] for row in rows if row["entryType"] == "SESSION_MESSAGE"]
-
-    def forget(self, commits=(), offsets=()):
-        """As if the driver had died before it wrote these of its checkpoint."""
-        for folder, batches in (("commits", commits), ("offsets", offsets)):
-            for batch_id in batches:
-                for name in (f"{batch_id}", f".{batch_id}.crc"):
-                    (self.checkpoint / folder / name).unlink()
-
-
 @pytest.fixture
 def pipeline(spark, live, tmp_path):
     made = Pipeline(spark, live, tmp_path / "out")
     yield made
     if made.query is not None:
         made.query.stop()
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 @pytest.mark.conformance("S-223")

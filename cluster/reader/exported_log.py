@@ -1,0 +1,338 @@
+"""A part of a log as Parquet files in one folder, on this host or elsewhere, which outlive what members keep.
+
+    00000000000000000000-00000000000000139424.parquet    named by its range of positions, the end excluded
+    00000000000000139424-00000000000001048576.parquet    begins where the one before it ends
+
+A file has the entries of its range as rows of ``ROW_SCHEMA``, all of them committed. Key ``cluster.log`` of
+its metadata is a JSON object: ``cluster`` is the identity of the log, ``begin`` and ``end`` are the range
+again, and ``termLength`` and ``timeUnit`` are those of the log. A file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
+from cluster.reader.token import identity_text, is_one_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow.fs import FileSystem
+
+    from cluster.log.entry_filter import EntryFilter
+    from cluster.reader.log_reader import LogReader
+
+METADATA_KEY = b"cluster.log"
+FILE_BYTES = 1 << 30  # of log in one file, at most: object stores copy no more than 5 GiB at once
+ROW_GROUP_BYTES = 16 << 20  # of Arrow; who reads a range reads row groups
+ROWS_PER_BATCH = 32768
+_NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
+_URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
+
+
+class ExportedFile(NamedTuple):
+    """One file: entries whose first frame lies in ``[begin, end)``."""
+
+    begin: int
+    end: int
+    path: str
+
+
+class ExportedLog:
+    """The files in ``where``: a folder here, or a URI that pyarrow knows (file, s3, gs, abfs, hdfs)."""
+
+    def __init__(self, where: str) -> None:
+        """Raises ConfigurationError for what is no folder, and as ``look``."""
+        self.where = where
+        self._file_system, self._folder = _file_system(where)
+        self.files: Sequence[ExportedFile] = ()
+        self.look()
+
+    @property
+    def start_position(self) -> int:
+        return self.files[0].begin if self.files else 0
+
+    @property
+    def end_position(self) -> int:
+        """Where the last file ends; where there is none, where it would begin."""
+        return self.files[-1].end if self.files else 0
+
+    @property
+    def extent(self) -> str:
+        """For people."""
+        return f"from {self.start_position} to {self.end_position}"
+
+    @property
+    def cluster(self) -> str | None:
+        """The identity of the log; None without a file. Raises as ``batches``."""
+        if not self.files:
+            return None
+        with self._open(self.files[-1]) as parquet:
+            return str(_described(parquet, self.files[-1])["cluster"])
+
+    def look(self) -> None:
+        """See which files there are now. Raises DataLoss where they do not join on, StorageError."""
+        from pyarrow import fs
+
+        try:
+            found = self._file_system.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        except OSError as error:
+            raise StorageError(self.where, error.errno, f"listing failed: {error}") from error
+        named = ((_NAME.fullmatch(info.base_name), info.path) for info in found if info.is_file)
+        files = sorted(ExportedFile(int(name[1]), int(name[2]), path) for name, path in named if name)
+        for one, following in pairwise(files):
+            if following.begin != one.end:
+                what = "a gap" if following.begin > one.end else "an overlap"
+                raise DataLoss(
+                    f"the exported files in {self.where} do not join on: there is {what} between "
+                    f"{one.path}, which ends at position {one.end}, and {following.path}, which begins at "
+                    f"{following.begin}"
+                )
+        self.files = files
+
+    def holds(self, begin: int, end: int) -> bool:
+        """Whether all of ``[begin, end)`` is in files."""
+        return bool(self.files) and self.start_position <= begin and end <= self.end_position
+
+    def check_cluster(self, cluster: str) -> None:
+        """Raise ConfigurationError when the files are of another log than ``cluster``."""
+        exported = self.cluster
+        if exported is not None and not is_one_log(exported, cluster):
+            raise ConfigurationError(
+                f"{self.where} has files of the log of cluster {exported}, expected those of {cluster}"
+            )
+
+    def batches(
+        self,
+        begin: int,
+        end: int,
+        *,
+        columns: Iterable[str] | None = None,
+        entry_types: Iterable[str] | None = None,
+        entry_filter: EntryFilter | None = None,
+        rows_per_batch: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The entries of a range that the files hold, as ``LogReader.batches``.
+
+        Raises LogDamaged for a file that is not what its name says, StorageError.
+        """
+        from cluster.log.columns import schema_of
+
+        assert self.holds(begin, end)
+        schema = schema_of(None if columns is None else tuple(columns))
+        wanted = _Wanted(begin, end, entry_types, entry_filter)
+        read = list(dict.fromkeys([*schema.names, *wanted.columns]))
+        for file in self.files:
+            if file.begin < end and begin < file.end:
+                for batch in self._rows(file, begin, end, read, rows_per_batch or ROWS_PER_BATCH):
+                    rows = wanted.rows(batch)
+                    if rows.num_rows:
+                        yield rows.select(schema.names)
+
+    def boundary_at_or_after(self, position: int) -> int:
+        """``position``, or the end of the entry that it lies within."""
+        for file in self.files:
+            if file.begin <= position < file.end:
+                for batch in self._rows(
+                    file, position, position + 1, ["position", "endPosition"], ROWS_PER_BATCH
+                ):
+                    begins, ends = (column.to_numpy() for column in batch.columns)
+                    row = int(begins.searchsorted(position, side="right")) - 1
+                    if row >= 0 and begins[row] < position < ends[row]:
+                        return int(ends[row])
+        return position
+
+    def _rows(
+        self, file: ExportedFile, begin: int, end: int, columns: list[str], rows_per_batch: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the row groups in which entries of ``[begin, end)`` can be."""
+        with self._open(file) as parquet:
+            _described(parquet, file)
+            groups = [number for number, first, end_of in _groups(parquet) if first < end and begin < end_of]
+            try:
+                yield from parquet.iter_batches(rows_per_batch, row_groups=groups, columns=columns)
+            except OSError as error:
+                raise StorageError(file.path, error.errno, f"reading failed: {error}") from error
+
+    def _open(self, file: ExportedFile) -> pq.ParquetFile:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.ParquetFile(self._file_system.open_input_file(file.path))
+        except pa.ArrowInvalid as error:
+            raise LogDamaged(file.path, None, f"it is no Parquet file: {error}") from error
+        except OSError as error:
+            raise StorageError(file.path, error.errno, f"opening failed: {error}") from error
+
+    # ---- writing
+
+    def append(self, reader: LogReader) -> Iterator[ExportedFile]:
+        """Write what of ``reader``'s log is committed now and in no file yet; each file, once it is there.
+
+        One process at a time. Raises ConfigurationError for another log than that of the files, LogPurged
+        when the log begins after their end, LogDamaged, StorageError.
+        """
+        end, identity = reader.commit_position(), reader.identity
+        if identity is None:
+            return
+        cluster = identity_text(*identity)
+        self.check_cluster(cluster)
+        start = reader.start_position
+        begin = self.end_position if self.files else start
+        if begin < start:
+            raise LogPurged(
+                f"the files in {self.where} end at position {begin}, and the log of cluster {cluster} is "
+                f"purged up to {start}; what lies between cannot be exported",
+                start,
+            )
+        while begin < end:
+            until = end
+            if end - begin > FILE_BYTES:
+                until = reader.boundary_at_or_after(begin + FILE_BYTES, known=begin, is_committed=True)
+            file = self._write(reader, cluster, begin, until)
+            self.files = [*self.files, file]
+            yield file
+            begin = until
+
+    def _write(self, reader: LogReader, cluster: str, begin: int, end: int) -> ExportedFile:
+        """Write aside, then rename."""
+        path = f"{self._folder}/{begin:020}-{end:020}.parquet"
+        about = {
+            "cluster": cluster,
+            "begin": begin,
+            "end": end,
+            "termLength": reader.term_length,
+            "timeUnit": reader.time_unit.name,
+        }
+        aside = f"{path}.tmp"
+        try:
+            self._file_system.create_dir(self._folder, recursive=True)
+            with self._file_system.open_output_stream(aside) as out:
+                _write_rows(out, about, reader.batches(begin, end, is_committed=True))
+            self._sync(aside)
+            self._file_system.move(aside, path)
+            self._sync(self._folder)
+        except OSError as error:
+            raise StorageError(path, error.errno, f"writing failed: {error}") from error
+        return ExportedFile(begin, end, path)
+
+    def _sync(self, path: str) -> None:
+        """To disk, where that is not what closing a file means: members may purge what is exported."""
+        if self._file_system.type_name == "local":
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+class _Wanted:
+    """Which rows of a file are wanted: those of a range, and those that a filter leaves."""
+
+    def __init__(
+        self, begin: int, end: int, entry_types: Iterable[str] | None, entry_filter: EntryFilter | None
+    ) -> None:
+        self._begin, self._end = begin, end
+        self._types = None if entry_types is None else tuple(entry_types)
+        self._sessions = entry_filter.sessions if entry_filter is not None else ()
+        self._template_ids = entry_filter.template_ids if entry_filter is not None else ()
+        if entry_filter is not None:
+            possible = entry_filter.rows
+            self._types = tuple(name for name in possible if self._types is None or name in self._types)
+
+    @property
+    def columns(self) -> list[str]:
+        """What is read to decide it."""
+        return [
+            "position",
+            *(["entryType"] if self._types is not None else []),
+            *(["clusterSessionId"] if self._sessions else []),
+            *(["payload"] if self._template_ids else []),
+        ]
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        begin, end = batch.column("position").to_numpy().searchsorted([self._begin, self._end])
+        batch = batch.slice(begin, end - begin)
+        conditions = []
+        if self._types is not None:
+            conditions.append(pc.is_in(batch.column("entryType"), pa.array(self._types, pa.string())))
+        if self._sessions:
+            conditions.append(
+                pc.is_in(batch.column("clusterSessionId"), pa.array(self._sessions, pa.int64()))
+            )
+        if self._template_ids:
+            ids = [template_id.to_bytes(2, "little") for template_id in self._template_ids]
+            there = pc.binary_slice(batch.column("payload"), 2, 4)
+            conditions.append(pc.is_in(there, pa.array(ids, pa.binary())))
+        for condition in conditions[1:]:
+            conditions[0] = pc.and_(conditions[0], condition)
+        return batch.filter(conditions[0]) if conditions else batch
+
+
+def _file_system(where: str) -> tuple[FileSystem, str]:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    try:
+        if _URI.match(where):
+            file_system, folder = fs.FileSystem.from_uri(where)
+        else:
+            file_system, folder = fs.LocalFileSystem(), os.path.abspath(where)
+        info = file_system.get_file_info(folder)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{where} is no folder that can be opened; expected one of this host, or a URI of pyarrow.fs "
+            f"(file, s3, gs, abfs, hdfs): {error}"
+        ) from error
+    if info.type == fs.FileType.File:
+        raise ConfigurationError(f"{where} is a file; expected a folder")
+    return file_system, folder.rstrip("/")
+
+
+def _described(parquet: pq.ParquetFile, file: ExportedFile) -> dict[str, Any]:
+    """What a file says about itself. Raises LogDamaged when that is not what its name says."""
+    text = (parquet.schema_arrow.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        raise LogDamaged(file.path, None, "it is no part of an exported log: key cluster.log is missing")
+    about: dict[str, Any] = json.loads(text)
+    if (about["begin"], about["end"]) != (file.begin, file.end):
+        raise LogDamaged(file.path, None, f"it has the log from {about['begin']} to {about['end']}")
+    return about
+
+
+def _groups(parquet: pq.ParquetFile) -> Iterator[tuple[int, int, int]]:
+    """Number, first position and end of each row group."""
+    about = parquet.metadata
+    names = parquet.schema_arrow.names
+    begins, ends = names.index("position"), names.index("endPosition")
+    for number in range(about.num_row_groups):
+        group = about.row_group(number)
+        yield number, group.column(begins).statistics.min, group.column(ends).statistics.max
+
+
+def _write_rows(out: Any, about: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cluster.log.columns import ROW_SCHEMA
+
+    schema = ROW_SCHEMA.with_metadata({METADATA_KEY: json.dumps(about).encode()})
+    with pq.ParquetWriter(out, schema) as writer:
+        group: list[pa.RecordBatch] = []
+        for batch in batches:
+            group.append(batch)
+            if sum(one.nbytes for one in group) >= ROW_GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(group).cast(schema))
+                group = []
+        if group:
+            writer.write_table(pa.Table.from_batches(group).cast(schema))

@@ -1,0 +1,160 @@
+"""Reads a log whose head is purged as one with its exported files (``exported_log.py``).
+
+    |── exported ──|── exported ──|── exported ──|
+                                    |────────── what the cluster still has ──────────▶
+    start_position                  where the log begins now: the joint
+
+What the cluster has is read from it, and only what lies before that from files, wherever the joint is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from cluster.errors import ConfigurationError, LogPurged
+from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.reader.exported_log import ExportedLog
+from cluster.reader.log_reader import LogReader, Wait
+from cluster.reader.token import identity_text
+from cluster.transport.clock import pause
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JoinedReader(LogReader):
+    """A ``LogReader`` whose entries begin with the files. They hold no frames: blocks begin at the joint."""
+
+    def __init__(self, reader: LogReader, export_dir: str) -> None:
+        """Goes on as ``reader`` does, which it closes with itself. ``export_dir`` is as for ``ExportedLog``.
+
+        Raises ConfigurationError for no folder, for one without files and for those of another log, DataLoss
+        for files that do not join on.
+        """
+        super().__init__(reader.log, reader.entry_filter)
+        self.exported = ExportedLog(export_dir)
+        if not self.exported.files:
+            raise ConfigurationError(
+                f"{export_dir} has no file of a log; expected some of cluster log export --append"
+            )
+        self._is_checked = False
+        self._check_cluster()
+
+    @property
+    def start_position(self) -> int:
+        return min(self.log.start_position, self.exported.start_position)
+
+    def retained_from(self, position: int) -> int:
+        joint = self.log.start_position
+        if position >= joint or self._has_head(position, joint):
+            return position
+        return joint
+
+    def boundary_at_or_after(
+        self,
+        position: int,
+        *,
+        known: int | None = None,
+        is_committed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> int:
+        joint = self.log.start_position
+        if position >= joint:
+            try:
+                known = joint if known is None else max(known, joint)
+                return super().boundary_at_or_after(
+                    position, known=known, is_committed=is_committed, on_damage=on_damage
+                )
+            except LogPurged as error:  # meanwhile
+                joint = error.start_position
+                if position >= joint:
+                    raise
+        self._check_head(position, position + 1)
+        return self.exported.boundary_at_or_after(position)
+
+    def batches(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        entry_types: Iterable[str] | None = None,
+        rows_per_batch: int | None = None,
+        max_bytes: int = BLOCK_LENGTH,
+        is_committed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        position = self.start_position if from_position is None else from_position
+        joint = self.log.start_position
+        while True:
+            if position < joint:
+                until = joint if to_position is None else min(joint, to_position)
+                self._check_head(position, until)
+                yield from self.exported.batches(
+                    position,
+                    until,
+                    columns=columns,
+                    entry_types=entry_types,
+                    entry_filter=self.entry_filter,
+                    rows_per_batch=rows_per_batch,
+                )
+                position = until
+            if to_position is not None and position >= to_position:
+                return
+            try:
+                for at, block in self.blocks(
+                    position, to_position, max_bytes=max_bytes, is_committed=is_committed, on_damage=on_damage
+                ):
+                    yield from self._decode(
+                        at, block, to_position, columns, entry_types, rows_per_batch, on_damage
+                    )
+                    position = at + len(block)
+                return
+            except LogPurged as error:  # meanwhile
+                joint = error.start_position
+                if position >= joint:
+                    raise
+
+    def follow(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        entry_types: Iterable[str] | None = None,
+        wait: Wait = pause,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = None if columns is None else tuple(columns)
+        position = self.start_position if from_position is None else from_position
+        joint = self.log.start_position
+        if position < joint:
+            until = joint if to_position is None else min(joint, to_position)
+            yield from self.batches(position, until, columns=wanted, entry_types=entry_types)
+            position = joint
+        yield from super().follow(
+            position, to_position, columns=wanted, entry_types=entry_types, wait=wait, on_damage=on_damage
+        )
+
+    def _check_cluster(self) -> None:
+        """Raise ConfigurationError for files of another log, once it is known which this one is."""
+        if not self._is_checked and (identity := self.identity) is not None:
+            self.exported.check_cluster(identity_text(*identity))
+            self._is_checked = True
+
+    def _has_head(self, begin: int, end: int) -> bool:
+        """Whether ``[begin, end)`` is in files; new ones are looked for where it is not."""
+        self._check_cluster()
+        if not self.exported.holds(begin, end):
+            self.exported.look()
+        return self.exported.holds(begin, end)
+
+    def _check_head(self, begin: int, end: int) -> None:
+        if not self._has_head(begin, end):
+            exported, joint = self.exported, self.log.start_position
+            raise LogPurged(
+                f"position {begin} was purged, the log begins at {joint} now, and {exported.where} has it "
+                f"only {exported.extent}",
+                joint,
+            )
