@@ -20,9 +20,11 @@ from spark_connector.cluster_names import (
     named_sinks,
     row_names,
 )
+from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
 from spark_connector.options import SinkOptions, SourceOptions, check_names
+from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
 if TYPE_CHECKING:
@@ -47,13 +49,19 @@ class ClusterDataSource(DataSource):
         super().__init__(options)
         check_names([name for name in options if named_option(name) is None])
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """The columns by option. Spark asks at ``load()``, when it was given no narrower schema."""
         clusters = named_clusters(self.options)
         of_all = list(clusters.values()) or [SourceOptions.parse(self.options)]
         for options in of_all:
             if options.cluster_dirs is not None:
                 _check_directories(options.cluster_dirs, options.archive_dirs)
+        if options.service is not None:
+            if clusters:
+                raise ConfigurationError(
+                    "option service is given, and several clusters: a service has one log"
+                )
+            return struct_type(STREAM_COLUMNS)
         decoded = "" if options.decode is None else decoded_type(options.decode)
         if clusters:
             return ddl(row_names(self.options, options), decoded, {CLUSTER_NAME: CLUSTER_NAME_TYPE})
@@ -65,6 +73,11 @@ class ClusterDataSource(DataSource):
         if clusters := named_clusters(self.options):
             return _many_batch_reader(clusters, schema)
         options = SourceOptions.parse(self.options)
+        if options.service is not None:
+            raise ConfigurationError(
+                f"option service is {options.service}, which is for a stream; format cluster-replay gives a "
+                "service the log as a batch"
+            )
         kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
         return kind(options, _columns(options, schema), _decoded_column(options, schema))
 
@@ -126,10 +139,13 @@ def _routing(sinks: dict[str, SinkOptions], schema: StructType) -> Routing:
 
 
 def _stream_reader(options: SourceOptions, schema: StructType) -> ClusterStreamReader:
+    from spark_connector.replayed_stream import ServiceStreamReader
     from spark_connector.source import ClusterStreamReader
 
     if (end := options.end()) is not None:
         raise ConfigurationError(f"option {end.option} is for a batch; a stream goes on as the log does")
+    if options.service is not None:
+        return ServiceStreamReader(options, given_columns(schema, STREAM_COLUMNS))
     return ClusterStreamReader(options, _columns(options, schema), _decoded_column(options, schema))
 
 

@@ -8,19 +8,8 @@ from dataclasses import dataclass
 from cluster.errors import ConfigurationError
 from spark_connector.options import SPARK_SOURCE_OPTIONS, Options, option_field
 from spark_connector.places import wrong_value
+from spark_connector.replay_options import REPLAY_KINDS, parse_kinds, parse_service_id
 from spark_connector.values import parse_flag, parse_text
-
-# The rows of a replay: what the service sends, what it raises, what it saves, and how that compares.
-REPLAY_KINDS = (
-    "EGRESS",
-    "SERVICE_MESSAGE",
-    "SCHEDULE_TIMER",
-    "CANCEL_TIMER",
-    "CLOSE_SESSION",
-    "ERROR",
-    "STATE",
-    "SNAPSHOT",
-)
 
 
 def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
@@ -29,19 +18,6 @@ def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
     if not all(re.fullmatch(r"-1|[0-9]", word) for word in words):
         raise wrong_value(name, value, "a comma list of service ids from 0 to 9, -1 for the consensus module")
     return tuple(sorted({int(word) for word in words}))
-
-
-def parse_service_id(name: str, value: str) -> int:
-    if not re.fullmatch(r"[0-9]", value.strip()):
-        raise wrong_value(name, value, "a service id from 0 to 9")
-    return int(value)
-
-
-def parse_kinds(name: str, value: str) -> tuple[str, ...]:
-    kinds = tuple(word.strip().upper() for word in value.split(","))
-    if not set(kinds) <= set(REPLAY_KINDS):
-        raise wrong_value(name, value, f"a comma list of {', '.join(REPLAY_KINDS)}")
-    return kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ made, before a query starts, with the option's name, its value and what was expe
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
@@ -39,13 +38,22 @@ from spark_connector.places import (
     wrong_value,
 )
 from spark_connector.planning import PlanLimits
+from spark_connector.replay_options import (
+    NOT_OF_SERVICES,
+    STREAM_KINDS,
+    parse_service_id,
+    parse_stream_kinds,
+)
 from spark_connector.schema import FRAME_COLUMNS, ROW_COLUMNS, check_columns
 from spark_connector.values import (
     parse_count,
+    parse_directories,
     parse_duration,
     parse_flag,
     parse_names,
+    parse_session_ids,
     parse_size,
+    parse_template_ids,
     parse_text,
     parse_version,
 )
@@ -125,28 +133,6 @@ def parse_at_least(name: str, value: str) -> str:
     except ConfigurationError as error:
         raise ConfigurationError(f"option {name}: {error}") from None
     return value
-
-
-def parse_directories(name: str, value: str) -> tuple[str, ...]:
-    paths = tuple(path.strip() for path in value.split(","))
-    if not all(paths) or len(set(paths)) < len(paths):
-        raise wrong_value(name, value, "a directory, or a comma list of different ones")
-    return paths
-
-
-def parse_session_ids(name: str, value: str) -> tuple[int, ...]:
-    return _numbers(name, value, -(1 << 63), (1 << 63) - 1, "session ids")
-
-
-def parse_template_ids(name: str, value: str) -> tuple[int, ...]:
-    return _numbers(name, value, 0, (1 << 16) - 1, "template ids from 0 to 65535")
-
-
-def _numbers(name: str, value: str, least: int, most: int, what: str) -> tuple[int, ...]:
-    words = [word.strip() for word in value.split(",")]
-    if not all(re.fullmatch(r"-?[0-9]{1,19}", word) and least <= int(word) <= most for word in words):
-        raise wrong_value(name, value, f"a comma list of {what}")
-    return tuple(sorted({int(word) for word in words}))
 
 
 def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
@@ -417,6 +403,23 @@ class SourceOptions(_ConnectionOptions):
         "rowsPerBatch", parse_count, "rows of one Arrow record batch", 32768, "32768"
     )
 
+    service: str | None = option_field(
+        "service",
+        parse_text,
+        "a service, `module:ClassName`: the rows of a stream are then what it sends when it is given the log",
+    )
+    service_id: int = option_field(
+        "serviceId", parse_service_id, "of `service`: its id in the cluster", 0, "0"
+    )
+    kinds: tuple[str, ...] = option_field(
+        "kinds",
+        parse_stream_kinds,
+        "of `service`: comma list of the kinds of rows wanted: "
+        + ", ".join(f"`{kind}`" for kind in (*STREAM_KINDS, "STATE")),
+        STREAM_KINDS,
+        "all but `STATE`",
+    )
+
     SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "source"
 
@@ -477,10 +480,28 @@ class SourceOptions(_ConnectionOptions):
             )
         if self.columns is not None:
             check_columns(self.columns, self.has_frame_header, self.decode is not None)
+        self._check_service()
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
         least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
         if least is not None and most is not None:
             _check_order("minEntriesPerTrigger", least, "maxEntriesPerTrigger", most)
+
+    def _check_service(self) -> None:
+        """What a service is given is the whole log, in order, in one task."""
+        if self.service is None:
+            for name, value, default in (
+                ("serviceId", self.service_id, 0),
+                ("kinds", self.kinds, STREAM_KINDS),
+            ):
+                if value != default:
+                    raise ConfigurationError(f"option {name} goes with service, which is not given")
+            return
+        for option in fields(self):
+            if option.name in NOT_OF_SERVICES and getattr(self, option.name) != option.default:
+                name = option.metadata["name"]
+                raise ConfigurationError(
+                    f"option service is given, and {name}, which is not for it: give one"
+                )
 
 
 def _check_order(least: str, value: int, most: str, bound: int) -> None:

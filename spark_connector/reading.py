@@ -51,7 +51,7 @@ def read_range(
 
     maker = RowMaker(columns, decoded)
     entry_filter = EntryFilter(options.entry_types, options.sessions, options.template_ids)
-    reader = _open_checked(options, entry_filter, log_range)
+    reader = open_checked(options, entry_filter, log_range)
     start, known = log_range.start, log_range.known
     try:
         while start < log_range.end:
@@ -75,7 +75,7 @@ def read_range(
         raise
 
 
-def _open_checked(options: SourceOptions, entry_filter: EntryFilter, log_range: LogRange) -> LogReader:
+def open_checked(options: SourceOptions, entry_filter: EntryFilter | None, log_range: LogRange) -> LogReader:
     """The reader of the log that was planned; one of an earlier query, of another log, is opened again."""
     try:
         reader = open_reader(options, entry_filter)

@@ -11,15 +11,17 @@ history is replayed in parallel, and each task proves its part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cluster.errors import ClusterError, ServiceError
-from spark_connector.columns import Columns, given_columns, record_batches, struct_type
-from spark_connector.directory_options import REPLAY_KINDS, ReplayOptions
+from cluster.errors import ClusterError
+from spark_connector.columns import given_columns, record_batches, struct_type
+from spark_connector.directory_options import ReplayOptions
+from spark_connector.replay_columns import REPLAY_COLUMNS
+from spark_connector.service_replay import app_version_of, event_row, service_replay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,30 +30,9 @@ if TYPE_CHECKING:
     from cluster.reader import LogReader
     from cluster.reader.replayed_log import ReplayInterval
     from cluster.reader.snapshots import StoredSnapshot
-    from cluster.service.replay import Saved, Sent, ServiceReplay
+    from cluster.service.replay import Saved, ServiceReplay
 
 SHOWN_BYTES = 100
-
-REPLAY_COLUMNS: Columns = {
-    "kind": ("STRING", "what the row is: " + ", ".join(REPLAY_KINDS)),
-    "beginPosition": ("BIGINT", "where the interval begins"),
-    "endPosition": ("BIGINT", "where the interval ends, excluded"),
-    "position": ("BIGINT", "the position after the entry at which it was sent, raised or saved"),
-    "number": ("BIGINT", "the place of the row among those of its interval, from 0"),
-    "clusterTime": ("BIGINT", "the time of the entry, in the time unit of the cluster"),
-    "clusterSessionId": ("BIGINT", "EGRESS, CLOSE_SESSION: whose session"),
-    "correlationId": ("BIGINT", "SCHEDULE_TIMER, CANCEL_TIMER: the id of the timer"),
-    "deadline": ("BIGINT", "SCHEDULE_TIMER: when it is due, in cluster time"),
-    "payload": ("BINARY", "EGRESS, SERVICE_MESSAGE: the message; STATE: a record that the service saves"),
-    "memberId": ("INT", "SNAPSHOT: the member whose snapshot is compared"),
-    "directory": ("STRING", "SNAPSHOT: its directory"),
-    "isEqual": (
-        "BOOLEAN",
-        "SNAPSHOT: whether the replay saves what the member has saved; null where the service says that its "
-        "snapshots are not to be compared",
-    ),
-    "message": ("STRING", "SNAPSHOT: the first difference; ERROR: what a callback raised, and where"),
-}
 
 
 class ReplayDataSource(DataSource):
@@ -139,55 +120,32 @@ def _all_rows(
 
     replay = _replay(options, interval, reader)
     to_compare = list(interval.compared) if "SNAPSHOT" in options.kinds else []
-    for event in replay.run():
-        if isinstance(event, ServiceError):
-            yield {"kind": "ERROR", "position": event.log_position, "message": str(event)}
-        elif isinstance(event, Saved):
+    for event in replay.run(interval.end):
+        if isinstance(event, Saved):
             here = [one for one in to_compare if one.log_position == event.position]
             to_compare = [one for one in to_compare if one not in here]
             yield from (_compared(replay, one, event) for one in here)
             if event.position < interval.end:
                 yield from _state(event.state, event.position)
         else:
-            yield _sent(event)
+            yield event_row(event)
     yield from (_compared(replay, one, None) for one in to_compare)
     if "STATE" in options.kinds:
         yield from _state(replay.state(), interval.end)
 
 
 def _replay(options: ReplayOptions, interval: ReplayInterval, reader: LogReader) -> ServiceReplay:
-    from cluster.archive.files import OsFiles
-    from cluster.log.frames import message_length_max
     from cluster.reader.replayed_log import ReplayedLog
-    from cluster.service.channel import RecoveryState
-    from cluster.service.replay import ServiceReplay
-    from cluster.service.service_context import ServiceContext
-    from cluster.service.service_loader import load_service
 
-    files, start = OsFiles(), interval.start
-    log = ReplayedLog(reader, interval.begin, interval.end)
-    context = ServiceContext(
-        service_id=options.service_id,
-        service_name=options.service,
-        cluster_id=reader.identity.cluster_id if reader.identity is not None else 0,
-        client_id=options.service_id + 1,
+    return service_replay(
+        options.service,
+        options.service_id,
+        reader,
+        ReplayedLog(reader, interval.begin, interval.end),
+        interval.begin,
+        interval.start,
         app_version=_app_version(interval, reader),
-        max_message_length=message_length_max(reader.term_length),
-    )
-    if "EGRESS" in options.kinds:
-        context = replace(context, log_fragment_limit=1)  # answers have the position of their turn
-    recovery = None
-    if start is not None:
-        recording_ids = (start.recording_id,) * (options.service_id + 1)
-        recovery = RecoveryState(start.leadership_term_id, interval.begin, start.timestamp, recording_ids)
-    return ServiceReplay(
-        load_service(options.service),
-        log,
-        interval.end,
-        context,
-        recovery=recovery,
-        image=None if start is None else start.open(files),
-        is_at_end=lambda: log.is_at_end,
+        is_each_entry_a_turn="EGRESS" in options.kinds,
     )
 
 
@@ -198,20 +156,7 @@ def _app_version(interval: ReplayInterval, reader: LogReader) -> int:
     snapshots = [*interval.compared, *([] if interval.start is None else [interval.start])]
     if snapshots:
         return snapshots[0].app_version(OsFiles())
-    entries = reader.entries(interval.begin, interval.end, entry_types=("NEW_LEADERSHIP_TERM",))
-    return int(next(entries, {}).get("appVersion", 0))
-
-
-def _sent(sent: Sent) -> dict[str, Any]:
-    return {
-        "kind": sent.kind.name,
-        "position": sent.position,
-        "clusterTime": sent.cluster_time,
-        "clusterSessionId": sent.cluster_session_id,
-        "correlationId": sent.correlation_id,
-        "deadline": sent.deadline,
-        "payload": sent.payload,
-    }
+    return app_version_of(reader, interval.begin, interval.end)
 
 
 def _state(records: Iterable[bytes], position: int) -> Iterator[dict[str, Any]]:

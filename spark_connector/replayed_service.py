@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.errors import MembersApart
-from spark_connector.directory_options import REPLAY_KINDS, ReplayOptions
+from spark_connector.directory_options import ReplayOptions
+from spark_connector.replay_options import REPLAY_KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -58,3 +58,25 @@ def parse_names(name: str, value: str) -> tuple[str, ...]:
     if not all(names):
         raise wrong_value(name, value, "a comma list of names")
     return names
+
+
+def parse_directories(name: str, value: str) -> tuple[str, ...]:
+    paths = tuple(path.strip() for path in value.split(","))
+    if not all(paths) or len(set(paths)) < len(paths):
+        raise wrong_value(name, value, "a directory, or a comma list of different ones")
+    return paths
+
+
+def parse_session_ids(name: str, value: str) -> tuple[int, ...]:
+    return _numbers(name, value, -(1 << 63), (1 << 63) - 1, "session ids")
+
+
+def parse_template_ids(name: str, value: str) -> tuple[int, ...]:
+    return _numbers(name, value, 0, (1 << 16) - 1, "template ids from 0 to 65535")
+
+
+def _numbers(name: str, value: str, least: int, most: int, what: str) -> tuple[int, ...]:
+    words = [word.strip() for word in value.split(",")]
+    if not all(re.fullmatch(r"-?[0-9]{1,19}", word) and least <= int(word) <= most for word in words):
+        raise wrong_value(name, value, f"a comma list of {what}")
+    return tuple(sorted({int(word) for word in words}))

@@ -56,9 +56,13 @@ class ReplayedLog:
     """A range of a reader's log as a ``LogSource`` that is read once, from its begin on."""
 
     def __init__(self, reader: LogReader, begin: int, end: int) -> None:
-        self._blocks = reader.blocks(begin, end, is_committed=True)
         self._begin = begin
         self._block = np.empty(0, np.uint8)
+        self.extend(reader, end)
+
+    def extend(self, reader: LogReader, end: int) -> None:
+        """Go on after what was read, to ``end``, with a reader of the same log."""
+        self._blocks = reader.blocks(self._begin + len(self._block), end, is_committed=True)
         self.is_at_end = False  # no whole message is left before the end of the range
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:

@@ -27,6 +27,7 @@ from cluster.service.container_snapshot import NO_RECORDING
 from cluster.service.service_context import ServiceContext
 
 TURN_NS = 1_000_000  # how much later a turn is than the one before it, to background work
+POSITION_MAX = 1 << 62  # a log is not closed where a replay pauses
 HEADER_LENGTH = 8 + SessionMessageHeader.BLOCK_LENGTH
 
 
@@ -113,19 +114,18 @@ class _KeptSnapshots:
 
 
 class ServiceReplay:
-    """Gives ``[recovery.log_position, end)`` of a log to a service that has just been made.
+    """Gives a log from ``recovery.log_position`` on to a service that has just been made.
 
     ``recovery`` and ``image`` are those of the snapshot to start from; without them the service starts from
     nothing, at 0. With a ``log_fragment_limit`` of 1 in ``context`` each entry is a turn, so that the
     position of an answer is that of its entry; with more it is that of the last entry of the turn.
-    ``is_at_end`` says that the log has no whole message more, though it does not reach ``end``.
+    ``is_at_end`` says that the log has no whole message more, though it ends before ``run`` is to.
     """
 
     def __init__(
         self,
         service: ClusteredService,
         log: LogSource,
-        end: int,
         context: ServiceContext,
         *,
         recovery: RecoveryState | None = None,
@@ -133,7 +133,8 @@ class ServiceReplay:
         is_at_end: Callable[[], bool] = lambda: False,
     ) -> None:
         self._service = service
-        self._end = end
+        self._end = 0
+        self._now_ns = 0
         self._is_at_end = is_at_end
         self._max_message_length = context.max_message_length
         self._channel = ServiceChannel()
@@ -141,12 +142,12 @@ class ServiceReplay:
         self._channel.recovery = recovery = recovery or RecoveryState()
         self._snapshots = _KeptSnapshots(image, context.max_message_length)
         self._agent = ClusteredServiceAgent(
-            service, self._channel, lambda: end, context, snapshots=self._snapshots
+            service, self._channel, lambda: self._end, context, snapshots=self._snapshots
         )
         self._sent: list[Sent] = []
         joined = JoinLog(
             log_position=recovery.log_position,
-            max_log_position=end,
+            max_log_position=POSITION_MAX,
             member_id=context.member_id,
             log_session_id=0,
             log_stream_id=streams.LOG,
@@ -167,18 +168,18 @@ class ServiceReplay:
         """Whether the service says that its snapshots are the same wherever its state is."""
         return getattr(self._service, "compares_snapshots", True)
 
-    def run(self) -> Iterator[Sent | Saved | ServiceError]:
-        """Go on to the end; what comes of it, in the order of the log.
+    def run(self, end: int) -> Iterator[Sent | Saved | ServiceError]:
+        """Go on to ``end``; what comes of it, in the order of the log. It may go on from there later.
 
         A callback that raises is passed over, as by members, and its error is among what comes. Raises
         AgentTermination when the service cannot start or the log is of another major version of it,
         LogDamaged, StorageError.
         """
-        now_ns = 0
+        self._end = end
         while self.position < self._end and not self._is_at_end():
             error = None
             try:
-                self._agent.do_work(now_ns, now_ns // 1_000_000)
+                self._agent.do_work(self._now_ns, self._now_ns // 1_000_000)
             except ServiceError as raised:
                 error = raised
             self._collect()
@@ -188,7 +189,7 @@ class ServiceReplay:
             self._snapshots.saved.clear()
             if error is not None:
                 yield error
-            now_ns += TURN_NS
+            self._now_ns += TURN_NS
 
     def state(self) -> tuple[bytes, ...]:
         """What the service would write into a snapshot now, without the records of the container."""

@@ -23,8 +23,8 @@ def replay_log(
 ) -> Replay:
     """Give a service ``[0, end)`` of a log, as a leader that has just started does."""
     context = ServiceContext(service_id=service_id, client_id=1, max_message_length=max_message_length)
-    replay, replayed = ServiceReplay(service, log, end, context), Replay()
-    for sent in replay.run():
+    replay, replayed = ServiceReplay(service, log, context), Replay()
+    for sent in replay.run(end):
         if isinstance(sent, Sent) and sent.kind is SentKind.EGRESS:
             assert sent.cluster_session_id is not None and sent.payload is not None
             replayed.answers.setdefault(sent.cluster_session_id, []).append(sent.payload)

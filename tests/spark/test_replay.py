@@ -12,7 +12,8 @@ from cluster.reader.snapshots import StoredSnapshot
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector import replay_service
-from spark_connector.replay import REPLAY_COLUMNS, ReplayDataSource
+from spark_connector.replay import ReplayDataSource
+from spark_connector.replay_columns import REPLAY_COLUMNS
 from tests.spark.replayed_services import Batched, Biased, Busy, Counter
 from tests.spark.simulated import write_out
 

@@ -11,7 +11,7 @@ import pytest
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector.directory_options import ReplayOptions, SnapshotOptions
-from spark_connector.replay import REPLAY_COLUMNS
+from spark_connector.replay_columns import REPLAY_COLUMNS, STREAM_COLUMNS
 from spark_connector.snapshot_rows import SNAPSHOT_COLUMNS
 from tests.spark.simulated import write_out
 
@@ -34,15 +34,16 @@ def c1(tmp_path_factory):
 def test_the_blocks_of_the_text_run_one_after_another(spark, c1, capsys):
     names: dict[str, object] = {}
     for block in BLOCKS:
-        exec(block.replace('"c1"', repr(c1)), names)
+        exec(block.replace('"c1', f'"{c1}'), names)
 
     shown = capsys.readouterr().out
     assert "6 snapshots are what the replay saves" in shown
     assert "trade 2 1 7" in shown
     assert "turnoverWhatIf" in shown
+    assert "4 answers" in shown
 
 
-@pytest.mark.parametrize("columns", [SNAPSHOT_COLUMNS, REPLAY_COLUMNS])
+@pytest.mark.parametrize("columns", [SNAPSHOT_COLUMNS, REPLAY_COLUMNS, STREAM_COLUMNS])
 def test_the_text_has_every_column(columns):
     table = [f"| `{name}` | {sql_type} | {comment} |" for name, (sql_type, comment) in columns.items()]
 
