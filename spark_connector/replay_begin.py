@@ -1,41 +1,55 @@
-"""The snapshots that a replay of a stream can begin with, and the one that it does begin with."""
+"""Where a replay of a stream can begin: snapshots in directories, or of members over the network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError, LogDamaged, LogPurged, NotAClusterDirectory, StorageError
+from cluster.errors import LogPurged
 from spark_connector.options import SourceOptions
 
 if TYPE_CHECKING:
-    from cluster.reader.snapshots import StoredSnapshot
-
-UNREADABLE = (LogDamaged, NotAClusterDirectory, StorageError)
+    from cluster.backup.member_snapshots import MemberSnapshots
+    from cluster.reader.snapshots import DirectorySnapshots, StoredSnapshot
 
 
 def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[StoredSnapshot | None]:
     """What a replay that is to be at ``position`` can begin with, best first: snapshots at or before it, the
     newest first, then nothing, at the begin of a log that is whole.
 
-    Raises LogPurged after the last, if the log begins at ``log_start`` by then.
+    One that is fetched from a member is gone when the next is asked for. Raises LogPurged after the last, if
+    the log begins at ``log_start`` by then.
     """
-    yield from (one for one in reversed(_stored(options)) if log_start <= one.log_position <= position)
+    with closing(_snapshots(options)) as snapshots:
+        at = snapshots.newest(position)
+        while at is not None and at >= log_start:
+            yield from snapshots.copies(at)
+            at = snapshots.newest(at - 1) if at > 0 else None
     if log_start > 0:
-        raise LogPurged(
-            f"the state of {options.service} at position {position} is gone: the log begins at {log_start}, "
-            f"and no snapshot of service {options.service_id} that can be read lies between",
-            log_start,
-        )
+        raise _gone(options, log_start, position)
     yield None
+
+
+def check_begin(options: SourceOptions, log_start: int, position: int) -> None:
+    """Raise LogPurged when no replay can be at ``position``."""
+    if log_start > 0:
+        with closing(_snapshots(options)) as snapshots:
+            at = snapshots.newest(position)
+        if at is None or at < log_start:
+            raise _gone(options, log_start, position)
 
 
 def first_begin(options: SourceOptions, log_start: int) -> int:
     """The first position at which a replay can begin: 0, or that of a snapshot. Raises LogPurged."""
-    positions = (one.log_position for one in _stored(options) if one.log_position >= log_start)
     if log_start == 0:
         return 0
-    if (first := next(positions, None)) is None:
+    first = None
+    with closing(_snapshots(options)) as snapshots:
+        at = snapshots.newest(None)
+        while at is not None and at >= log_start:
+            first, at = at, snapshots.newest(at - 1)
+    if first is None:
         raise LogPurged(
             f"the log begins at position {log_start}, and no snapshot of service {options.service_id} is "
             "there to begin with",
@@ -44,20 +58,27 @@ def first_begin(options: SourceOptions, log_start: int) -> int:
     return first
 
 
-def _stored(options: SourceOptions) -> list[StoredSnapshot]:
-    """The snapshots of the service by position. Those of a directory that cannot be read are passed over."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.snapshots import stored_snapshots
+def _gone(options: SourceOptions, log_start: int, position: int) -> LogPurged:
+    return LogPurged(
+        f"the state of {options.service} at position {position} is gone: the log begins at {log_start}, "
+        f"and no snapshot of service {options.service_id} that can be read lies between",
+        log_start,
+    )
 
-    dirs = options.cluster_dirs or ()
-    found, errors = [], []
-    for dir, archive_dir in zip(dirs, options.archive_dirs or [None] * len(dirs), strict=True):
-        try:
-            found += stored_snapshots(OsFiles(), dir, archive_dir)
-        except UNREADABLE as error:
-            errors.append(error)
-    if len(errors) == len(dirs):
-        raise ClusterError("; ".join(map(str, errors)))
-    return sorted(
-        (one for one in found if one.service_id == options.service_id), key=lambda one: one.log_position
+
+def _snapshots(options: SourceOptions) -> MemberSnapshots | DirectorySnapshots:
+    if options.endpoints is None:
+        from cluster.reader.snapshots import DirectorySnapshots
+
+        dirs, archive_dirs = options.cluster_dirs or (), options.archive_dirs
+        return DirectorySnapshots(dirs, options.service_id, archive_dirs=archive_dirs)
+    from cluster.backup.member_snapshots import MemberSnapshots
+    from cluster.reader.remote import TIMEOUT_S
+
+    return MemberSnapshots(
+        options.endpoints,
+        options.service_id,
+        tls=options.tls,
+        credentials=options.credentials,
+        timeout_s=TIMEOUT_S if options.request_timeout_ms is None else options.request_timeout_ms / 1000,
     )

@@ -24,7 +24,7 @@ from spark_connector.offsets import Offset, batch_range
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST, LATEST
 from spark_connector.reading import LogRange, open_checked
-from spark_connector.replay_begin import UNREADABLE, begins, first_begin
+from spark_connector.replay_begin import begins, check_begin, first_begin
 from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.service_replay import app_version_of, event_row, service_replay
 from spark_connector.source import ClusterStreamReader
@@ -65,7 +65,7 @@ class ServiceStreamReader(ClusterStreamReader):
                     offset.cluster, max(offset.position, first_begin(options, log.start_position))
                 )
             else:
-                next(begins(options, log.start_position, offset.position))
+                check_begin(options, log.start_position, offset.position)
             self._initial = offset
         return self._initial.to_json()
 
@@ -123,6 +123,8 @@ def _rows(options: SourceOptions, part: LogRange, reader: LogReader) -> Iterator
 
 def _service_at(options: SourceOptions, reader: LogReader, part: LogRange) -> KeptService:
     """The service as it is at the begin of a part. Raises LogPurged when that cannot be made any more."""
+    from cluster.reader.snapshots import UNREADABLE
+
     for snapshot in begins(options, reader.start_position, part.start):
         try:
             kept = _begun(options, reader, snapshot, part)

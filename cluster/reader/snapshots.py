@@ -1,19 +1,27 @@
 """The snapshots that members keep in their archives, one recording each, found by their recording logs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.files import Files
+from cluster.archive.files import Files, OsFiles
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.archive.stored_recording import StoredRecording
-from cluster.errors import LogDamaged, RemoteProtocolError
+from cluster.errors import (
+    ClusterError,
+    LogDamaged,
+    NotAClusterDirectory,
+    RemoteProtocolError,
+    StorageError,
+)
 from cluster.protocol import decode
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording
 from cluster.reader.member_directory import find_cluster_directory, find_member, members_in, read_cluster_mark
 from cluster.reader.recordings import find_recording, open_recording, recorded_messages
+
+UNREADABLE = (LogDamaged, NotAClusterDirectory, StorageError)  # what another copy may make good
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,38 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
         )
         for entry in found
     ]
+
+
+class DirectorySnapshots:
+    """The snapshots of one service in directories of members, or of a cluster."""
+
+    def __init__(
+        self, dirs: Sequence[str], service_id: int, *, archive_dirs: Sequence[str] | None = None
+    ) -> None:
+        """Directories that cannot be read are passed over. Raises the error of the last when none can."""
+        archives = [None] * len(dirs) if archive_dirs is None else archive_dirs
+        found: list[StoredSnapshot] = []
+        errors: list[ClusterError] = []
+        for dir, archive_dir in zip(dirs, archives, strict=True):
+            try:
+                found += stored_snapshots(OsFiles(), dir, archive_dir)
+            except UNREADABLE as error:
+                errors.append(error)
+        if len(errors) == len(dirs):
+            raise errors[-1]
+        self._found = [one for one in found if one.service_id == service_id]
+
+    def newest(self, at_or_before: int | None) -> int | None:
+        """Where the newest snapshot is at or before a position, or at all; None without one."""
+        positions = (one.log_position for one in self._found)
+        return max((one for one in positions if at_or_before is None or one <= at_or_before), default=None)
+
+    def copies(self, log_position: int) -> Iterator[StoredSnapshot]:
+        """The snapshot at a position, as each directory has it that has it."""
+        return (one for one in self._found if one.log_position == log_position)
+
+    def close(self) -> None:
+        """There is nothing open."""
 
 
 def newest_module_records(files: Files, dir: str) -> tuple[int, Iterator[bytes]] | None:

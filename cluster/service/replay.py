@@ -114,12 +114,13 @@ class _KeptSnapshots:
 
 
 class ServiceReplay:
-    """Gives a log from ``recovery.log_position`` on to a service that has just been made.
+    """Gives a log from ``recovery.log_position`` on to a service that has just been made. It starts at once.
 
     ``recovery`` and ``image`` are those of the snapshot to start from; without them the service starts from
     nothing, at 0. With a ``log_fragment_limit`` of 1 in ``context`` each entry is a turn, so that the
     position of an answer is that of its entry; with more it is that of the last entry of the turn.
-    ``is_at_end`` says that the log has no whole message more, though it ends before ``run`` is to.
+    ``is_at_end`` says that the log has no whole message more, though it ends before ``run`` is to. Raises
+    AgentTermination when the service cannot start.
     """
 
     def __init__(
@@ -157,6 +158,7 @@ class ServiceReplay:
             log_channel="",
         )
         self._channel.join_log(joined.encode(), log)
+        self._agent.do_work(self._now_ns, 0)
 
     @property
     def position(self) -> int:
@@ -172,8 +174,7 @@ class ServiceReplay:
         """Go on to ``end``; what comes of it, in the order of the log. It may go on from there later.
 
         A callback that raises is passed over, as by members, and its error is among what comes. Raises
-        AgentTermination when the service cannot start or the log is of another major version of it,
-        LogDamaged, StorageError.
+        AgentTermination when the log is of another major version of the service, LogDamaged, StorageError.
         """
         self._end = end
         while self.position < self._end and not self._is_at_end():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,11 +19,11 @@ from spark_connector import replayed_stream
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.replay_columns import STREAM_COLUMNS
 from tests.spark.replayed_services import Batched
+from tests.spark.service_streams import BOOK, each, offsets, rows, stream
 from tests.spark.simulated import write_out
 
 SERVICES = "tests.spark.replayed_services"
 SEGMENT_LENGTH = 1024 * 1024  # of a simulated member
-BOOK = "examples.order_book:OrderBook"
 
 
 @pytest.fixture(scope="module")
@@ -51,29 +49,6 @@ def member(played, tmp_path):
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     monkeypatch.setattr(replayed_stream, "_kept", {})
-
-
-def stream(directory, service=BOOK, **options):
-    given = {"clusterDir": str(directory), "startingOffsets": "earliest", "service": service, **options}
-    source = ClusterDataSource(given)
-    return source.streamReader(source.schema())
-
-
-def offsets(reader, start=None):
-    """The offsets between micro-batches, as Spark writes them down."""
-    found = [start or reader.initialOffset()]
-    while (end := reader.latestOffset(found[-1], reader.getDefaultReadLimit())) != found[-1]:
-        found.append(end)
-    return found
-
-
-def rows(reader, start, end):
-    (part,) = pickle.loads(pickle.dumps(reader.partitions(start, end)))
-    return [row for batch in reader.read(part) for row in batch.to_pylist()]
-
-
-def each(reader, places):
-    return [rows(reader, *pair) for pair in pairwise(places)]
 
 
 def purge(directory, position):
