@@ -160,6 +160,16 @@ def test_what_is_purged_while_it_is_read_goes_on_from_files_exported_meanwhile(t
     assert joined.boundary_at_or_after(100) == 128
 
 
+def test_an_entry_is_found_though_it_was_purged_since_the_log_was_last_looked_at(tmp_path):
+    member, folder = FakeMember(0), str(tmp_path / "exported")
+    list(ExportedLog(folder).append(open_reader([member])))
+    joined = JoinedReader(open_reader([member]), folder)
+    member.start = 3200
+
+    assert joined.log.start_position == 0
+    assert joined.boundary_at_or_after(100) == 128
+
+
 def test_a_gap_between_files_and_log_is_a_loss_that_says_who_has_what(tmp_path):
     member, folder = FakeMember(0, committed=640), str(tmp_path / "exported")
     list(ExportedLog(folder).append(open_reader([member])))

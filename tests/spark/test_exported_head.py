@@ -30,8 +30,10 @@ def folder(tmp_path):
     return str(tmp_path / "exported")
 
 
-def export(log, folder):
+def export(log, folder, end=None):
     with LogReader.open(dir=str(log.directory)) as reader:
+        if end is not None:
+            reader.commit_position = lambda: reader.boundary_at_or_after(end)
         list(ExportedLog(folder).append(reader))
 
 
@@ -73,11 +75,11 @@ def test_a_query_goes_on_from_its_checkpoint_wherever_the_joint_is_by_then(live,
 
 
 def test_what_was_planned_before_the_purge_is_read_from_files_exported_since(live, folder):
-    export(live, folder)
-    live.sent += live.lines(live.session_id, 0, 10)
+    export(live, folder, TERM_LENGTH)
     reader = stream(live, exportDir=folder, maxBytesPerPartition="64k")
     start = reader.initialOffset()
     planned = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert payloads(reader, planned) == live.sent, "by the process that reads them again"
     export(live, folder)
     purge(live)
 
@@ -85,9 +87,7 @@ def test_what_was_planned_before_the_purge_is_read_from_files_exported_since(liv
 
 
 def test_a_gap_between_files_and_log_fails_when_it_is_planned_or_is_passed_over(live, folder, capsys):
-    with LogReader.open(dir=str(live.directory)) as reader:
-        reader.commit_position = lambda: reader.boundary_at_or_after(TERM_LENGTH)
-        list(ExportedLog(folder).append(reader))
+    export(live, folder, TERM_LENGTH)
     purge(live)
     text = (
         "position 0 of cluster 0:1800000000000:1877313736 was asked for, but the log is purged up to "
