@@ -185,6 +185,7 @@ def test_a_gap_between_files_and_log_is_a_loss_that_says_who_has_what(tmp_path):
         list(ExportedLog(folder).append(open_reader([member])))
 
 
+@pytest.mark.conformance("S-300")
 def test_files_of_another_cluster_are_refused_to_readers_and_writers(live, folder, tmp_path):
     other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
     try:
@@ -196,6 +197,7 @@ def test_files_of_another_cluster_are_refused_to_readers_and_writers(live, folde
         other.stop()
 
 
+@pytest.mark.conformance("S-300")
 def test_files_that_do_not_join_on_are_refused_with_their_names(live, folder):
     (file,) = export(live, folder)
     for begin, end, what in ((file.end + 32, file.end + 64, "a gap"), (96, file.end + 64, "an overlap")):

@@ -41,6 +41,7 @@ def purge(log):
     assert log._recording.purge_to(START) == START
 
 
+@pytest.mark.conformance("S-300")
 def test_earliest_over_a_purged_log_is_one_stream_without_a_gap(live, folder):
     export(live, folder)
     purge(live)
@@ -53,7 +54,7 @@ def test_earliest_over_a_purged_log_is_one_stream_without_a_gap(live, folder):
     assert joined(micro_batches(stream(live))) != live.sent
 
 
-@pytest.mark.conformance("S-254")
+@pytest.mark.conformance("S-300")
 def test_a_query_goes_on_from_its_checkpoint_wherever_the_joint_is_by_then(live, folder):
     options = {"exportDir": folder, "maxEntriesPerTrigger": "50"}
     export(live, folder)
@@ -86,6 +87,7 @@ def test_what_was_planned_before_the_purge_is_read_from_files_exported_since(liv
     assert payloads(reader, planned) == live.sent
 
 
+@pytest.mark.conformance("S-300")
 def test_a_gap_between_files_and_log_fails_when_it_is_planned_or_is_passed_over(live, folder, capsys):
     export(live, folder, TERM_LENGTH)
     purge(live)
@@ -119,7 +121,7 @@ def test_places_and_times_are_found_in_the_files(live, folder):
         stream(live, exportDir=folder, startingOffsets='{"position": 32}').initialOffset()
 
 
-@pytest.mark.conformance("S-254")
+@pytest.mark.conformance("S-300")
 def test_a_query_of_spark_goes_on_from_exported_files(spark, live, folder, tmp_path):
     pipeline = Pipeline(spark, live, tmp_path / "out", maxEntriesPerTrigger="20")
     pipeline.start()

@@ -71,6 +71,7 @@ def test_answers_come_micro_batch_by_micro_batch_and_all_of_them_once(played):
             assert row["endPosition"] == end["position"]
 
 
+@pytest.mark.conformance("S-301")
 def test_a_process_without_the_state_makes_it_again_and_gives_the_same_rows(played, monkeypatch):
     reader = stream(played[0], maxEntriesPerTrigger="4", kinds="EGRESS,STATE")
     places = offsets(reader)
@@ -132,6 +133,7 @@ def purged(long, tmp_path):
     return places, taken, directory
 
 
+@pytest.mark.conformance("S-301")
 def test_a_stream_goes_on_over_a_purged_log_from_the_snapshot_before_its_checkpoint(purged):
     places, taken, directory = purged
     snapshots = sorted({one.log_position for one in stored_snapshots(OsFiles(), str(directory))})
@@ -221,6 +223,7 @@ def test_a_service_that_cannot_be_made_is_said_with_the_micro_batch(played):
 # ---- through Spark
 
 
+@pytest.mark.conformance("S-301")
 def test_a_query_that_is_stopped_and_started_again_has_every_answer_once(spark, played, tmp_path):
     directory, received = played
     log = (

@@ -1,4 +1,4 @@
-"""Option ``service`` over members that run, have purged the head of their log, and send their snapshots."""
+"""Spark over members that have purged the head of their log: exported files, and option ``service``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from cluster.backup.member_snapshots import MemberSnapshots
 from cluster.cli.tool import app as tool
 from cluster.errors import LogPurged, TimedOut
 from cluster.reader import LogReader
+from cluster.reader.exported_log import ExportedLog
 from cluster.reader.snapshots import DirectorySnapshots
 from jobs.demo.cluster_process import ClusterProcess, free_base_port
 from spark_connector import replayed_stream
+from spark_connector.options import SourceOptions
+from spark_connector.source import ClusterBatchReader
 from tests.spark.pipeline import wait_for
+from tests.spark.readers import COLUMNS, payloads
 from tests.spark.service_streams import each, offsets, rows, stream
 
 ECHO = "tests.spark.replayed_services:Batched"
@@ -38,6 +42,8 @@ def cluster(tmp_path_factory):
                     client.wait(0.01)
                 if number % 100 == 0:
                     client.await_committed(20)
+                    with LogReader.open(endpoints=process.endpoints) as reader:
+                        list(ExportedLog(str(folder / "exported")).append(reader))
                     done = CliRunner().invoke(tool, ["snapshot", "--dir", str(folder)])
                     assert done.exit_code == 0, done.output
         with LogReader.open(endpoints=process.endpoints) as reader:
@@ -53,10 +59,25 @@ def nothing_kept(monkeypatch):
     monkeypatch.setattr(replayed_stream, "_kept", {})
 
 
+@pytest.mark.conformance("S-300")
+def test_with_its_exported_files_the_log_has_all_that_was_sent(cluster):
+    options = {"endpoints": cluster.endpoints, "exportDir": str(cluster.directory / "exported")}
+    found = []
+    for given in (options, {"endpoints": cluster.endpoints}):
+        parsed = SourceOptions.parse(
+            {"entryTypes": "SESSION_MESSAGE", "maxBytesPerPartition": "64k", **given}
+        )
+        reader = ClusterBatchReader(parsed, COLUMNS)
+        found.append(payloads(reader, reader.partitions()))
+    assert found[0] == SENT
+    assert 0 < len(found[1]) < len(SENT)
+
+
 def over(cluster, **options):
     return stream(None, ECHO, endpoints=cluster.endpoints, kinds="EGRESS,STATE", **options)
 
 
+@pytest.mark.conformance("S-301")
 def test_a_service_goes_on_from_a_snapshot_that_a_member_sends(cluster):
     reader = over(cluster, maxEntriesPerTrigger="50")
     places = offsets(reader)
