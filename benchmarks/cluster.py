@@ -6,14 +6,19 @@ what only our client has, 1,024 messages an offer. Aeron runs with both of these
 ``backoff`` parks an idle agent, as ours sleep on their sockets, and its client sleeps; ``yielding`` keeps
 each agent and the client on a core: faster where there are cores enough. A run of Aeron's that stalls (its
 client cannot connect, or messages are never echoed) is recorded as that; each of its runs has a new cluster.
+The floor is the bare steps of one message through three members in compiled loops, over Unix sockets.
 
-Goals at sync level 1: 300,000 msg/s over tcp and ipc, 150,000 over gRPC; p50 350 µs and 800 µs.
+Goals for a message alone over ipc: p50 at most 0.75 of Aeron's and 1.7 of the floor's at sync level 1, and
+0.65 and 2.2 at level 0.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -60,6 +65,7 @@ def _both(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
             settings = AERON_SETTINGS | idle | {"sync-level": str(sync_level)}
             for window in WINDOWS:
                 yield measure_aerons(options.peers / "aeron" / "run", settings, options.seconds, window)
+        yield from measure_floor(options.peers / "floor" / "floor.py", sync_level)
 
 
 def measure_ours(
@@ -108,14 +114,44 @@ def measure_aerons(
     }
 
 
+def measure_floor(program: Path, sync_level: int) -> Iterator[dict[str, Any]]:
+    """A round trip of the bare steps, as often as the peer's program takes it at this sync level."""
+    with tempfile.TemporaryDirectory(prefix="cluster-bench-") as folder:
+        command = [sys.executable, str(program), folder]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    for line in done.stdout.splitlines():
+        found = re.fullmatch(rf"sync {min(sync_level, 1)} early 0 p50 us (\d+) p99 (\d+)", line)
+        if found is not None:
+            p50, p99 = map(int, found.groups())
+            yield {
+                "side": "floor",
+                "transport": "floor",
+                "window": 1,
+                "batch": 1,
+                "p50_us": p50,
+                "p99_us": p99,
+            }
+
+
 def draw(figures: list[dict[str, Any]], path: Path) -> None:
-    """Throughput by window at each sync level, a line a side: medians of the rounds."""
+    """Throughput by window, and percentiles of a message alone, at each sync level: medians of the rounds."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    picture, panels = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+    picture, (panels, below) = pyplot.subplots(2, 2, figsize=(10, 8), layout="constrained", sharey="row")
+    for sync_level, axes in zip((1, 0), below):
+        for name, points in _percentiles(figures, sync_level).items():
+            axes.plot(
+                list(points),
+                list(points.values()),
+                "-" if name.startswith("ours") else "--",
+                marker="o",
+                label=name,
+            )
+        axes.set(xlabel="percentile of a message alone", yscale="log")
+    below[0].set(ylabel="round trip, µs")
     for sync_level, axes in zip((1, 0), panels):
         for name, points in _lines(figures, sync_level).items():
             style = "--" if name.startswith("Aeron") else "-"
@@ -131,14 +167,37 @@ def draw(figures: list[dict[str, Any]], path: Path) -> None:
     picture.savefig(path, dpi=120)
 
 
+def _name(figure: dict[str, Any]) -> str:
+    if figure["side"] == "floor":
+        return "floor"
+    of_ours = figure["side"] == "ours"
+    return f"ours, {figure['transport']}" if of_ours else f"Aeron, {figure['settings']['idle']}"
+
+
+def _percentiles(figures: list[dict[str, Any]], sync_level: int) -> dict[str, dict[str, float]]:
+    """Of each side the median of each percentile of a message alone, in µs."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for figure in figures:
+        if figure["file_sync_level"] == sync_level and figure["window"] == 1 and not figure.get("stalled"):
+            for name in PERCENTILES:
+                if f"{name}_us" in figure:
+                    by_name = found.setdefault(_name(figure), {})
+                    by_name.setdefault(name.replace("_", "."), []).append(figure[f"{name}_us"])
+    return {side: {name: median(values) for name, values in by.items()} for side, by in found.items()}
+
+
 def _lines(figures: list[dict[str, Any]], sync_level: int) -> dict[str, dict[int, float]]:
     """Of each side its median rate by window; runs that stalled are left out."""
     rates: dict[str, dict[int, list[float]]] = {}
     for figure in figures:
-        if figure["file_sync_level"] == sync_level and figure["batch"] == 1 and not figure.get("stalled"):
-            of_ours = figure["side"] == "ours"
-            name = f"ours, {figure['transport']}" if of_ours else f"Aeron, {figure['settings']['idle']}"
-            rates.setdefault(name, {}).setdefault(figure["window"], []).append(figure["messages_per_s"])
+        if (
+            figure["file_sync_level"] == sync_level
+            and figure["batch"] == 1
+            and figure["side"] != "floor"
+            and not figure.get("stalled")
+        ):
+            by_window = rates.setdefault(_name(figure), {})
+            by_window.setdefault(figure["window"], []).append(figure["messages_per_s"])
     return {
         name: {window: median(values) for window, values in sorted(by_window.items())}
         for name, by_window in rates.items()

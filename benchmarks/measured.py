@@ -21,6 +21,7 @@ SIDES = {
     "grpc": "ours, gRPC",
     "backoff": "Aeron Cluster 1.51, `backoff`",
     "yielding": "Aeron Cluster 1.51, `yielding`",
+    "floor": "the bare steps, compiled",
 }
 
 
@@ -45,6 +46,8 @@ def _table(runs: dict[tuple[int, str, int, int], list[dict[str, Any]]], sync_lev
         "|---" * (len(columns) + 2) + "|",
     ]
     for side, name in SIDES.items():
+        if not any(key[:2] == (sync_level, side) for key in runs):
+            continue
         cells = [_round_trip(runs.get((sync_level, side, 1, 1), []))]
         cells += [_rate(runs.get((sync_level, side, *column), [])) for column in columns]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")

@@ -38,6 +38,9 @@ EGRESS_BYTES = 1024 * 1024
 UNSENT_BYTES = 8 * 1024 * 1024
 SERVICE_ROWS = 4096
 LIVE = 1 << 62  # a log without an end that is known
+# So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
+VAIN_MAX = 4
+REST_NS = 50_000_000
 
 
 class ServedSockets(Protocol):
@@ -79,6 +82,8 @@ class BusyTurns:
         """``services`` are the agents of the member's services."""
         self._calls = calls
         self._is_lent = False
+        self._vain = 0  # runs without work, one after the other
+        self._rests_until_ns = 0
         self._agent = agent
         self._poller = poller
         self._counters = counters
@@ -146,6 +151,8 @@ class BusyTurns:
         To be called where ``awaits_events`` holds. Raises StorageError when the disk fails.
         """
         phase = self._agent.phase
+        if self._agent.turn.now_ns < self._rests_until_ns:
+            return None
         if isinstance(phase, Leading):
             return self._run_leading(phase)
         if isinstance(phase, Following):
@@ -414,6 +421,13 @@ class BusyTurns:
         """What was left to Python at the end of the turns. Raises StorageError."""
         words = self._words
         reason = int(words[at.REASON])
+        if reason != at.EVENT or words[at.RUN_TURNS]:
+            self._vain = 0
+        else:
+            self._vain += 1
+            if self._vain == VAIN_MAX:
+                self._vain = 0
+                self._rests_until_ns = int(words[at.NOW_NS]) + REST_NS
         self._agent.on_busy_turns(int(words[at.LAST_NS]), int(words[at.NOW_NS]))
         if reason & at.FRAMES:
             begin, end = self._two(at.GIVEN_BEGIN, at.GIVEN_END)

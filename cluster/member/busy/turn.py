@@ -47,13 +47,13 @@ from cluster.member.busy.words import (
     REASON,
     ROLE,
     ROOM,
+    RUN_TURNS,
     SLOW_TICK_NS,
     SPIN_NS,
     SPIN_UNTIL_NS,
     TABLES,
     TIME,
     TIME_DIVISOR,
-    TURNS,
     UNSENT_END,
     WORK_TURNS,
 )
@@ -147,13 +147,11 @@ def _receive_as_follower(t):  # type: ignore[no-untyped-def]
 
 @kernel(I64(TABLES), modules=MODULES, nogil=True)
 def busy_turns(t):  # type: ignore[no-untyped-def]
-    """Turn until something is rare; returns how many turns had work. REASON says what ended it."""
+    """Turn until something is rare; returns why, bits of ``words.py``."""
     w = t.words
-    w[REASON] = w[UNSENT_END] = 0
-    work_turns = 0
+    w[REASON] = w[UNSENT_END] = w[RUN_TURNS] = 0
     while True:
         found = _await_events(t)
-        w[TURNS] += 1
         if found < 0:
             w[REASON] |= INTERRUPTED
             break
@@ -172,7 +170,7 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
             if w[REASON] != 0:
                 break
             continue
-        work_turns += 1
+        w[RUN_TURNS] += 1
         w[SPIN_UNTIL_NS] = w[NOW_NS] + w[SPIN_NS]
         w[CLUSTER_TIME] = max(w[CLUSTER_TIME], read_clock(t, REALTIME) // w[TIME_DIVISOR])
         if w[ROLE] == LEADER_ROLE:
@@ -183,5 +181,5 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
             follow(t)
         if w[REASON] != 0 or w[IS_STEPPED]:
             break
-    w[WORK_TURNS] += work_turns
-    return work_turns
+    w[WORK_TURNS] += w[RUN_TURNS]
+    return w[REASON]

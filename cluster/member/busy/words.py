@@ -149,8 +149,8 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     IS_SERVING,  # leads: its answers go out
     SERVICE_COUNTER,
     # done
-    TURNS,
-    WORK_TURNS,
+    RUN_TURNS,  # with work, in this run
+    WORK_TURNS,  # in all
 ) = range(77)
 WORDS = 96
 
