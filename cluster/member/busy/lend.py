@@ -41,6 +41,8 @@ LIVE = 1 << 62  # a log without an end that is known
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
 VAIN_MAX = 4
 REST_NS = 50_000_000
+# After so many runs in which nothing came Python waits, which lends nothing, until something has come.
+IDLE_MAX = 5
 
 
 class ServedSockets(Protocol):
@@ -84,12 +86,14 @@ class BusyTurns:
         self._is_lent = False
         self._vain = 0  # runs without work, one after the other
         self._rests_until_ns = 0
+        self._idle = 0  # runs in which nothing came, one after the other
         self._agent = agent
         self._poller = poller
         self._counters = counters
         self._services = services
         self._service_position = service_position
-        words = self._words = np.zeros(at.WORDS, np.int64)
+        self._table_words = np.zeros(at.WORDS, np.int64)
+        words = self._words = self._table_words.data  # the same memory, in half of the time
         words[at.IS_STEPPED], words[at.SPIN_NS] = is_stepped, spin_ns
         words[at.EPOLL] = poller.fileno()
         context = agent.context
@@ -112,7 +116,7 @@ class BusyTurns:
         self._append_frame = _frame(AppendPosition(0, 0, context.member_id, AppendPositionFlags.NONE))
         nothing = np.zeros(0, np.uint8)
         self._tables = at.Tables(
-            words=words,
+            words=self._table_words,
             calls=calls.table,
             connections=poller.table.words,
             by_connection=poller.table.index,
@@ -136,12 +140,12 @@ class BusyTurns:
     @property
     def append_position(self) -> int:
         """Where the recording ends, while it is lent; else 0."""
-        return int(self._words[at.APPENDED]) if self._is_lent else 0
+        return self._words[at.APPENDED] if self._is_lent else 0
 
     @property
     def work_turns(self) -> int:
         """Turns in compiled code that had something to do."""
-        return int(self._words[at.WORK_TURNS])
+        return self._words[at.WORK_TURNS]
 
     # ---- whether
 
@@ -152,6 +156,10 @@ class BusyTurns:
         """
         phase = self._agent.phase
         if self._agent.turn.now_ns < self._rests_until_ns:
+            return None
+        if self._agent.turn.work_count:
+            self._idle = 0
+        elif self._idle >= IDLE_MAX:
             return None
         if isinstance(phase, Leading):
             return self._run_leading(phase)
@@ -213,7 +221,7 @@ class BusyTurns:
         self._turn(publication.buffer, publication.params.words, recording)
 
         publication.base, publication.position = self._two(at.BASE, at.POSITION)
-        publication.flushed_position = int(words[at.FLUSHED])
+        publication.flushed_position = words[at.FLUSHED]
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             _, term_id, position, active_ns, _, stream_position, is_live, *_ = self._members[
                 row : row + at.MEMBER_WORDS
@@ -229,10 +237,10 @@ class BusyTurns:
         self._take_back_links(outgoing)
         self._take_back_log(recording)
         phase.take_back(
-            commit_position=int(words[at.COMMITTED]),
-            taken_in=int(words[at.TAKEN_IN]),
+            commit_position=words[at.COMMITTED],
+            taken_in=words[at.TAKEN_IN],
             has_news=bool(words[at.HAS_NEWS]),
-            told_ns=int(words[at.COMMIT_TOLD_NS]),
+            told_ns=words[at.COMMIT_TOLD_NS],
             is_untold=bool(words[at.IS_COMMIT_UNTOLD]),
         )
         return self._end(recording)
@@ -271,14 +279,14 @@ class BusyTurns:
         assert self._follower_log is not None
         self._turn(self._follower_log, subscription.params.words, recording)
 
-        follower.notified_commit_position = int(words[at.NOTIFIED])
-        follower.time_of_last_leader_message_ns = int(words[at.HEARD_NS])
+        follower.notified_commit_position = words[at.NOTIFIED]
+        follower.time_of_last_leader_message_ns = words[at.HEARD_NS]
         follower.sent_position, follower.sent_ns = self._two(at.REPORTED, at.REPORTED_NS)
         self._take_back_links(outgoing)
         self._take_back_log(recording)
         if words[at.COMMITTED] > parts.log.commit_position:
             self._agent.replica.drop_logged_service_messages()
-            parts.log.on_committed(int(words[at.COMMITTED]))
+            parts.log.on_committed(words[at.COMMITTED])
         return self._end(recording)
 
     def _lend_follower_log(self, phase: Following, recording: Recording) -> int | None:
@@ -287,7 +295,7 @@ class BusyTurns:
         begin = self._needed_position()
         words = self._words
         if self._follower_log_of is phase and words[at.POSITION] == end and words[at.BASE] <= begin:
-            base = int(words[at.BASE])
+            base = words[at.BASE]
         else:
             if self._follower_log is None:
                 self._follower_log = np.zeros(FOLLOWER_LOG_BYTES, np.uint8)
@@ -305,7 +313,7 @@ class BusyTurns:
         return range(0, len(self._members), at.MEMBER_WORDS)
 
     def _two(self, a: int, b: int) -> tuple[int, int]:
-        return int(self._words[a]), int(self._words[b])
+        return self._words[a], self._words[b]
 
     def _compiled_service(self) -> ClusteredServiceAgent | None:
         if len(self._services) == 1:
@@ -358,9 +366,9 @@ class BusyTurns:
         words[at.SLOW_TICK_NS] = min(agent.turn.slow_tick_ns, agent.phase.next_due_ns)
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
         words[at.LAST_NS] = words[at.NOW_NS] = agent.turn.now_ns
-        self._tables = self._tables._replace(
-            connections=table.words, by_connection=table.index, log=log, params=params
-        )
+        tables = self._tables
+        if tables.log is not log or tables.params is not params or tables.connections is not table.words:
+            self._tables = tables._replace(connections=table.words, log=log, params=params)
         self._is_lent = True
         busy_turns(self._tables)
         self._is_lent = False
@@ -384,14 +392,9 @@ class BusyTurns:
         if proof is not None:
             last = proof.last
             words[at.PROOF], words[at.PROOF_IS_IN_PLACE] = proof.file.fileno(), proof.file.is_pushed_in_place
-            words[at.PROOF_SEQUENCE : at.PROOF_CHECKSUM + 1] = (
-                last.sequence,
-                last.from_position,
-                last.to_position,
-                last.session_id,
-                last.data_crc,
-                last.checksum or 0,
-            )
+            words[at.PROOF_SEQUENCE], words[at.PROOF_SESSION] = last.sequence, last.session_id
+            words[at.PROOF_FROM], words[at.PROOF_TO] = last.from_position, last.to_position
+            words[at.PROOF_CRC], words[at.PROOF_CHECKSUM] = last.data_crc, last.checksum or 0
             words[at.SINGLE_FRAMES] = proof.single_frames
             words[at.SINGLE_FRAMES_MIN] = sync_proof.SINGLE_FRAMES_MIN
 
@@ -403,39 +406,43 @@ class BusyTurns:
         recording.written_back, recording.unproven_crc = self._two(at.WRITTEN_BACK, at.UNPROVEN_CRC)
         recording.is_single_frame = bool(words[at.IS_SINGLE_FRAME])
         if recording.proof is not None:
-            sequence, begin, end, session_id, crc, checksum = words[
-                at.PROOF_SEQUENCE : at.PROOF_CHECKSUM + 1
-            ].tolist()
             recording.proof.take_back(
-                sequence, begin, end, session_id, crc, checksum, int(words[at.SINGLE_FRAMES])
+                words[at.PROOF_SEQUENCE],
+                words[at.PROOF_FROM],
+                words[at.PROOF_TO],
+                words[at.PROOF_SESSION],
+                words[at.PROOF_CRC],
+                words[at.PROOF_CHECKSUM],
+                words[at.SINGLE_FRAMES],
             )
         cursor = agent.parts.processing.adapter.cursor
         cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
         if words[at.SERVICE] == at.ECHO_SERVICE:
             service = self._compiled_service()
             assert service is not None
-            service.take_back(*self._two(at.SERVED_AT, at.SERVED), int(words[at.SERVICE_TIME]))
-        agent.replica.advance_time(int(words[at.CLUSTER_TIME]))
+            service.take_back(*self._two(at.SERVED_AT, at.SERVED), words[at.SERVICE_TIME])
+        agent.replica.advance_time(words[at.CLUSTER_TIME])
 
     def _end(self, recording: Recording) -> int:
         """What was left to Python at the end of the turns. Raises StorageError."""
         words = self._words
-        reason = int(words[at.REASON])
+        reason = words[at.REASON]
+        self._idle = self._idle + 1 if reason == at.TIME and not words[at.RUN_TURNS] else 0
         if reason != at.EVENT or words[at.RUN_TURNS]:
             self._vain = 0
         else:
             self._vain += 1
             if self._vain == VAIN_MAX:
                 self._vain = 0
-                self._rests_until_ns = int(words[at.NOW_NS]) + REST_NS
-        self._agent.on_busy_turns(int(words[at.LAST_NS]), int(words[at.NOW_NS]))
+                self._rests_until_ns = words[at.NOW_NS] + REST_NS
+        self._agent.on_busy_turns(words[at.LAST_NS], words[at.NOW_NS])
         if reason & at.FRAMES:
             begin, end = self._two(at.GIVEN_BEGIN, at.GIVEN_END)
-            self._poller.target(int(words[at.GIVEN])).adopt(self._tables.received[begin:end])
+            self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end])
         if reason & at.UNSENT:
             self._offer_unsent()
         if reason & at.FAILED:
-            number = int(words[at.ERROR])
+            number = words[at.ERROR]
             raise recording.fail(OSError(number, os.strerror(number)))
         if reason & at.PREPARE:
             recording.prepare()
@@ -443,7 +450,7 @@ class BusyTurns:
 
     def _offer_unsent(self) -> None:
         """Send, or queue, what sockets did not take."""
-        unsent, end = self._tables.unsent, int(self._words[at.UNSENT_END])
+        unsent, end = self._tables.unsent, self._words[at.UNSENT_END]
         table, offset = self._poller.table, 0
         records = unsent[:end].view(np.int64)
         queued: dict[int, list[np.ndarray]] = {}
