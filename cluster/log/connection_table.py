@@ -11,7 +11,7 @@ KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
 ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
 
 # Kinds.
-NOT_SERVED, CLIENT, LINK_IN, LINK_OUT = range(4)
+NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER = range(5)  # STRANGER: a client that is only sent to
 
 # Bits of STATE.
 IS_KEPT = 1  # bytes were received that wait for more, or for their owner
@@ -62,5 +62,5 @@ class ConnectionTable:
         self._view[begin + OWNER] = owner
         self._view[begin + FRAME_LENGTH_MAX] = frame_length_max
         self._view[begin + KIND] = kind
-        if kind == CLIENT:
+        if kind in (CLIENT, STRANGER):
             self.index[owner & INDEX_LENGTH - 1] = descriptor

@@ -198,7 +198,9 @@ class MemberLife:
         )
 
     def _close_busy_turns(self) -> None:
-        """Let go of the counters, which are mapped, before their file is closed."""
+        """Before the counters are unmapped; an error on its way out may still refer to the turns."""
+        if self.busy is not None:
+            self.busy.let_go()
         self.busy = None
 
     # -- living --

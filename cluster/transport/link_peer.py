@@ -64,6 +64,23 @@ class LinkPeer:
         self.next_dial_ns = now_ns
         self.dial_ns = 0
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a connection of the link has ended, which its owner has not looked at yet."""
+        return any(
+            connection is not None and connection.is_closed for connection in (self.incoming, self.outgoing)
+        )
+
+    @property
+    def awaits_events(self) -> bool:
+        """Whether there is nothing to be read or seen to, until a socket or time gives more."""
+        if self.claim is not None or self.is_broken:
+            return False
+        if self.is_up:
+            return self.incoming is not None and not (self.incoming.is_readable or self.incoming.has_frames)
+        is_dialling = self.outgoing is None or not (self.outgoing.is_connected or self.outgoing.is_readable)
+        return is_dialling and self.incoming is None
+
     def lend(self, table: ConnectionTable) -> tuple[int, int]:
         """Let kernels use both connections; descriptors of the one that receives, and sends."""
         incoming, outgoing = self._connections()

@@ -189,7 +189,7 @@ class MemberLinks:
         None when it is down. Until ``take_back`` the checksums are in the poller's table.
         """
         peer = self._peers[member_id]
-        return peer.lend(self._poller.table) if peer.is_up else None
+        return peer.lend(self._poller.table) if peer.is_up and not peer.is_broken else None
 
     def take_back(self, member_id: int) -> None:
         """The link is ours again, which was lent."""
@@ -198,14 +198,9 @@ class MemberLinks:
     @property
     def awaits_events(self) -> bool:
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""
-        return not self._greeting and all(
-            peer.claim is None
-            and (
-                not (peer.incoming.is_readable or peer.incoming.has_frames)
-                if peer.is_up and peer.incoming is not None
-                else peer.outgoing is None and peer.incoming is None
-            )
-            for peer in self._peers.values()
+        greeting = (connection for connection, _ in self._greeting)
+        return not any(connection.is_readable or connection.is_closed for connection in greeting) and all(
+            peer.awaits_events for peer in self._peers.values()
         )
 
     def queued_bytes(self, member_id: int) -> int:

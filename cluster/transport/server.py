@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cluster.errors import ClusterError, RemoteProtocolError
-from cluster.log.connection_table import CLIENT
+from cluster.log.connection_table import CLIENT, STRANGER
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
@@ -286,6 +286,7 @@ class ClientPort:
             connection.close(why)
             self._report(f"a client was turned away: {why}")
             return
+        connection.serve(STRANGER, self._connection_id)
         client = _Client(connection, host, now_ns)
         client.peer = peer or host or "this host"
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client

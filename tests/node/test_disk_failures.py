@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import time
@@ -11,7 +12,9 @@ import pytest
 from cluster import ClusterClient, ClusterNode
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
+from cluster.log.calls import SYNC_DATA
 from cluster.node.node_log import NodeLog
+from cluster.transport.system_calls import system_calls
 from tests.node.processes import await_that, free_base_port
 from tests.node.three import Three, check_level, damage, numbers_in, said, send
 
@@ -37,10 +40,24 @@ class Disks:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             allocate(file, length)
 
-        # Compiled turns call libc themselves: the simulator's disks fail theirs.
-        monkeypatch.setattr("cluster.node.machine.system_calls", lambda: None)
+        calls = system_calls()
+        assert calls is not None
+        self._sync = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, use_errno=True)(self._failing_call)
+        calls.table[SYNC_DATA] = ctypes.cast(self._sync, ctypes.c_void_p).value
+        monkeypatch.setattr("cluster.node.machine.system_calls", lambda: calls)
         monkeypatch.setattr(OsFile, "datasync", failing_datasync)
         monkeypatch.setattr(OsFile, "allocate", failing_allocate)
+
+    def _failing_call(self, descriptor: int) -> int:
+        """What compiled turns call: as ``failing_datasync``."""
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        for folder, left in self.failing.items():
+            if left and path.startswith(folder) and path.endswith(".rec"):
+                self.failing[folder] -= 1
+                ctypes.set_errno(errno.EIO)
+                return -1
+        os.fdatasync(descriptor)
+        return 0
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from cluster.log.crc import crc_32, extend_crc_32
 from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, align_frame, put_header
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64, get_u32, put_i32, put_i64
-from cluster.member.busy.system import WOULD_BLOCK, send
+from cluster.member.busy.system import send
 from cluster.member.busy.words import EVENT, FRAME_AT, HEADER_AT, REASON, UNSENT, UNSENT_END
 
 ENVELOPE_STREAM = 1001
@@ -37,16 +37,13 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
         taken = send(t, descriptor, address_of(a_bytes, a), a_length, address_of(b_bytes, b), b_length)
         if taken == length:
             return True
-        if taken < 0 and taken != -WOULD_BLOCK:
-            t.words[REASON] |= EVENT  # Python finds out why
-            return False
-        taken = max(taken, 0)
+        taken = max(taken, 0)  # Python's own attempt finds out why it was none
     begin = t.words[UNSENT_END]
     rest = length - taken
+    t.connections[row + STATE] |= IS_QUEUED
     if rest + 24 > t.unsent.size - begin:
         t.words[REASON] |= EVENT
         return False
-    t.connections[row + STATE] |= IS_QUEUED
     put_i64(t.unsent, begin, descriptor)
     put_i64(t.unsent, begin + 8, rest)
     begin += 16

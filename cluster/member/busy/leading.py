@@ -218,8 +218,11 @@ def flush(t):  # type: ignore[no-untyped-def]
     set_position(t, w[TERM_ID], w[QUORUM_POSITION])
     for i in range(w[MEMBERS]):
         row = i * MEMBER_WORDS
-        if t.members[row + IS_LIVE] and not _send_log(t, row, begin, end):
-            w[REASON] |= LAGGARD
+        if t.members[row + IS_LIVE]:
+            if not _send_log(t, row, begin, end):
+                w[REASON] |= LAGGARD
+        elif w[IS_COMMIT_UNTOLD]:
+            _tell(t, row)
     if not w[REASON] & LAGGARD:
         w[IS_COMMIT_UNTOLD] = 0
     return True
@@ -310,6 +313,7 @@ def _count(t, limit):  # type: ignore[no-untyped-def]
             w[READ_AT] = w[BASE] + offset
             w[REASON] |= ENTRY
         elif status == MALFORMED:
+            w[PROCESSED] = max(w[PROCESSED], w[READ_AT])
             return False
         else:
             break
@@ -324,9 +328,14 @@ def tell_commit(t):  # type: ignore[no-untyped-def]
     w[IS_COMMIT_UNTOLD] = 0
     set_position(t, w[TERM_ID], w[QUORUM_POSITION])
     for i in range(w[MEMBERS]):
-        row = i * MEMBER_WORDS
-        if t.members[row + ID] != w[MEMBER_ID] and t.members[row + OUT] >= 0:
-            send_sealed(t, t.members[row + OUT], True, t.log, 0, 0)
+        _tell(t, i * MEMBER_WORDS)
+
+
+@routine
+def _tell(t, row):  # type: ignore[no-untyped-def]
+    """Send one member the position that lies ready."""
+    if t.members[row + ID] != t.words[MEMBER_ID] and t.members[row + OUT] >= 0:
+        send_sealed(t, t.members[row + OUT], True, t.log, 0, 0)
 
 
 @routine

@@ -17,7 +17,7 @@ from cluster.archive.recording import Recording
 from cluster.consensus.context import NULL_POSITION
 from cluster.counters import Counter, CountersFile
 from cluster.log.checksum import CODES
-from cluster.log.connection_table import CLIENT, IS_QUEUED, KIND, OWNER, ConnectionTable
+from cluster.log.connection_table import IS_QUEUED, KIND, LINK_OUT, OWNER, ConnectionTable
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
@@ -35,7 +35,8 @@ RECEIVE_BYTES = 1024 * 1024
 FOLLOWER_LOG_BYTES = 8 * 1024 * 1024
 RECORDED_BYTES = 4 * 1024 * 1024
 EGRESS_BYTES = 1024 * 1024
-UNSENT_BYTES = 8 * 1024 * 1024
+FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
+QUEUED_BYTES_MAX = 1024 * 1024  # on a link; beyond it Python lets its follower lag
 SERVICE_ROWS = 4096
 LIVE = 1 << 62  # a log without an end that is known
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
@@ -133,7 +134,10 @@ class BusyTurns:
             side=self._messages.side,
             egress=np.zeros(EGRESS_BYTES, np.uint8),
             acks=np.zeros(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
-            unsent=np.zeros(UNSENT_BYTES, np.uint8),
+            # All that a turn may send to all of them, and to clients; pages that are not used take no memory.
+            unsent=np.zeros(
+                (len(agent.parts.members) + 1) * (context.uncommitted_bytes_max + FLUSH_BYTES), np.uint8
+            ),
             scratch=self._scratch,
         )
 
@@ -146,6 +150,10 @@ class BusyTurns:
     def work_turns(self) -> int:
         """Turns in compiled code that had something to do."""
         return self._words[at.WORK_TURNS]
+
+    def let_go(self) -> None:
+        """Refer to the counters no more, which are about to be unmapped; there are no runs after it."""
+        self._tables = self._tables._replace(counters=np.zeros(0, np.int64))
 
     # ---- whether
 
@@ -189,6 +197,7 @@ class BusyTurns:
             or streams.has_suspended
             or publication.position != publication.flushed_position
             or publication.is_full
+            or any(map(self._is_link_full, parts.peers.ids))
         ):
             return None
         assert recording is not None
@@ -244,6 +253,9 @@ class BusyTurns:
             is_untold=bool(words[at.IS_COMMIT_UNTOLD]),
         )
         return self._end(recording)
+
+    def _is_link_full(self, member_id: int) -> bool:
+        return self._agent.parts.links.queued_bytes(member_id) > QUEUED_BYTES_MAX
 
     # ---- a follower
 
@@ -366,9 +378,12 @@ class BusyTurns:
         words[at.SLOW_TICK_NS] = min(agent.turn.slow_tick_ns, agent.phase.next_due_ns)
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
         words[at.LAST_NS] = words[at.NOW_NS] = agent.turn.now_ns
-        tables = self._tables
-        if tables.log is not log or tables.params is not params or tables.connections is not table.words:
-            self._tables = tables._replace(connections=table.words, log=log, params=params)
+        if not (
+            self._tables.log is log
+            and self._tables.params is params
+            and self._tables.connections is table.words
+        ):
+            self._tables = self._tables._replace(connections=table.words, log=log, params=params)
         self._is_lent = True
         busy_turns(self._tables)
         self._is_lent = False
@@ -460,13 +475,13 @@ class BusyTurns:
             offset += 16 + (length + 7 & ~7)
         for descriptor, pieces in queued.items():
             table.mark(descriptor, IS_QUEUED, False)
-            is_client = table.get(descriptor, KIND) == CLIENT
-            owner = table.get(descriptor, OWNER)
+            is_link = table.get(descriptor, KIND) == LINK_OUT
+            owner, target = table.get(descriptor, OWNER), self._poller.target(descriptor)
             for piece in pieces:
-                if is_client:
+                if not is_link:
                     self._agent.parts.clients.send(owner, piece)
-                else:
-                    self._poller.target(descriptor).offer(piece)
+                elif target.offer(piece) <= 0:
+                    target.close("it takes nothing more")  # what follows would not join on
 
 
 def _frame(message: AppendPosition | CommitPosition) -> np.ndarray:

@@ -4,7 +4,7 @@ As ``service/agent.py`` and ``clients/egress_publisher.py``: one send a client, 
 its acknowledgements.
 """
 
-from cluster.log.connection_table import ACKS_BEGIN, ACKS_END, CLIENT, KIND, OWNER, ROW_WORDS
+from cluster.log.connection_table import ACKS_BEGIN, ACKS_END, CLIENT, KIND, OWNER, ROW_WORDS, STRANGER
 from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
@@ -52,14 +52,19 @@ def descriptor_of(t, connection_id):  # type: ignore[no-untyped-def]
     if connection_id == NULL_VALUE:
         return -1
     descriptor = t.by_connection[connection_id & INDEX_MASK]
-    row = descriptor * ROW_WORDS
-    if t.connections[row + KIND] == CLIENT and t.connections[row + OWNER] == connection_id:
+    if _is_of(t, descriptor, connection_id):
         return descriptor
     for other in range(t.connections.size // ROW_WORDS):
-        row = other * ROW_WORDS
-        if t.connections[row + KIND] == CLIENT and t.connections[row + OWNER] == connection_id:
+        if _is_of(t, other, connection_id):
             return other
     return -1
+
+
+@routine
+def _is_of(t, descriptor, connection_id):  # type: ignore[no-untyped-def]
+    row = descriptor * ROW_WORDS
+    kind = t.connections[row + KIND]
+    return kind in (CLIENT, STRANGER) and t.connections[row + OWNER] == connection_id
 
 
 @routine

@@ -34,6 +34,8 @@ from cluster.protocol.consensus import (
 from cluster.protocol.link import EndOfStream, LinkError, LogImage, TakenAnswers, TransferLeadership
 from cluster.protocol.sbe import Message
 
+RETRY_NS = 1_000_000  # of a report that the link did not take
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerPorts:
@@ -91,7 +93,8 @@ class Following(Phase):
 
     @property
     def next_due_ns(self) -> int:
-        return self.follower.next_append_position_ns
+        # Not at once where the link did not take the last report.
+        return max(self.follower.next_append_position_ns, self._ports.turn.now_ns + RETRY_NS)
 
     def do_work(self) -> Next | None:
         ports, follower, recording = self._ports, self.follower, self._recording
