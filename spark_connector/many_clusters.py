@@ -22,14 +22,12 @@ from cluster.errors import ConfigurationError, DataLoss
 from cluster.reader.token import is_one_log
 from spark_connector.cluster_names import CLUSTER_NAME
 from spark_connector.log import warn
-from spark_connector.offsets import Offset
+from spark_connector.offsets import MANY_OFFSET_VERSION, Offset
 from spark_connector.pushdown import wanted_values
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MANY_OFFSET_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from cluster.reader.token import TOKEN_VERSION, is_one_log
 from spark_connector.planning import PlanLimits
 
 OFFSET_VERSION = TOKEN_VERSION  # the text of an offset is a token
+MANY_OFFSET_VERSION = 3  # maps the names of several clusters to their offsets (many_clusters.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,15 @@ class Offset:
         """Read an offset of a checkpoint. Raises ConfigurationError if it is none of ours."""
         if not isinstance(given, dict) or type(given.get("v")) is not int:
             raise ConfigurationError(f"the checkpoint's offset {given!r} is not one of the cluster source")
+        if given["v"] == MANY_OFFSET_VERSION:
+            raise ConfigurationError(
+                f"the checkpoint's offset {given!r:.200} is of several clusters by their names; expected "
+                "that of one cluster, or a read with an option such as endpoints.NAME for each of them"
+            )
         if given["v"] > OFFSET_VERSION:
             raise ConfigurationError(
                 f"the checkpoint's offset {given!r} has version {given['v']}, written by a newer release; "
-                f"this one reads up to version {OFFSET_VERSION}"
+                f"this one reads up to version {MANY_OFFSET_VERSION}"
             )
         ends_a_batch = "from" in given if given["v"] > 1 else given.get("initial") is not True
         position: Any = given.get("position")

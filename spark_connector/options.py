@@ -28,11 +28,11 @@ from spark_connector.decoding import (
     parse_decode_mode,
 )
 from spark_connector.places import (
-    EARLIEST,
     GROUP,
     Instant,
     NamedPlace,
     Place,
+    parse_end,
     parse_instant,
     parse_offsets,
     wrong_value,
@@ -274,7 +274,7 @@ class SourceOptions(_ConnectionOptions):
     )
     ending_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
         "endingOffsets",
-        parse_offsets,
+        parse_end,
         'where a batch read ends, excluded: `latest`, `{"position": n}`, `{"term": n}` or an offset; a '
         "stream has no end",
         shown="`latest`",
@@ -465,9 +465,6 @@ class SourceOptions(_ConnectionOptions):
                 f"option archiveDir is {','.join(self.archive_dirs)}; expected one for each of clusterDir, "
                 f"which is {','.join(self.cluster_dirs or ())}"
             )
-        if self.ending_offsets in (EARLIEST, GROUP):
-            given = "group" if self.ending_offsets == GROUP else "earliest"
-            raise wrong_value("endingOffsets", given, 'latest, {"position": n} or an offset')
         if self.starting_offsets == GROUP and self.consumer_group is None:
             raise ConfigurationError("option startingOffsets is group, and option consumerGroup is not given")
         if self.export_dir is not None and self.has_frame_header:

@@ -62,8 +62,19 @@ def parse_offsets(name: str, value: str) -> Place:
 
     An offset is taken as it stands in a checkpoint or in a query's progress.
     """
+    return _place(name, value, {"earliest": EARLIEST, "latest": LATEST, "group": GROUP})
+
+
+def parse_end(name: str, value: str) -> Place:
+    """As ``parse_offsets``, of where a read ends: no begin of the log, and no group."""
+    place = _place(name, value, {"latest": LATEST})
+    if place == EARLIEST:
+        raise _no_place(name, value, "latest")
+    return place
+
+
+def _place(name: str, value: str, named: dict[str, Place]) -> Place:
     text = value.strip()
-    named: dict[str, Place] = {"earliest": EARLIEST, "latest": LATEST, "group": GROUP}
     if text.lower() in named:
         return named[text.lower()]
     try:
@@ -75,9 +86,12 @@ def parse_offsets(name: str, value: str) -> Place:
     if _is_term(given):
         return TermBegin(given["term"])
     if not _is_position(given):
-        expected = 'earliest, latest, group, {"position": n}, {"term": n} or an offset of a checkpoint'
-        raise wrong_value(name, value, expected)
+        raise _no_place(name, value, ", ".join(named))
     return Offset(given.get("cluster"), given["position"])
+
+
+def _no_place(name: str, value: str, words: str) -> ConfigurationError:
+    return wrong_value(name, value, f'{words}, {{"position": n}}, {{"term": n}} or an offset of a checkpoint')
 
 
 def parse_instant(name: str, value: str) -> Instant:

@@ -135,10 +135,6 @@ def test_a_group_without_a_report_in_a_purged_log_loses_data_by_name(tmp_path, m
             {"endpoints": "0=a:1", "consumerGroup": ""},
             "option consumerGroup is ''; expected a text of 1 to 256 bytes",
         ),
-        (
-            {"endpoints": "0=a:1", "endingOffsets": "group"},
-            "option endingOffsets is 'group'; expected latest, {\"position\": n} or an offset",
-        ),
     ],
     ids=lambda value: json.dumps(value)[:40],
 )

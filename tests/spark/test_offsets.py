@@ -49,8 +49,14 @@ def test_an_offset_of_version_1_is_read(offset, text):
 
 @pytest.mark.conformance("S-217")
 def test_an_offset_of_a_newer_version_is_refused():
-    with pytest.raises(ConfigurationError, match=r"version 3.*newer release.*up to version 2"):
-        Offset.from_json({"v": 3, "cluster": CLUSTER, "position": 5})
+    with pytest.raises(ConfigurationError, match=r"version 4.*newer release.*up to version 3"):
+        Offset.from_json({"v": 4, "cluster": CLUSTER, "position": 5})
+
+
+def test_an_offset_of_several_clusters_is_refused_where_one_is_read():
+    offset = {"v": 3, "clusters": {"eu": {"v": 2, "cluster": CLUSTER, "position": 5}}}
+    with pytest.raises(ConfigurationError, match=r"of several clusters .* such as endpoints\.NAME"):
+        Offset.from_json(offset)
 
 
 PLAN = {"maxBytesPerPartition": 64, "minPartitions": 1, "maxPartitions": 2}

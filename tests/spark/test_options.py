@@ -196,6 +196,14 @@ def test_a_wrong_value_is_named_with_its_option_and_what_was_expected(name, valu
     assert refused.startswith(f"option {name} is {value!r}; expected ")
 
 
+@pytest.mark.parametrize("value", ["group", "earliest", '{"position": -2}', "soon"])
+def test_an_end_that_cannot_be_is_refused_with_what_an_end_can_be(value):
+    said = refusal(SourceOptions.parse, {"clusterDir": "/members/0", "endingOffsets": value})
+
+    expected = 'latest, {"position": n}, {"term": n} or an offset of a checkpoint'
+    assert said == f"option endingOffsets is {value!r}; expected {expected}"
+
+
 def test_a_damaged_offset_is_refused_with_its_option():
     said = refusal(source_of, {"startingOffsets": '{"v": 3, "position": 1}'})
 
