@@ -159,11 +159,21 @@ class JsonDecoder:
     struct: pa.StructType
 
     def __call__(self, payloads: pa.Array) -> Decoded:
+        """A log may have messages of other formats, too: what is no object is left out at first sight."""
+        import numpy as np
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        failures: dict[int, str] = {}
-        parts = self._parts(payloads, 0, failures)
-        return Decoded(pa.concat_arrays(parts) if parts else pa.nulls(0, self.struct), failures)
+        begins = pc.match_substring_regex(payloads, r"^\s*\{").to_numpy(zero_copy_only=False)
+        failures = {int(i): "not a JSON object" for i in np.flatnonzero(~begins)}
+        objects = np.flatnonzero(begins)
+        broken: dict[int, str] = {}
+        parts = self._parts(payloads.take(pa.array(objects)) if failures else payloads, 0, broken)
+        failures |= {int(objects[i]): why for i, why in broken.items()}
+        column = pa.concat_arrays(parts) if parts else pa.nulls(0, self.struct)
+        if len(objects) < len(payloads):
+            column = column.take(pa.array(np.cumsum(begins) - 1, pa.int64(), mask=~begins))
+        return Decoded(column, failures)
 
     def _parts(self, payloads: pa.Array, first: int, failures: dict[int, str]) -> list[pa.Array]:
         """The decoded structs in order. A run that does not parse is halved until what is wrong is alone."""
@@ -191,8 +201,6 @@ class JsonDecoder:
         from pyarrow import json
 
         text = payloads.cast(pa.string())
-        if not pc.all(pc.match_substring_regex(text, r"^\s*\{")).as_py():
-            raise pa.ArrowInvalid("not a JSON object")
         numbers = np.arange(len(text))
         written = pa.array(numbers).cast(pa.string())
         document = pc.binary_join_element_wise('{"i":', written, ',"d":', text, "}\n", "").cast(pa.binary())

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from cluster.errors import ConfigurationError
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.decoded_column import DecodedColumn
-from spark_connector.decoding import decoded_type, decoder_of, parse_decode
+from spark_connector.decoding import JsonDecoder, decoded_type, decoder_of, parse_decode
 from spark_connector.fixed_fields import fields_of_dtype
 from spark_connector.options import SourceOptions
 from spark_connector.sbe_schema import read_sbe_schema
@@ -98,6 +98,21 @@ def test_what_is_no_such_object_is_null_and_harms_no_other():
 
 
 # ---- numpy
+
+
+def test_payloads_of_other_formats_are_told_from_json_objects_without_parsing_each(monkeypatch):
+    parsed = []
+    parse = JsonDecoder._parse
+    monkeypatch.setattr(JsonDecoder, "_parse", lambda self, run: parsed.append(len(run)) or parse(self, run))
+    others = [b"\x01\xff\x00", b"[1]", b"", b"text"]
+    payloads = [others[i % 4] if i % 3 else b' {"id": %d}' % i for i in range(999)]
+    rows, failures = decode("json:id BIGINT", payloads, TRADE)
+    assert [row and row["id"] for row in rows] == [None if i % 3 else i for i in range(999)]
+    assert failures == {i: "not a JSON object" for i in range(999) if i % 3}
+    assert parsed == [333]
+
+    rows, failures = decode("json:id BIGINT", others, TRADE)
+    assert rows == [None] * 4 and failures == dict.fromkeys(range(4), "not a JSON object")
 
 
 def test_values_of_a_dtype_become_structs_with_the_types_that_spark_has():
