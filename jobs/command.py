@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import ClusterError, ConfigurationError
 from jobs.delta_table import is_name
 from jobs.schemas import DELTA_RS, SPARK
-from spark_connector.offsets import Offset
+from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST
 from spark_connector.resolving import resolve_start
@@ -251,12 +251,16 @@ def start(name: str, options: JobOptions) -> SparkSession:
 
 
 def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int) -> str:
-    """Where a job begins to read, as far as it is known without Spark."""
+    """Where a job begins to read, as far as it is known without Spark.
+
+    Raises DataLoss for a checkpoint of another cluster.
+    """
     if _SCHEME.match(options.checkpoint):
         return "where it left off"
     planned = _planned(Path(options.checkpoint))
     if planned is not None:
-        return f"{planned:,}"
+        check_cluster(planned, log.cluster)
+        return f"{planned.position:,}"
     if source.starting_offsets is None and source.starting_timestamp is None:
         if options.table and _has_table(options.table):
             return "the end of its table"
@@ -269,14 +273,16 @@ def _has_table(place: str) -> bool:
     return is_name(place) or any(any(Path(place).glob(f"{depth}_delta_log")) for depth in ("", "*/"))
 
 
-def _planned(checkpoint: Path) -> int | None:
+def _planned(checkpoint: Path) -> Offset | None:
     """Where a query goes on over ``checkpoint``; None when it holds no batch."""
     newest = max(checkpoint.glob("offsets/[0-9]*"), key=lambda path: int(path.name), default=None)
     if newest is None:
         return None
     offset = Offset.from_json(json.loads(newest.read_text().splitlines()[-1]))
     is_done = (checkpoint / "commits" / newest.name).exists()
-    return offset.position if is_done or offset.from_position is None else offset.from_position
+    if is_done or offset.from_position is None:
+        return offset
+    return Offset(offset.cluster, offset.from_position)
 
 
 def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
@@ -302,8 +308,8 @@ def _trigger(text: str) -> dict[str, Any]:
 
 def run_main(main: Callable[[], None]) -> None:
     """Run a job's ``main`` and turn what went wrong into one line and an exit status."""
-    # py4j logs, with a traceback, that Ctrl-C came while it waited for the JVM.
-    logging.getLogger().addFilter(lambda record: not _is_interrupt(record))
+    # py4j logs, with a traceback, that Ctrl-C came while it waited for the JVM, and that the JVM is gone.
+    logging.getLogger().addFilter(lambda record: not _is_of_the_gateway(record))
     try:
         main()
     except KeyboardInterrupt:
@@ -318,8 +324,9 @@ def run_main(main: Callable[[], None]) -> None:
         sys.exit(1)
 
 
-def _is_interrupt(record: logging.LogRecord) -> bool:
-    return record.exc_info is not None and isinstance(record.exc_info[1], KeyboardInterrupt)
+def _is_of_the_gateway(record: logging.LogRecord) -> bool:
+    error = None if record.exc_info is None else record.exc_info[1]
+    return isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Py4JNetworkError"
 
 
 def one_line(message: str) -> str:

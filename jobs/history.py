@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_RECENT = 100  # commits in which the jobs' last one is looked for: those between are of OPTIMIZE and the like
+
+
 class Version(NamedTuple):
     """A version of a table, and how far in the Log it goes; ordered by that."""
 
@@ -33,6 +36,18 @@ def versions(spark: SparkSession, table: str) -> list[Version]:
         for commit in commits
         if (token := _token(commit.userMetadata))
     )
+
+
+def check_log(spark: SparkSession, table: str, cluster: str | None) -> None:
+    """Raise ConfigurationError where the newest commit that says so is of another log than ``cluster``'s."""
+    commits = delta_table(spark, table).history(_RECENT).select("userMetadata").collect()
+    tokens = (token for commit in commits if (token := _token(commit.userMetadata)))
+    token = next(tokens, None)
+    if token is not None and not token.is_of(cluster):
+        raise ConfigurationError(
+            f"table {table} is of cluster {token.cluster} (position {token.position}), but what is read is "
+            f"cluster {cluster}; expected a table of that cluster's log, or a new one"
+        )
 
 
 def newest_version(spark: SparkSession, table: str) -> Version:

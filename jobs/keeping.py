@@ -14,9 +14,11 @@ from cluster import parse_token
 from jobs import delta_rs
 from jobs.command import add_table, add_writer, options_of, start
 from jobs.delta_table import Commit, open_table
-from jobs.history import token_of_batch
+from jobs.history import check_log, token_of_batch
 from jobs.schemas import DELTA_RS
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
+from spark_connector.log import SourceLog
+from spark_connector.options import SourceOptions
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -79,10 +81,15 @@ def keeping(
 ) -> DataStreamWriter:
     """The query that keeps ``tables`` after what they hold; name and trigger are the caller's.
 
-    Its batches pass the ``gate``, for whoever wants to stop it between two of them.
+    Its batches pass the ``gate``, for whoever wants to stop it between two of them. Raises ConfigurationError
+    for a table of something else, or of another log, and what opening the log raises.
     """
     gate = gate or BatchGate()
     known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
+    cluster = SourceLog(SourceOptions.parse(source)).cluster
+    for table in known:
+        if known[table] is not None:
+            check_log(spark, table, cluster)
     wanted = _of_all([job.entry_types for job in tables.values()])
     source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
     source = starting_at(source, _least(known.values()))

@@ -137,6 +137,11 @@ def test_a_job_with_a_checkpoint_says_where_it_goes_on(told, tmp_path):
     (checkpoint / "commits" / "1").touch()
     assert told(**told.at("earliest")) == "4,032 to 4,032"
 
+    for offsets in (checkpoint / "offsets").iterdir():
+        offsets.write_text(offsets.read_text().replace('"cluster": "', '"cluster": "1'))
+    with pytest.raises(DataLoss, match="the checkpoint is of cluster 1"):
+        told()
+
 
 @pytest.mark.parametrize("interval", ["5 seconds", "1 minute", "200 ms", "0.5 seconds"])
 def test_a_trigger_may_be_an_interval(interval):

@@ -17,6 +17,7 @@ from jobs.keeping import keep
 from jobs.log_to_delta import log_job
 from jobs.schemas import TERMS
 from tests.jobs.conftest import rows_by
+from tests.spark.logs import open_log
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,6 +96,23 @@ def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(spark, member_d
     assert run_job(spark, name, member_dir, table, startingOffsets="earliest") == whole[name]
 
 
+@pytest.mark.parametrize("source", [{}, {"startingOffsets": "earliest"}], ids=["goes on", "from the begin"])
+@pytest.mark.parametrize("name", ["log", "terms"])
+def test_a_table_of_another_log_is_refused_and_stays_as_it_is(
+    spark, member_dir, kept, table, whole, tmp_path, name, source
+):
+    """Its checkpoint is lost. Positions of another log mean something else, but it has them."""
+    shutil.copytree(kept / name, table)
+    shutil.rmtree(checkpoint_in(table))
+    other, session_id = open_log(tmp_path / "other")
+    other.lines(session_id, 0, 4000)
+    other.stop()
+    spark.sql(f"OPTIMIZE delta.`{table}`").collect()  # a commit that says nothing of the Log
+    with pytest.raises(ConfigurationError, match=r"table .* is of cluster 0:\d+:-?\d+ \(position 250144\), "):
+        run_job(spark, name, str(tmp_path / "other"), table, **source)
+    assert rows_by(read(spark, table), JOBS[name]().layout.key) == whole[name]
+
+
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
 
@@ -112,23 +130,50 @@ def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_
     assert rows_by(read(spark, table), "leadershipTermId") == whole["terms"]
 
 
-@pytest.mark.faults
-def test_a_job_that_is_stopped_stops_in_order(member_dir, table):
+def ended_by(end, member_dir, table) -> tuple[int, str]:
+    """Exit status, and what a job says, once it has read the log and ``end`` has done something to it."""
     job = subprocess.Popen(
         [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", table,
          "--trigger", "1 second"],
-        stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment(),
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment(), start_new_session=True,
     )  # fmt: skip
     try:
         assert job.stderr is not None
         assert job.stderr.readline() == "terms: reading from 0 to 250,144 and on\n"
         assert job.stderr.readline().startswith("terms: batch 0, 761 rows in ")
-        job.terminate()
+        end(job.pid)
         _, rest = job.communicate(timeout=60)
     finally:
         job.kill()
-    assert job.returncode == 130
-    assert rest.startswith("terms: stopped, 761 rows") and rest.count("\n") == 1, rest
+    return job.returncode, rest
+
+
+@pytest.mark.faults
+def test_a_job_that_is_stopped_stops_in_order(member_dir, table):
+    status, said = ended_by(lambda pid: os.kill(pid, signal.SIGTERM), member_dir, table)
+    assert status == 130
+    assert said.startswith("terms: stopped, 761 rows") and said.count("\n") == 1, said
+
+
+@pytest.mark.faults
+def test_a_job_that_is_stopped_with_all_its_processes_says_so_in_a_line(member_dir, table):
+    """As a service manager does, which tells Spark's JVM to end as well."""
+    status, said = ended_by(lambda pid: os.killpg(pid, signal.SIGTERM), member_dir, table)
+    assert status == 130
+    assert said.startswith("terms: stopped") and said.count("\n") == 1, said
+
+
+@pytest.mark.faults
+def test_a_job_whose_jvm_is_killed_says_so_in_a_line(member_dir, table):
+    def kill_jvm(pid: int) -> None:
+        (jvm,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        os.kill(int(jvm), signal.SIGKILL)
+
+    status, said = ended_by(kill_jvm, member_dir, table)
+    assert (status, said) == (
+        1,
+        "Spark's JVM has ended in the middle of the job; the next start repeats the batch at work\n",
+    )
 
 
 def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
