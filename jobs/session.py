@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -126,10 +127,18 @@ def spark_session(
     on_interrupt = signal.getsignal(signal.SIGINT)
     with _QuietStart(log), _nothing_left_behind():
         spark = builder.getOrCreate()
+    # PySpark's server of accumulators prints a traceback when the JVM is killed and hangs up.
+    accumulators = spark.sparkContext._accumulatorServer
+    accumulators.handle_error = _tell_unless_hung_up  # type: ignore[method-assign,assignment]
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler of Ctrl-C talks to the JVM from within whatever call is being made to it.
         signal.signal(signal.SIGINT, on_interrupt)
     return spark
+
+
+def _tell_unless_hung_up(*_: object) -> None:
+    if not isinstance(sys.exception(), EOFError):
+        traceback.print_exc()
 
 
 @contextmanager

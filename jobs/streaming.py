@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from threading import Event, Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
+from cluster import ClusterError
 from jobs.command import NOT_UP, JobOptions
 from spark_connector.schema import ROW_COLUMNS
 
@@ -74,6 +75,14 @@ class BatchGate:
         return is_empty
 
 
+def has_ended(spark: SparkSession) -> bool:
+    """Whether Spark's JVM is gone, or about to be."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # type: ignore[union-attr]
+    except Exception:  # nobody answers
+        return True
+
+
 class QueryStops(Exception):
     """A batch has begun when its query is to stop: it is repeated when the query starts again."""
 
@@ -84,32 +93,54 @@ def run(
     """Start ``writer`` under ``name`` and stay until it ends; Ctrl-C and SIGTERM stop it.
 
     Its batches pass the ``gate``, if it has one: the batch at work is finished first, unless a second signal
-    comes. Raises what made the query fail, and KeyboardInterrupt once an interrupted one has stopped.
+    comes, or Spark is ended, too, as by a signal to all processes of a service. Raises what made the query
+    fail, ClusterError where the JVM has ended, and KeyboardInterrupt once an interrupted one has stopped.
     """
-    from jobs.progress import following
-
     writer = writer.queryName(name).option("checkpointLocation", options.checkpoint)
     writer = writer.trigger(**options.trigger)
     with interrupts() as interrupted:
-        for starts_left in reversed(range(STARTS)):
-            with following(spark, name, options.say) as progress:
-                query = writer.start()
-                try:
-                    while not (interrupted.is_set() or query.awaitTermination(POLL_SECONDS)):
-                        pass
-                    break
-                except Exception as error:
-                    if not starts_left or not came_up_too_late(query, error):
-                        raise
-                    options.say(f"{name}: its Python process took more than Spark's ten seconds, once more")
-                finally:
-                    if interrupted.is_set() and gate is not None:
-                        _finish_batch(gate, interrupted, name, options)
-                    query.stop()
-                    progress.await_end()
-        options.say(progress.closing_line("stopped" if interrupted.is_set() else "done"))
-        if interrupted.is_set():
-            raise KeyboardInterrupt
+        try:
+            _run(spark, writer, name, options, gate, interrupted)
+        except Exception:
+            if not has_ended(spark):
+                raise
+            if interrupted.is_set():
+                options.say(f"{name}: stopped together with Spark; the next start repeats the batch at work")
+                raise KeyboardInterrupt from None
+            raise ClusterError(
+                "Spark's JVM has ended in the middle of the job; the next start repeats the batch at work"
+            ) from None
+
+
+def _run(
+    spark: SparkSession,
+    writer: Any,
+    name: str,
+    options: JobOptions,
+    gate: BatchGate | None,
+    interrupted: Interrupted,
+) -> None:
+    from jobs.progress import following
+
+    for starts_left in reversed(range(STARTS)):
+        with following(spark, name, options.say) as progress:
+            query = writer.start()
+            try:
+                while not (interrupted.is_set() or query.awaitTermination(POLL_SECONDS)):
+                    pass
+                break
+            except Exception as error:
+                if not starts_left or not came_up_too_late(query, error):
+                    raise
+                options.say(f"{name}: its Python process took more than Spark's ten seconds, once more")
+            finally:
+                if interrupted.is_set() and gate is not None:
+                    _finish_batch(gate, interrupted, name, options)
+                query.stop()
+                progress.await_end()
+    options.say(progress.closing_line("stopped" if interrupted.is_set() else "done"))
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _finish_batch(gate: BatchGate, interrupted: Interrupted, name: str, options: JobOptions) -> None:

@@ -310,10 +310,16 @@ class Writer:
     def __init__(self, *queries):
         self.queries = list(queries)
         self.stopped = []
-        self.streams = self
+        self.streams = self.sparkContext = self._jsc = self
         self.listeners = []
         for query in queries:
             query.stop = lambda query=query: self.stopped.append(query)
+
+    def sc(self):
+        return self
+
+    def isStopped(self):
+        return False
 
     def option(self, *_):
         return self

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cluster.errors import ConfigurationError
 from jobs import sessions, terms, timers
 from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import read
