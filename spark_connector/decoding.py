@@ -134,8 +134,10 @@ def _check_types(arrow_type: pa.DataType, is_json: bool, where: str) -> None:
 
     kinds = pa.types
     if kinds.is_struct(arrow_type) or kinds.is_list(arrow_type):
-        for i in range(arrow_type.num_fields):
-            field = arrow_type.field(i)
+        fields = [arrow_type.field(i) for i in range(arrow_type.num_fields)]
+        for i, field in enumerate(fields):
+            if field.name in (other.name for other in fields[:i]):
+                raise ConfigurationError(f"{where}.{field.name} occurs twice; expected each name once")
             if not field.nullable:
                 raise ConfigurationError(
                     f"{where}.{field.name} is declared NOT NULL; every column is nullable"

@@ -271,6 +271,12 @@ def test_a_type_that_a_format_does_not_make_is_refused():
     for option, arrow_type, said in (
         ("json:d DATE", pa.struct([("d", pa.date32())]), "decoded.d is date32"),
         ("json:d INT", pa.int32(), "decode=json makes a struct"),
+        ("json:d INT, d INT", pa.struct([("d", pa.int32())] * 2), "decoded.d occurs twice"),
+        (
+            "arrow:l ARRAY<STRUCT<d: INT, d: INT>>",
+            pa.list_(pa.struct([("l", pa.list_(pa.struct([("d", pa.int32())] * 2)))])),
+            "decoded.l.*d occurs twice",
+        ),
         ("arrow:d INT", pa.struct([("d", pa.int32())]), "makes an array of structs"),
         ("dtype:i8,i4", pa.struct([("f0", pa.int64())]), "decode=dtype makes STRUCT<f0:BIGINT,f1:INT>"),
         (
