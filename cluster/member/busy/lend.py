@@ -116,6 +116,7 @@ class BusyTurns:
         self._commit_frame = _frame(CommitPosition(0, 0, context.member_id))
         self._append_frame = _frame(AppendPosition(0, 0, context.member_id, AppendPositionFlags.NONE))
         nothing = np.zeros(0, np.uint8)
+        # Buffers are not zeroed: pages that no turn uses take no memory.
         self._tables = at.Tables(
             words=self._table_words,
             calls=calls.table,
@@ -128,14 +129,14 @@ class BusyTurns:
             counters=counters.words,
             columns=self._messages.words,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
-            received=np.zeros(RECEIVE_BYTES, np.uint8),
+            received=np.empty(RECEIVE_BYTES, np.uint8),
             log=nothing,
-            recorded=np.zeros(RECORDED_BYTES, np.uint8),
+            recorded=np.empty(RECORDED_BYTES, np.uint8),
             side=self._messages.side,
-            egress=np.zeros(EGRESS_BYTES, np.uint8),
-            acks=np.zeros(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
-            # All that a turn may send to all of them, and to clients; pages that are not used take no memory.
-            unsent=np.zeros(
+            egress=np.empty(EGRESS_BYTES, np.uint8),
+            acks=np.empty(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
+            # All that a turn may send to all members, and to clients.
+            unsent=np.empty(
                 (len(agent.parts.members) + 1) * (context.uncommitted_bytes_max + FLUSH_BYTES), np.uint8
             ),
             scratch=self._scratch,
@@ -310,7 +311,7 @@ class BusyTurns:
             base = words[at.BASE]
         else:
             if self._follower_log is None:
-                self._follower_log = np.zeros(FOLLOWER_LOG_BYTES, np.uint8)
+                self._follower_log = np.empty(FOLLOWER_LOG_BYTES, np.uint8)
             if end - begin > FOLLOWER_LOG_BYTES // 4:
                 return None
             if end > begin:
