@@ -34,25 +34,27 @@ class EgressAdapter:
         self,
         cluster_session_id: int,
         held: HeldEgress,
-        on_acknowledged: OnAcknowledged,
         taken: AnswerProgress | None = None,
     ) -> None:
         """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
         self._held = held
-        self._on_acknowledged = on_acknowledged
         self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
 
-    def poll(self, connection: MemberConnection, on_message: OnMessage) -> None:
+    def poll(
+        self, connection: MemberConnection, on_message: OnMessage, on_acknowledged: OnAcknowledged
+    ) -> None:
         """Hold what the frames of ``connection`` say to the application.
 
-        ``on_message`` gets the others of this session. ``RemoteProtocolError`` for what is no egress.
+        ``on_message`` gets what else comes of this session. ``RemoteProtocolError`` for what is no egress.
         """
         while connection.has_frames:
-            self._poll_run(connection, on_message)
+            self._poll_run(connection, on_message, on_acknowledged)
 
-    def _poll_run(self, connection: MemberConnection, on_message: OnMessage) -> None:
+    def _poll_run(
+        self, connection: MemberConnection, on_message: OnMessage, on_acknowledged: OnAcknowledged
+    ) -> None:
         """Take messages and acknowledgements up to the next frame of another kind, and that frame."""
         start, messages = connection.start, self._messages
         status, consumed = parse_egress(connection.buffer, start, connection.end, messages, self._session_id)
@@ -62,7 +64,7 @@ class EgressAdapter:
             self._hold_messages()
         acknowledged, position = messages.acknowledged.tolist()
         if acknowledged >= 0:
-            self._on_acknowledged(acknowledged, position)
+            on_acknowledged(acknowledged, position)
         if status in (DONE, OUT_FULL):
             connection.advance(consumed)
             return

@@ -520,7 +520,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     log_purged_beyond_the_snapshot: Sought(("I-12", "I-14"), 30),
     clock_goes_back: Sought(("I-20",)),
     failed_sync_trusted: Sought(("I-3",), 1, ("failed sync",)),
-    frames_behind_the_proof_lost: Sought(("I-3",), 36, POWER_GOES),
+    frames_behind_the_proof_lost: Sought(("I-3",), 88, POWER_GOES),
     checksums_not_verified: Sought(("I-5", "I-12"), 1, ("bit flip", "kill")),
     torn_pages_served: Sought(("I-4", "I-5"), 75, CUT_AT_LEVEL_0),
     damage_forgotten: Sought(("I-3",), 3, ("all but one damaged",)),
