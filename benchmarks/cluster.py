@@ -65,7 +65,7 @@ def _both(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
             settings = AERON_SETTINGS | idle | {"sync-level": str(sync_level)}
             for window in WINDOWS:
                 yield measure_aerons(options.peers / "aeron" / "run", settings, options.seconds, window)
-        yield from measure_floor(options.peers / "floor" / "floor.py", sync_level)
+        yield from measure_floor(options.peers / "floor", sync_level)
 
 
 def measure_ours(
@@ -114,10 +114,10 @@ def measure_aerons(
     }
 
 
-def measure_floor(program: Path, sync_level: int) -> Iterator[dict[str, Any]]:
+def measure_floor(peer: Path, sync_level: int) -> Iterator[dict[str, Any]]:
     """A round trip of the bare steps, as often as the peer's program takes it at this sync level."""
     with tempfile.TemporaryDirectory(prefix="cluster-bench-") as folder:
-        command = [sys.executable, str(program), folder]
+        command = [sys.executable, str((peer / "floor").with_suffix(".py")), folder]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
         found = re.fullmatch(rf"sync {min(sync_level, 1)} early 0 p50 us (\d+) p99 (\d+)", line)
@@ -152,6 +152,7 @@ def draw(figures: list[dict[str, Any]], path: Path) -> None:
             )
         axes.set(xlabel="percentile of a message alone", yscale="log")
     below[0].set(ylabel="round trip, µs")
+    below[0].legend(fontsize="small")
     for sync_level, axes in zip((1, 0), panels):
         for name, points in _lines(figures, sync_level).items():
             style = "--" if name.startswith("Aeron") else "-"
