@@ -90,7 +90,6 @@ class BusyTurns:
         self._idle = 0  # runs in which nothing came, one after the other
         self._agent = agent
         self._poller = poller
-        self._counters = counters
         self._services = services
         self._service_position = service_position
         self._table_words = np.zeros(at.WORDS, np.int64)
