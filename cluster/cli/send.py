@@ -249,6 +249,8 @@ class _Sending:
     ) -> None:
         self._client = client
         self._source = source
+        self._source_poll = select.poll()  # select() takes no descriptor beyond 1,023
+        self._source_poll.register(source, select.POLLIN)
         self._messages = messages
         self._answers = answers
         self._linger_s = linger_s
@@ -274,8 +276,7 @@ class _Sending:
 
     def _read(self, wait_s: float) -> None:
         """Take what the input has, at most ``wait_s`` later."""
-        ready, _, _ = select.select([self._source], [], [], wait_s)
-        if ready:
+        if self._source_poll.poll(wait_s * 1000):
             data = os.read(self._source, READ_BYTES)
             self._is_read = not data
             columns = self._messages.take(data, is_last=self._is_read)

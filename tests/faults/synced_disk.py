@@ -11,17 +11,28 @@ cut would.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from cluster.archive.files import Buffer, OsFile, OsFiles
+from cluster.log.calls import SYNC, SYNC_DATA, SYNC_RANGE, WRITE
+from cluster.member.busy.system import START_WRITING
+from cluster.node import machine
 from cluster.node import node as member_node
 from cluster.node.config_text import load
+from cluster.transport.system_calls import SystemCalls
 
 SUFFIX = ".synced"
+
+
+OPEN: WeakValueDictionary[int, SyncedFile] = WeakValueDictionary()  # by descriptor
 
 
 class SyncedFiles(OsFiles):
@@ -47,7 +58,7 @@ class SyncedFiles(OsFiles):
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
         plain = super().open(path, write=write, create=create)
-        file = SyncedFile(self, path, plain._fd)
+        file = OPEN[plain._fd] = SyncedFile(self, path, plain._fd)
         if create:  # the number may have been another file's
             self.content(file.inode).unlink(missing_ok=True)
         return file
@@ -73,7 +84,7 @@ class SyncedFiles(OsFiles):
 class SyncedFile(OsFile):
     """A file that remembers what it has not synced."""
 
-    __slots__ = ("_files", "_length", "_unsynced", "inode")
+    __slots__ = ("__weakref__", "_files", "_unsynced", "inode")
 
     def __init__(self, files: SyncedFiles, path: str, fd: int) -> None:
         super().__init__(path, fd)
@@ -110,6 +121,38 @@ class SyncedFile(OsFile):
         os.truncate(_made(files.content(self.inode)), self.size())
 
 
+class SyncedCalls(SystemCalls):
+    """The system's calls, but those of compiled turns to files go through ``SyncedFile`` as Python's do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept = [
+            self._put(WRITE, 4, self._write),
+            self._put(SYNC_DATA, 1, lambda file: OPEN[file].datasync()),
+            self._put(SYNC, 1, lambda file: OPEN[file].fullsync()),
+            self._put(SYNC_RANGE, 4, self._sync_range),
+        ]
+
+    def _put(self, place: int, count: int, function: Callable[..., int | None]) -> object:
+        def call(*arguments: int) -> int:
+            try:
+                return function(*arguments) or 0
+            except BaseException:  # which cannot pass through compiled code, nor be what the test is about
+                traceback.print_exc()
+                os.abort()
+
+        callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * count)(call)
+        self.table[place] = ctypes.cast(callback, ctypes.c_void_p).value
+        return callback
+
+    def _write(self, file: int, buffer: int, length: int, offset: int) -> int:
+        OPEN[file].pwrite(ctypes.string_at(buffer, length), offset)
+        return length
+
+    def _sync_range(self, file: int, offset: int, length: int, flags: int) -> None:
+        (OPEN[file].start_writeback if flags == START_WRITING else OPEN[file].push)(offset, length)
+
+
 def _made(path: Path) -> Path:
     path.touch()
     return path
@@ -135,5 +178,6 @@ if __name__ == "__main__":
     from cluster.cli.main import main
 
     member_node.OsFiles = SyncedFiles  # type: ignore[misc]
+    machine.system_calls = SyncedCalls  # type: ignore[assignment]
     sys.argv.insert(1, "node")
     sys.exit(main())
