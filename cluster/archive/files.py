@@ -224,6 +224,10 @@ class OsFile:
             os.close(self._fd)
             self._fd = -1
 
+    def __del__(self) -> None:
+        """What nobody closed takes its descriptor along, as Python's own files do."""
+        self.close()
+
 
 class OsLock:
     def __init__(self, fd: int) -> None:
@@ -233,6 +237,9 @@ class OsLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        self.release()
 
 
 _KINDS = {

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from cluster.archive.files import Buffer, OsFile, OsFiles
+from cluster.archive.files import Buffer, OsFile, OsFiles, open_regular
 from cluster.log.calls import SYNC, SYNC_DATA, SYNC_RANGE, WRITE
 from cluster.member.busy.system import START_WRITING
 from cluster.node import machine
@@ -57,8 +57,8 @@ class SyncedFiles(OsFiles):
         return self.image / f"{inode}.content"
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
-        plain = super().open(path, write=write, create=create)
-        file = OPEN[plain._fd] = SyncedFile(self, path, plain._fd)
+        fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL if create else os.O_RDWR if write else 0)
+        file = OPEN[fd] = SyncedFile(self, path, fd)
         if create:  # the number may have been another file's
             self.content(file.inode).unlink(missing_ok=True)
         return file

@@ -206,7 +206,7 @@ def snapshot_recorded_before_the_sync(patch: Patch) -> None:
     complete = SnapshotArchive.complete
 
     def unsynced(self: Any, publication: Any) -> int:
-        publication._recording._sync_level = 0
+        publication._recording.file_sync_level = 0
         return complete(self, publication)
 
     patch(SnapshotArchive, "complete", unsynced)
