@@ -25,6 +25,7 @@ from cluster.client.connecting import ConnectState, SessionOpening
 from cluster.client.context import ClientContext, ClientSettings
 from cluster.client.egress_dispatch import Answer, EgressBatch, LostSession
 from cluster.client.environment import context_of
+from cluster.client.gathering import LOOK_S, Gathering
 from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
 from cluster.client.payloads import Payloads, as_columns, joined
@@ -58,13 +59,14 @@ class ClusterClient:
             is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
         )
         self._session = SessionConductor(context, world, opening, self._held)
+        self._gathering = Gathering(world)
         self._lane_standing = opening.lane_standing
         self._turn = threading.RLock()  # of who changes the session
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
         self._poll_at = OFFERED_PER_POLL
         self._cluster: str | None = None  # whose log it is, once a token was wanted
-        self._tell_end: Callable[[], None] = _tell_nobody
+        self._tell_end: Callable[[], None] = lambda: None
         self._reopening: SessionOpening | None = None  # of a session in place of one that was lost
 
     @classmethod
@@ -176,9 +178,10 @@ class ClusterClient:
         """Send one message, gathered from its parts; returns a position > 0, or a code of ``Offer``.
 
         A message that was taken is sent again through leader changes until it is committed
-        (``acknowledged``). BACK_PRESSURED: too much is unacknowledged; poll and try again. NOT_CONNECTED and
-        ADMIN_ACTION: a leader is being sought; poll and try again. CLOSED: the session is over. An offer
-        now and then polls as well, so the listener may be called from here.
+        (``acknowledged``); what is offered at once is sent together (``gathering.py``). BACK_PRESSURED: too
+        much is unacknowledged; poll and try again. NOT_CONNECTED and ADMIN_ACTION: a leader is being sought;
+        poll and try again. CLOSED: the session is over. An offer now and then polls as well, so the listener
+        may be called from here.
         Raises LocalProtocolError for a message above ``max_payload_length``, TypeError for what is no bytes.
         """
         payload = parts[0] if len(parts) == 1 and parts[0].__class__ is bytes else joined(parts)
@@ -188,8 +191,11 @@ class ClusterClient:
                 result = self._refusal()
             elif len(payload) > session.payload_length_max:
                 raise self._too_long(len(payload), 0)
+            elif session.window.offer(payload):
+                self._gathering.on_offer(session)
+                result = session.window.position
             else:
-                result = self._flushed(session.window.offer(payload))
+                result = Offer.BACK_PRESSURED
         if result < 0 or result >= self._poll_at:
             self._poll_while_offering()
         return result
@@ -208,8 +214,11 @@ class ClusterClient:
             elif len(lengths) and int(lengths.max()) > session.payload_length_max:
                 row = int(lengths.argmax())
                 raise self._too_long(int(lengths[row]), row)
+            elif session.window.offer_batch(offsets, lengths, buffer):
+                session.flush()
+                result = max(session.window.position, 1)
             else:
-                result = self._flushed(session.window.offer_batch(offsets, lengths, buffer))
+                result = Offer.BACK_PRESSURED
         if result < 0 or result >= self._poll_at:
             self._poll_while_offering()
         return result
@@ -245,14 +254,10 @@ class ClusterClient:
         with self._turn:
             if session.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
                 return Offer.CLOSED
-            session.window.offer(payload, is_claimed=True)
+            session.window.offer(bytes(payload), is_claimed=True)
             if session.state is ClientState.CONNECTED:
                 session.flush()
             return session.window.position
-
-    def _flushed(self, is_taken: bool) -> int:
-        self._session.flush()
-        return max(self._session.window.position, 1) if is_taken else Offer.BACK_PRESSURED
 
     def _refusal(self) -> int:
         """Why nothing can be taken now."""
@@ -366,9 +371,16 @@ class ClusterClient:
         finally:
             self._deliverer = None
 
+    def run_beside(self) -> None:
+        """Begin the client's own thread."""
+        self._gathering.begin()
+        self._world.run_beside(self.do_duty)
+
     def do_duty(self) -> float | None:
         """What the client's own thread does; returns after how many seconds again, None when all is over."""
         with self._turn:
+            if self._gathering.look(self._session):
+                return LOOK_S
             self._turn_session()
             if self.is_closed:
                 return None
@@ -436,6 +448,8 @@ class ClusterClient:
         return bool(self._held) or self._session.has_frames
 
     def _sleep(self, timeout_s: float) -> None:
+        with self._turn:
+            self._session.flush_offered()
         if not self.has_egress:
             self._world.wait(timeout_s)
 
@@ -516,10 +530,6 @@ def _may_send() -> None:
     """A client may send whenever it has a claim."""
 
 
-def _tell_nobody() -> None:
-    """Nobody has asked."""
-
-
 class AsyncConnect:
     """An attempt to open a session, a step at a time (AeronCluster.AsyncConnect).
 
@@ -561,7 +571,7 @@ class AsyncConnect:
             if self._opening.poll():
                 self._client = ClusterClient(self._context, self._world, self._opening)
                 if self._context.keep_alive_interval_s is not None:
-                    self._world.run_beside(self._client.do_duty)
+                    self._client.run_beside()
         return self._client
 
     def fileno(self) -> int:

@@ -83,7 +83,7 @@ class SessionConductor:
         self._deadline_ns = 0  # of the state, where it has one
         self._resume_correlation_id = 0
         self._reported_term_id = event.leadership_term_id  # the last that the listener knows of
-        self._last_sent_ns = self._last_heard_ns = world.now_ns()
+        self.last_sent_ns = self._last_heard_ns = world.now_ns()
         self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
         self._is_resume_asked = False
@@ -122,13 +122,19 @@ class SessionConductor:
         now_ns = self._world.now_ns()
         written = self.window.flush(publication.connection)
         if written > 0:
-            self._last_sent_ns = now_ns
+            self.last_sent_ns = now_ns
         elif written < 0:
             self._lose_leader(now_ns)
+
+    def flush_offered(self) -> None:
+        """The same where it can be now."""
+        if self.state is ClientState.CONNECTED and not self.window.is_flushed:
+            self.flush()
 
     def send(self, message: Message) -> bool:
         """Send a message that the window does not keep, between those that it does; False if not now."""
         publication = self._publication
+        self.flush_offered()
         if self.state is not ClientState.CONNECTED or publication is None or not self.window.is_flushed:
             return False
         return any(publication.offer(message) > 0 for _ in range(SEND_ATTEMPTS))
@@ -140,13 +146,14 @@ class SessionConductor:
             return self.state is ClientState.CONNECTED
         is_sent = self.send(SessionKeepAlive(self.leadership_term_id, self.cluster_session_id))
         if is_sent:
-            self._last_sent_ns = self._world.now_ns()
+            self.last_sent_ns = self._world.now_ns()
         return is_sent
 
     # -- the duty cycle --
 
     def poll(self, *, is_receiving: bool) -> None:
         """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader."""
+        self.flush_offered()
         publication, now_ns = self._publication, self._world.now_ns()
         may_receive = is_receiving and self.state is not ClientState.PENDING_CLOSE
         is_calm = may_receive and self.state is ClientState.CONNECTED and self.window.is_flushed
@@ -169,7 +176,7 @@ class SessionConductor:
         if not is_calm or interval_ns is None:
             return WAIT_S
         now_ns = self._world.now_ns()
-        rest_ns = self._last_sent_ns + interval_ns - now_ns
+        rest_ns = self.last_sent_ns + interval_ns - now_ns
         if (say_ns := self._say_rest_ns(now_ns)) is not None:
             rest_ns = min(rest_ns, say_ns)
         return max(rest_ns / 1e9, WAIT_S)
@@ -182,7 +189,7 @@ class SessionConductor:
                 if not self.window.is_flushed:
                     self.flush()
                 interval_ns = self._context.keep_alive_interval_ns
-                if interval_ns is not None and now_ns - self._last_sent_ns >= interval_ns:
+                if interval_ns is not None and now_ns - self.last_sent_ns >= interval_ns:
                     self.send_keep_alive()
                 self._probe_leader(now_ns)
             case ClientState.AWAIT_NEW_LEADER:
@@ -260,7 +267,7 @@ class SessionConductor:
         )
         if publication.offer(message, streams.LINK) > 0:
             taken.on_said(now_ns)
-            self._last_sent_ns = now_ns
+            self.last_sent_ns = now_ns
 
     def _on_held(self, held: link.SessionHeld) -> None:
         """The leader drops what we send: pause, and say what we have."""

@@ -4,7 +4,7 @@ Messages are numbered from 1 since the session was opened; the leader's log hold
 without gaps, so three numbers say all:
 
     1 ....... acknowledged ....... sent ....... offered
-              committed, forgotten | on their way | not written to the socket yet
+              committed, forgotten | on their way | not written to the socket yet, the last not framed yet
 
 After a leader change the new leader reports how many its log holds; everything beyond goes out again, stamped
 with the new term, and nothing goes twice.
@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from cluster.log.resend import frame_end, restamp, skip_messages
-from cluster.log.session_frames import FRAME_OVERHEAD, frame_ingress
+from cluster.log.session_frames import FRAME_OVERHEAD, frame_ingress, join_payloads
 from cluster.protocol.frame import align, frame_header
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.streams import INGRESS
@@ -39,9 +39,10 @@ class Writable(Protocol):
 class _Segment:
     """A run of whole frames: ``buffer[:end]``, of which ``sent`` bytes were written."""
 
-    __slots__ = ("buffer", "end", "first", "messages", "sent", "view")
+    __slots__ = ("buffer", "end", "first", "length", "messages", "sent", "view")
 
     def __init__(self, length: int, first: int) -> None:
+        self.length = length
         self.buffer = np.zeros(length, np.uint8)
         self.view: memoryview = self.buffer.data
         self.reset(first)
@@ -70,6 +71,8 @@ class UnacknowledgedWindow:
         self._buffered_bytes = 0
         self._claimed_bytes = 0  # of messages to come, which count as buffered
         self._unsent: deque[_Segment] = deque()  # those with bytes to write, oldest first
+        self._gathered: list[bytes] = []  # the last messages, to be framed into the last segment
+        self.gathered_bytes = 0  # framed
         self.leadership_term_id = leadership_term_id
         self.offered = 0
         self.acknowledged = 0
@@ -85,7 +88,9 @@ class UnacknowledgedWindow:
     @property
     def is_flushed(self) -> bool:
         """Whether all that may be was written: only then may another message go between."""
-        return not self._unsent or (self.is_paused and self._is_between_frames(self._unsent[0]))
+        if self.is_paused:
+            return not self._unsent or self._is_between_frames(self._unsent[0])
+        return not self._unsent and not self._gathered
 
     def _is_between_frames(self, segment: _Segment) -> bool:
         return frame_end(segment.buffer, segment.sent) == segment.sent
@@ -112,24 +117,46 @@ class UnacknowledgedWindow:
     def _claimed_length(self, payload_length: int) -> int:
         return max(align(FRAME_OVERHEAD + payload_length), self._segment_length)
 
-    def offer(self, payload: bytes | memoryview, *, is_claimed: bool = False) -> bool:
+    def offer(self, payload: bytes, *, is_claimed: bool = False) -> bool:
         """Take one message; False when there is no room until more is acknowledged.
 
         One that was claimed is always taken.
         """
+        length = (FRAME_OVERHEAD + len(payload) + 31) & -32
+        segments, gathered_bytes = self._segments, self.gathered_bytes
+        if not segments or segments[-1].end + gathered_bytes + length > segments[-1].length:
+            if self._room(length, is_claimed) is None:
+                return False
+            gathered_bytes = 0
+        self._gathered.append(payload)
+        self.gathered_bytes = gathered_bytes + length
+        self.offered += 1
+        self.position += length
+        return True
+
+    def _frame_gathered(self) -> None:
+        """Into the last segment, whose room they have."""
+        payloads, framed = self._gathered, self.gathered_bytes
+        if not payloads:
+            return
+        segment = self._segments[-1]
+        if len(payloads) == 1:
+            self._frame(segment, payloads[0])
+        else:
+            self._frame_batch(segment, *join_payloads(payloads))
+        self._gathered, self.gathered_bytes = [], 0
+        self._grew(segment, framed, len(payloads))
+
+    def _frame(self, segment: _Segment, payload: bytes) -> None:
+        """As the kernel does it, which takes longer for a message alone."""
         frame_length = FRAME_OVERHEAD + len(payload)
         length = align(frame_length)
-        segment = self._room(length, is_claimed)
-        if segment is None:
-            return False
         view, begin = segment.view, segment.end
         view[begin : begin + 4] = frame_length.to_bytes(4, "little")
         view[begin + 4 : begin + FRAME_OVERHEAD] = self._prefix
         view[begin + FRAME_OVERHEAD : begin + frame_length] = payload
         if length > frame_length:
             view[begin + frame_length : begin + length] = bytes(length - frame_length)
-        self._grew(segment, length, 1)
-        return True
 
     def offer_batch(self, offsets: np.ndarray, lengths: np.ndarray, buffer: np.ndarray) -> bool:
         """Take messages by columns over one buffer, all or none; False as for ``offer``."""
@@ -140,7 +167,16 @@ class UnacknowledgedWindow:
         segment = self._room(framed)
         if segment is None:
             return False
-        rows, end = frame_ingress(
+        self._frame_batch(segment, offsets, lengths, buffer)
+        self._grew(segment, framed, count)
+        self.offered += count
+        self.position += framed
+        return True
+
+    def _frame_batch(
+        self, segment: _Segment, offsets: np.ndarray, lengths: np.ndarray, buffer: np.ndarray
+    ) -> None:
+        rows, _ = frame_ingress(
             segment.buffer,
             segment.end,
             offsets,
@@ -150,16 +186,14 @@ class UnacknowledgedWindow:
             self.leadership_term_id,
             self._session_id,
         )
-        assert rows == count
-        assert end == segment.end + framed
-        self._grew(segment, framed, count)
-        return True
+        assert rows == len(offsets)
 
     def _room(self, length: int, is_claimed: bool = False) -> _Segment | None:
         """The segment that takes ``length`` more bytes, None when the window is full and they must wait."""
+        self._frame_gathered()
         if self._segments:
             segment = self._segments[-1]
-            if segment.end + length <= len(segment.buffer):
+            if segment.end + length <= segment.length:
                 return segment
             if self.acknowledged == self.offered:
                 self._recycle(len(self._segments))
@@ -172,7 +206,7 @@ class UnacknowledgedWindow:
         else:
             segment = _Segment(max(length, self._segment_length), first)
         self._segments.append(segment)
-        self._buffered_bytes += len(segment.buffer)
+        self._buffered_bytes += segment.length
         return segment
 
     def _bytes_after(self, length: int) -> int:
@@ -184,8 +218,6 @@ class UnacknowledgedWindow:
             self._unsent.append(segment)
         segment.end += length
         segment.messages += messages
-        self.offered += messages
-        self.position += length
 
     # -- out --
 
@@ -194,6 +226,7 @@ class UnacknowledgedWindow:
         if self.is_paused:
             self.finish_frame(connection)
             return 0
+        self._frame_gathered()
         written = 0
         while self._unsent:
             segment = self._unsent[0]
@@ -241,8 +274,8 @@ class UnacknowledgedWindow:
         for _ in range(segments):
             segment = self._segments.popleft()
             assert segment.sent == segment.end
-            self._buffered_bytes -= len(segment.buffer)
-            if len(segment.buffer) == self._segment_length and len(self._free) < SEGMENTS_KEPT:
+            self._buffered_bytes -= segment.length
+            if segment.length == self._segment_length and len(self._free) < SEGMENTS_KEPT:
                 self._free.append(segment)
 
     # -- another leader --
@@ -254,6 +287,7 @@ class UnacknowledgedWindow:
         went to a leader that is none any more.
         """
         assert self.acknowledged <= messages <= self.offered
+        self._frame_gathered()
         self.is_paused = False
         self.leadership_term_id = leadership_term_id
         self._set_prefix()

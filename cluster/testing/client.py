@@ -63,6 +63,9 @@ class ClientWorld:
     def run_beside(self, duty: object) -> None:
         raise AssertionError("a process of the simulation has one thread")
 
+    def call_soon(self) -> None:
+        raise AssertionError("a process of the simulation has one thread")
+
     def dial(self, endpoint: Endpoint) -> Connection:
         return dial(endpoint, self._poller, self._receive_buffer)  # type: ignore[arg-type]
 

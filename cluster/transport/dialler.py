@@ -33,16 +33,15 @@ class Dialler:
         self._poller = Poller()
         self._receive_buffer = ReceiveBuffer()
         self._sleeping = threading.Lock()  # held by the thread that waits
-        self._is_closed = threading.Event()
+        self._is_closed = False
+        self._stir = threading.Event()  # ends a rest of the thread beside
 
     @property
     def poller(self) -> Poller:
         """For other connections that are to end a ``wait``."""
         return self._poller
 
-    def now_ns(self) -> int:
-        """Monotonic time."""
-        return time.monotonic_ns()
+    now_ns = staticmethod(time.monotonic_ns)
 
     def poll(self) -> None:
         """Mark what is ready; never waits."""
@@ -54,7 +53,7 @@ class Dialler:
         if not is_first and not self._sleeping.acquire(timeout=timeout_s):
             return
         try:
-            if is_first and not self._is_closed.is_set():
+            if is_first and not self._is_closed:
                 self._poller.sleep(timeout_s)
         finally:
             self._sleeping.release()
@@ -73,8 +72,12 @@ class Dialler:
         Until it returns None, its object is gone (the thread alone does not keep it), or ``close``.
         """
         threading.Thread(
-            target=_run, args=(WeakMethod(duty), self._is_closed), name="cluster-client", daemon=True
+            target=_run, args=(WeakMethod(duty), self._stir), name="cluster-client", daemon=True
         ).start()
+
+    def call_soon(self) -> None:
+        """Have the duty of ``run_beside`` called now."""
+        self._stir.set()
 
     def dial(self, endpoint: Endpoint) -> Connection:
         """Start to connect and return at once; a connection that could not be made shows as closed."""
@@ -107,15 +110,18 @@ class Dialler:
 
     def close(self) -> None:
         """Release the poller. Connections are their owners' to close, before this."""
-        self._is_closed.set()
+        self._is_closed = True
+        self._stir.set()
         self._poller.wake()
         with self._sleeping:
             self._poller.close()
 
 
-def _run(duty: WeakMethod[Duty], is_closed: threading.Event) -> None:
+def _run(duty: WeakMethod[Duty], stir: threading.Event) -> None:
     rest_s: float | None = 0.0
-    while rest_s is not None and not is_closed.wait(rest_s):
+    while rest_s is not None:
+        if stir.wait(rest_s):
+            stir.clear()
         call = duty()
         rest_s = None if call is None else call()
         del call  # it would keep its object through the rest

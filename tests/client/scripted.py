@@ -193,6 +193,7 @@ class FakeCluster:
         self.heartbeat_timeout_ns: int | None = 10_000 * MS
         self.is_released = False
         self.wakes = 0
+        self.calls_soon = 0
         self.aliases: dict[Endpoint, int] = {}  # other endpoints, and whose they are
 
     # -- the client's world --
@@ -208,6 +209,12 @@ class FakeCluster:
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def run_beside(self, duty: object) -> None:
+        """A test calls it."""
+
+    def call_soon(self) -> None:
+        self.calls_soon += 1
 
     def dial(self, endpoint: Endpoint) -> ScriptedConnection:
         known = {**{e: m for m, e in self.endpoints.items()}, **self.aliases}
