@@ -9,6 +9,7 @@ import numpy as np
 ROW_WORDS = 16
 KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
 ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
+KEPT_LENGTH, KEPT_ROW = range(7, 9)  # half a frame that is lent to compiled turns; 0 outside
 
 # Kinds.
 NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER = range(5)  # STRANGER: a client that is only sent to
@@ -27,12 +28,13 @@ _ZEROS = np.zeros(ROW_WORDS, np.int64).data
 class ConnectionTable:
     """Rows by descriptor; ``words`` goes to kernels. ``index`` has descriptors by low bits of client ids."""
 
-    __slots__ = ("_view", "index", "words")
+    __slots__ = ("_view", "index", "kept", "words")
 
     def __init__(self, descriptors: int = 1024) -> None:
         self.words = np.zeros(descriptors * ROW_WORDS, np.int64)
         self.index = np.zeros(INDEX_LENGTH, np.int64)
         self._view = self.words.data
+        self.kept: set[int] = set()  # descriptors whose STATE has IS_KEPT
 
     def clear(self, descriptor: int) -> None:
         """The descriptor is another's from now on, or nobody's."""
@@ -44,6 +46,7 @@ class ConnectionTable:
             self._view = words.data
         begin = descriptor * ROW_WORDS
         self._view[begin : begin + ROW_WORDS] = _ZEROS
+        self.kept.discard(descriptor)
 
     def get(self, descriptor: int, field: int) -> int:
         return self._view[descriptor * ROW_WORDS + field]
@@ -55,6 +58,8 @@ class ConnectionTable:
         """Set or clear one bit of its STATE."""
         at = descriptor * ROW_WORDS + STATE
         self._view[at] = self._view[at] | bit if is_so else self._view[at] & ~bit
+        if bit == IS_KEPT:
+            (self.kept.add if is_so else self.kept.discard)(descriptor)
 
     def serve(self, descriptor: int, kind: int, owner: int, frame_length_max: int) -> None:
         """Let kernels take what comes over it, for this member or connection id."""

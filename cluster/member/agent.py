@@ -223,10 +223,19 @@ class ConsensusModuleAgent:
 
         False where that is not known at once: in an election, in a snapshot, at the end.
         """
+        return self.phase.awaits_events and self._has_nothing_else
+
+    @property
+    def may_be_lent(self) -> bool:
+        """Whether compiled turns may stand for its own (``busy/lend.py``)."""
+        return self.phase.may_be_lent and self._has_nothing_else
+
+    @property
+    def _has_nothing_else(self) -> bool:
+        """Beside its phase."""
         parts, turn = self.parts, self.turn
         return (
             self.replica.module.is_active
-            and self.phase.awaits_events
             and turn.slow_tick_ns > turn.now_ns + 1
             and not self.lease.is_looking_around
             and not (parts.snapshots.is_holding or parts.snapshots.is_making)

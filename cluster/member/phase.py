@@ -124,8 +124,13 @@ class Phase:
         return False
 
     @property
+    def may_be_lent(self) -> bool:
+        """Whether compiled turns may stand for its own: they tell a leader's followers of a commit, too."""
+        return self.awaits_events
+
+    @property
     def next_due_ns(self) -> int:
-        """Until when compiled turns may stand for its own, where ``awaits_events`` holds."""
+        """Until when compiled turns may stand for its own, where ``may_be_lent`` holds."""
         return NEVER_NS
 
     def do_work(self) -> Next | None:

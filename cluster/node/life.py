@@ -17,7 +17,7 @@ from cluster.archive.mark_files import ClusterMarkFile, MarkFile
 from cluster.errors import AgentTermination, ClusterError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy.lend import BusyTurns
-from cluster.member.busy.words import SERVICES
+from cluster.member.busy.words import PREPARE, SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
 from cluster.member.disk.snapshots import recovery_state
@@ -238,21 +238,27 @@ class MemberLife:
         """
         busy, module = self.busy, self.consensus_module
         reason = None
-        while busy is not None and self.awaits_events and (found := busy.run()) is not None:
+        while busy is not None and self._may_be_lent and (found := busy.run()) is not None:
             reason = found
             if reason & SERVICES:
                 self._turn_services(module.turn.now_ns, module.replica.cluster_time)
                 module.publish_egress()
-            if reason != SERVICES:
+            if not reason or reason & ~(SERVICES | PREPARE):
                 break
         return reason
 
     @property
     def awaits_events(self) -> bool:
         """Whether another turn would find nothing to do but what a socket or time gives it."""
-        return self.consensus_module.awaits_events and all(
-            service.agent.awaits_events for service in self.services
-        )
+        return self.consensus_module.awaits_events and self._do_services_await_events
+
+    @property
+    def _may_be_lent(self) -> bool:
+        return self.consensus_module.may_be_lent and self._do_services_await_events
+
+    @property
+    def _do_services_await_events(self) -> bool:
+        return all(service.agent.awaits_events for service in self.services)
 
     def _on_service_error(self, service: HostedService, error: Exception) -> None:
         """Tell it. Raises AgentTermination where an error of a service ends its member."""

@@ -24,6 +24,7 @@ from typing import Any, Self
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse, ServiceError
+from cluster.member.busy.words import TIME
 from cluster.member.counters import MemberCounters
 from cluster.node import config_text
 from cluster.node.config import NodeConfig
@@ -317,9 +318,10 @@ class ClusterNode:
             self.stop()
         return work_count
 
-    def _turn_busily(self) -> bool:
-        """Take turns in compiled code until something is rare; False where Python is to take the turn."""
-        return self._life is not None and self._life.turn_busily() is not None
+    def _turn_busily(self) -> bool | None:
+        """Take turns in compiled code until something is rare; None where Python is to take the turn."""
+        reason = None if self._life is None else self._life.turn_busily()
+        return None if reason is None else reason != TIME
 
     @property
     def awaits_events(self) -> bool:

@@ -44,11 +44,12 @@ class AgentRunner:
         *,
         spin_ns: int,
         on_error: Callable[[Exception], None],
-        turn_busily: Callable[[], bool] = lambda: False,
+        turn_busily: Callable[[], bool | None] = lambda: None,
     ) -> None:
         """``on_error`` is told of every other exception of the agent, which is then called again.
 
-        ``turn_busily`` waits and turns in compiled code, until something is rare; False where it cannot.
+        ``turn_busily`` waits and turns in compiled code, until something is rare; whether a socket has it.
+        None where it cannot.
         """
         self._agent = agent
         self._poller = poller
@@ -69,20 +70,29 @@ class AgentRunner:
         clock_ns = time.monotonic_ns
         work_count = 0
         spin_until_ns = 0
+        has_looked = False
         while not self._is_stopped:
-            if not work_count or (not wait(0) and self._agent.awaits_events):
+            is_on_sockets = self._turn_busily()
+            if is_on_sockets:
+                wait(0)
+            elif is_on_sockets is None and (not work_count or self._agent.awaits_events):
                 # Nothing is left to do, so only a socket or time can bring more: no turns in between.
-                has_turned = self._turn_busily()
-                while not wait(0) and not has_turned:
+                while not wait(0):
                     if clock_ns() >= spin_until_ns:
                         wait(SLEEP_MAX_S)
                         break
+                has_looked = True
+            elif is_on_sockets is None:
+                # Every other time what was begun is only brought to its end: more may be for compiled code.
+                has_looked = not has_looked
+                if has_looked:
+                    wait(0)
             now_ns = clock_ns()
             work_count = self.turn(now_ns)
             if work_count:
                 spin_until_ns = now_ns + self._spin_ns
 
-    def _turn_busily(self) -> bool:
+    def _turn_busily(self) -> bool | None:
         try:
             return self._agent_turns()
         except AgentTermination:

@@ -11,7 +11,7 @@ from zlib import crc32
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
-from cluster.member.busy.words import IDLE
+from cluster.member.busy.words import IDLE, TIME
 from cluster.member.ports import FetchedRecordings
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
@@ -154,7 +154,8 @@ class MemberProcess(Process):
             reason = self.life.turn_busily()
             work_count = int(reason == 0)
             if reason not in (0, IDLE):
-                self.poller.wait(0)
+                if reason != TIME:
+                    self.poller.wait(0)
                 self.life.counters_file.update_heartbeat(self.epoch_ms())
                 work_count = self.life.do_work(self.clock_ns(), self.epoch_ms())
         except FATAL as error:

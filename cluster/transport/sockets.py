@@ -234,12 +234,24 @@ class Connection:
 
     def adopt(self, data: np.ndarray) -> None:
         """What a kernel has received and does not take: the next ``receive`` looks at it."""
-        assert self._carry is None and len(data) > 0
-        self._carry = data.copy()
-        self._limit = len(data)
+        self.keep_part(data)
         self._is_adopted = True
-        self._mark(IS_KEPT, True)
         self._mark_readable()
+
+    def lend_part(self, length_max: int) -> np.ndarray | None:
+        """Half a frame that is kept, for a kernel that receives its rest; None where not just that is."""
+        part = self._carry
+        if part is None or self._is_adopted or self.end or not len(part) == self._limit <= length_max:
+            return None
+        self._carry, self._limit = None, 0
+        self._mark(IS_KEPT, False)
+        return part
+
+    def keep_part(self, part: np.ndarray) -> None:
+        """Half a frame that a kernel has received."""
+        assert self._carry is None and len(part) > 0
+        self._carry, self._limit = part.copy(), len(part)
+        self._mark(IS_KEPT, True)
 
     @property
     def partial_bytes(self) -> int:

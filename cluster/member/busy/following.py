@@ -4,7 +4,7 @@ the leader's log         checked, written, synced, reported: the leader waits fo
 CommitPosition           counted, shown, served
 """
 
-from cluster.log.connection_table import CRC, FRAME_LENGTH_MAX, OWNER, ROW_WORDS
+from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
 from cluster.log.frames import DONE, HEADER_LENGTH, LOG_STREAM, align_frame
 from cluster.log.kernel import routine
@@ -22,10 +22,9 @@ from cluster.member.busy.envelopes import (
     send_sealed,
     set_position,
 )
-from cluster.member.busy.leading import give
+from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
-from cluster.member.busy.system import WOULD_BLOCK, receive
 from cluster.member.busy.words import (
     APPENDED,
     BASE,
@@ -33,7 +32,6 @@ from cluster.member.busy.words import (
     COMMITTED,
     ECHO_SERVICE,
     ENTRY,
-    EVENT,
     FAILED,
     HEARD_NS,
     LEADER,
@@ -61,12 +59,7 @@ def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
     """Take the leader's log and commit positions."""
     w = t.words
     row = descriptor * ROW_WORDS
-    received = receive(t, descriptor)
-    if received <= 0:
-        if received != -WOULD_BLOCK:
-            w[REASON] |= EVENT
-        return
-    end, follows = find_whole_frames(t.received, 0, received, t.connections[row + FRAME_LENGTH_MAX], True)
+    received, end, follows = receive_frames(t, descriptor, True)
     offset = 0
     is_leader = t.connections[row + OWNER] == w[LEADER]
     while is_leader and offset < end and follows != NOT_A_FRAME:
@@ -77,8 +70,7 @@ def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
             return  # the disk failed: nothing of it is acknowledged
         t.connections[row + CRC] = crc
         offset = envelope_end
-    if offset < received:
-        give(t, descriptor, offset, received)
+    leave(t, descriptor, offset, received, end, follows)
 
 
 @routine

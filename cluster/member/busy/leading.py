@@ -6,7 +6,7 @@ quorum                  commit position; counted, served, acknowledged
 CommitPosition          with the next turn, or when nothing came for a millisecond
 """
 
-from cluster.log.connection_table import CRC, FRAME_LENGTH_MAX, OWNER, ROW_WORDS
+from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
 from cluster.log.frames import (
     HEADER_LENGTH,
@@ -19,7 +19,7 @@ from cluster.log.frames import (
 from cluster.log.ingress import append_run
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u8
-from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy.buffer import make_room
 from cluster.member.busy.envelopes import (
     APPEND_POSITION,
@@ -32,9 +32,9 @@ from cluster.member.busy.envelopes import (
     send_sealed,
     set_position,
 )
+from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
-from cluster.member.busy.system import WOULD_BLOCK, receive
 from cluster.member.busy.words import (
     ACTIVE_NS,
     APPENDED,
@@ -46,13 +46,8 @@ from cluster.member.busy.words import (
     COMMITTED,
     ECHO_SERVICE,
     ENTRY,
-    EVENT,
     FAILED,
     FLUSHED,
-    FRAMES,
-    GIVEN,
-    GIVEN_BEGIN,
-    GIVEN_END,
     HAS_NEWS,
     HEARTBEAT_NS,
     ID,
@@ -90,24 +85,10 @@ CATCHUP = 1  # flag of an AppendPosition
 
 
 @routine
-def give(t, descriptor, begin, end):  # type: ignore[no-untyped-def]
-    """What came is for Python, from ``begin`` on."""
-    w = t.words
-    w[GIVEN], w[GIVEN_BEGIN], w[GIVEN_END] = descriptor, begin, end
-    w[REASON] |= FRAMES
-
-
-@routine
 def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
     """Take the AppendPositions of a follower."""
-    w = t.words
-    received = receive(t, descriptor)
-    if received <= 0:
-        if received != -WOULD_BLOCK:
-            w[REASON] |= EVENT
-        return
     row = descriptor * ROW_WORDS
-    end, follows = find_whole_frames(t.received, 0, received, t.connections[row + FRAME_LENGTH_MAX], True)
+    received, end, follows = receive_frames(t, descriptor, True)
     offset = 0
     while offset < end and follows != NOT_A_FRAME:
         envelope_end, crc = open_envelope(t, descriptor, offset, end)
@@ -119,8 +100,7 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
             frame += align_frame(get_i32(t.received, frame))
         t.connections[row + CRC] = crc
         offset = envelope_end
-    if offset < received:
-        give(t, descriptor, offset, received)
+    leave(t, descriptor, offset, received, end, follows)
 
 
 @routine
@@ -166,13 +146,8 @@ def may_take_input(t):  # type: ignore[no-untyped-def]
 def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
     """Append the session messages of a client."""
     w = t.words
-    received = receive(t, descriptor)
-    if received <= 0:
-        if received != -WOULD_BLOCK:
-            w[REASON] |= EVENT
-        return
     row = descriptor * ROW_WORDS
-    end, follows = find_whole_frames(t.received, 0, received, t.connections[row + FRAME_LENGTH_MAX], False)
+    received, end, follows = receive_frames(t, descriptor, False)
     offset = 0
     while offset < end and follows != NOT_A_FRAME:
         status, position, offset = append_run(
@@ -198,8 +173,7 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
         if w[BASE] == base:
             w[REASON] |= ROOM
             break
-    if offset < received:
-        give(t, descriptor, offset, received)
+    leave(t, descriptor, offset, received, end, follows)
 
 
 @routine

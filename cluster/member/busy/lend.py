@@ -17,7 +17,19 @@ from cluster.archive.recording import Recording
 from cluster.consensus.context import NULL_POSITION
 from cluster.counters import Counter, CountersFile
 from cluster.log.checksum import CODES
-from cluster.log.connection_table import IS_QUEUED, KIND, LINK_OUT, OWNER, ConnectionTable
+from cluster.log.connection_table import (
+    CLIENT,
+    IS_KEPT,
+    IS_QUEUED,
+    KEPT_LENGTH,
+    KEPT_ROW,
+    KIND,
+    LINK_IN,
+    LINK_OUT,
+    OWNER,
+    STATE,
+    ConnectionTable,
+)
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
@@ -32,7 +44,7 @@ from cluster.service.agent import ClusteredServiceAgent
 from cluster.transport.message_frames import link_frame
 
 RECEIVE_BYTES = 1024 * 1024
-FOLLOWER_LOG_BYTES = 8 * 1024 * 1024
+FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
 RECORDED_BYTES = 4 * 1024 * 1024
 EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
@@ -129,6 +141,8 @@ class BusyTurns:
             columns=self._messages.words,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
+            kept=np.empty(at.KEPT_ROWS * at.KEPT_BYTES, np.uint8),
+            keepers=np.zeros(at.KEPT_ROWS, np.int64),
             log=nothing,
             recorded=np.empty(RECORDED_BYTES, np.uint8),
             side=self._messages.side,
@@ -160,7 +174,7 @@ class BusyTurns:
     def run(self) -> int | None:
         """Turn until something is rare; returns why (bits of ``words``), None when Python has to turn.
 
-        To be called where ``awaits_events`` holds. Raises StorageError when the disk fails.
+        To be called where the agent ``may_be_lent``. Raises StorageError when the disk fails.
         """
         phase = self._agent.phase
         if self._agent.turn.now_ns < self._rests_until_ns:
@@ -201,17 +215,19 @@ class BusyTurns:
         ):
             return None
         assert recording is not None
-        if not self._lend_log(publication.base, publication.position):
+        needed = self._needed_position()
+        if needed < publication.base and not publication.reach_back(needed):
             return None
+        self._lend_log(publication.base, publication.position)
         outgoing = self._lend_links()
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
         words[at.TERM_ID] = leader.leadership_term_id
         words[at.COMMITTED] = leader.commit_position
         words[at.TAKEN_IN], words[at.HAS_NEWS] = recording.synced_position, 0
-        words[at.IS_COMMIT_UNTOLD] = 0
+        words[at.IS_COMMIT_UNTOLD] = phase.is_commit_untold
         words[at.COMMIT_DUE_NS] = leader.leadership.commit_due_ns
-        words[at.COMMIT_TOLD_NS] = 0
+        words[at.COMMIT_TOLD_NS] = self._agent.turn.now_ns
         words[at.QUORUM_POSITION] = leader.leadership.quorum_position
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             stream = streams.get(member.id)
@@ -317,7 +333,8 @@ class BusyTurns:
                 self._follower_log[: end - begin] = recording.read(begin, end - begin)
             base = begin
         self._follower_log_of = phase
-        return base if self._lend_log(base, end) else None
+        self._lend_log(base, end)
+        return base
 
     # ---- what both lend
 
@@ -339,11 +356,10 @@ class BusyTurns:
         service = self._compiled_service()
         return needed if service is None else min(needed, service.adapter.cursor.read_position)
 
-    def _lend_log(self, base: int, end: int) -> bool:
+    def _lend_log(self, base: int, end: int) -> None:
         words = self._words
         cursor = self._agent.parts.processing.adapter.cursor
-        if self._needed_position() < base:
-            return False
+        assert base <= self._needed_position()
         words[at.BASE], words[at.POSITION], words[at.FLUSHED] = base, end, end
         words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
         service = self._compiled_service()
@@ -356,7 +372,6 @@ class BusyTurns:
             words[at.SERVICE_TERM_ID], words[at.SERVICE_TIME] = state.leadership_term_id, state.cluster_time
             words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
             words[at.SERVICE_COUNTER] = self._service_position.index
-        return True
 
     def _lend_links(self) -> dict[int, int]:
         """Descriptors that send to each member that is up."""
@@ -384,10 +399,40 @@ class BusyTurns:
             and self._tables.connections is table.words
         ):
             self._tables = self._tables._replace(connections=table.words, log=log, params=params)
+        if table.kept:
+            self._lend_parts(table)
         self._is_lent = True
         busy_turns(self._tables)
         self._is_lent = False
         self._calls.raise_failure()
+        if words[at.KEPT_COUNT]:
+            self._take_back_parts(table)
+
+    def _lend_parts(self, table: ConnectionTable) -> None:
+        """Half frames that their connections keep, so that compiled turns take the rest."""
+        slot, words = 0, self._words
+        for descriptor in sorted(table.kept):
+            is_served = table.get(descriptor, KIND) in (CLIENT, LINK_IN)
+            if slot == at.KEPT_ROWS or not is_served or table.get(descriptor, STATE) != IS_KEPT:
+                continue
+            part = self._poller.target(descriptor).lend_part(at.KEPT_BYTES)
+            if part is not None:
+                begin = slot * at.KEPT_BYTES
+                self._tables.kept[begin : begin + len(part)] = part
+                self._tables.keepers[slot] = descriptor + 1
+                table.set(descriptor, KEPT_ROW, slot)
+                table.set(descriptor, KEPT_LENGTH, len(part))
+                slot += 1
+        words[at.KEPT_COUNT] = slot
+
+    def _take_back_parts(self, table: ConnectionTable) -> None:
+        for slot, keeper in enumerate(self._tables.keepers.tolist()):
+            if keeper:
+                begin, length = slot * at.KEPT_BYTES, table.get(keeper - 1, KEPT_LENGTH)
+                self._poller.target(keeper - 1).keep_part(self._tables.kept[begin : begin + length])
+                table.set(keeper - 1, KEPT_LENGTH, 0)
+        self._tables.keepers[:] = 0
+        self._words[at.KEPT_COUNT] = 0
 
     def _lend_recording(self, recording: Recording) -> None:
         words, segment, proof = self._words, recording.segment, recording.proof

@@ -71,9 +71,10 @@ def event(t, index):  # type: ignore[no-untyped-def]
 
 
 @routine
-def receive(t, descriptor):  # type: ignore[no-untyped-def]
-    """Bytes that came into ``received``; 0 at the end of the stream, below 0 an error."""
-    received = call_4(t.calls[RECEIVE], descriptor, address_of(t.received, 0), t.received.size, 0)
+def receive(t, descriptor, offset):  # type: ignore[no-untyped-def]
+    """How many bytes came into ``received[offset:]``; 0 at the end of the stream, below 0 an error."""
+    room = t.received.size - offset
+    received = call_4(t.calls[RECEIVE], descriptor, address_of(t.received, offset), room, 0)
     if received < 0:
         return -error_number(t)
     return received

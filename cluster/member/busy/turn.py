@@ -62,7 +62,17 @@ COMMIT_WAIT_MS = 1
 
 # What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
 _OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames")
-_OF_THE_TURN = ("words", "system", "recorder", "envelopes", "buffer", "serving", "leading", "following")
+_OF_THE_TURN = (
+    "words",
+    "system",
+    "receiving",
+    "recorder",
+    "envelopes",
+    "buffer",
+    "serving",
+    "leading",
+    "following",
+)
 MODULES = (
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),

@@ -27,6 +27,8 @@ class Tables(NamedTuple):
     columns: np.ndarray  # of delivered messages
     ready: np.ndarray  # descriptors
     received: np.ndarray
+    kept: np.ndarray  # rows of KEPT_BYTES, each with half a frame
+    keepers: np.ndarray  # their descriptors, plus 1; 0: free
     log: np.ndarray  # the end of the log; log[0] is the byte at position BASE
     recorded: np.ndarray  # what is written to the file, where that has checksums
     side: np.ndarray  # payloads of fragmented messages
@@ -48,6 +50,7 @@ _WORDS = [
     "counters",
     "columns",
     "ready",
+    "keepers",
 ]
 TABLES = types.NamedTuple([WORDS_OUT if name in _WORDS else BYTES_OUT for name in Tables._fields], Tables)
 
@@ -82,6 +85,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     GIVEN,
     GIVEN_BEGIN,
     GIVEN_END,
+    KEPT_COUNT,  # rows of ``kept`` that are taken
     UNSENT_END,
     ERROR,
     # the log
@@ -151,7 +155,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     # done
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(77)
+) = range(78)
 WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
@@ -174,3 +178,5 @@ SCRATCH = 8192
 
 ACK_LENGTH = 96  # aligned
 READY_MAX = 256
+KEPT_ROWS = 32
+KEPT_BYTES = 160 * 1024  # an envelope of a link, and more

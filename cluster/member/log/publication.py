@@ -18,7 +18,7 @@ from cluster.log.ingress import append_ingress
 from cluster.log.session_table import SessionTable
 from cluster.member.log.streams import LogStreams
 
-KEPT_BYTES = 1024 * 1024  # written bytes that may stay in front before the buffer begins anew
+KEPT_BYTES = 4 * 1024 * 1024  # written bytes that may stay in front before the buffer begins anew
 # Free at the end of a log that takes no more input: for what one turn appends, and for the cluster itself.
 RESERVED_TERMS = 32
 RESERVED_BYTES = 64 * 1024 * 1024
@@ -56,7 +56,7 @@ class LogPublication:
         self._streams = streams
         self.params = params
         # Pages that no turn fills are never touched, and so take no memory.
-        self.buffer = np.zeros(params.batch_length_min + KEPT_BYTES, np.uint8)
+        self.buffer = np.zeros(params.batch_length_min + 4 * KEPT_BYTES, np.uint8)
         self.base = self.position = self.flushed_position = recording.append_position
         self._last_begin = params.position_max - params.batch_length_min
         self.input_limit = params.position_max - RESERVED_TERMS * params.term_length - RESERVED_BYTES
@@ -130,6 +130,25 @@ class LogPublication:
         self._streams.on_batch(begin, position, batch)
         if position - self.base >= KEPT_BYTES:
             self.base = position
+
+    def reach_back(self, position: int) -> bool:
+        """Have the written log from ``position`` on in front of the buffer; False where it is too much."""
+        missing, held = self.base - position, self.position - self.base
+        assert self.position == self.flushed_position and missing > 0
+        if missing + held > 2 * KEPT_BYTES:
+            return False
+        earlier = np.empty(missing, np.uint8)
+        done = 0
+        while done < missing:
+            part = self._recording.read(position + done, missing - done)
+            if len(part) == 0:
+                return False
+            earlier[done : done + len(part)] = part
+            done += len(part)
+        self.buffer[missing : missing + held] = self.buffer[:held]
+        self.buffer[:missing] = earlier
+        self.base = position
+        return True
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
         """As the recording, without a system call for what is still in the buffer."""

@@ -103,7 +103,7 @@ class Leading(Phase):
         self._recording = recording
         self._replica = ports.replica
         self._commit_frame = CommitPositionFrame(ports.context.member_id)
-        self._is_commit_untold = False  # of a risen commit position, to the followers
+        self.is_commit_untold = False  # of a risen commit position, to the followers
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._is_full_told = False
         self._is_ingress_read = True  # else nobody can tell which clients are silent
@@ -120,10 +120,13 @@ class Leading(Phase):
 
     @property
     def awaits_events(self) -> bool:
+        return self.may_be_lent and not self.is_commit_untold
+
+    @property
+    def may_be_lent(self) -> bool:
         ports = self._ports
         return not (
-            self._is_commit_untold
-            or self._has_own
+            self._has_own
             or self._publication.position != self._recording.synced_position
             or self.leader.has_news
             or ports.transfer.target_id != NULL_VALUE
@@ -135,7 +138,7 @@ class Leading(Phase):
         ports, replica = self._ports, self._replica
         self._has_own = False
         publication, recording, turn = self._publication, self._recording, ports.turn
-        if self._is_commit_untold:
+        if self.is_commit_untold:
             self._send_commit()
         if ports.transfer.target_id != NULL_VALUE:
             self._is_ingress_read = False
@@ -192,7 +195,7 @@ class Leading(Phase):
             self._send_commit()
             return
         assert commit_position <= self._recording.synced_position, "commits what is on the own disk (I-3)"
-        self._is_commit_untold = True
+        self.is_commit_untold = True
         ports.processing.count(self._publication, commit_position)
         ports.log.commit(commit_position)
         self._on_committed(commit_position)
@@ -210,7 +213,7 @@ class Leading(Phase):
     ) -> None:
         """What came of turns that compiled code took (``busy/lend.py``)."""
         has_risen = self.leader.take_back(commit_position, taken_in, has_news=has_news, told_ns=told_ns)
-        self._is_commit_untold = is_untold
+        self.is_commit_untold = is_untold
         if has_risen:
             self._ports.log.on_committed(commit_position)
             self._on_committed(commit_position)
@@ -236,7 +239,7 @@ class Leading(Phase):
             )
 
     def _send_commit(self) -> None:
-        self._is_commit_untold = False
+        self.is_commit_untold = False
         leader, peers = self.leader, self._ports.peers
         frame = self._commit_frame.of(leader.leadership_term_id, leader.leadership.quorum_position)
         for member_id in peers.ids:

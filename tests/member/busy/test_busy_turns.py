@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numba import config
 
+from cluster.testing.network import SimulatedSocket
+from cluster.transport.sockets import Connection
 from tests.member.busy.busy_cluster import PAYLOADS, compiled_turns, log_of, processes, run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,6 +61,34 @@ def test_messages_in_many_fragments_are_answered_by_compiled_turns():
 
     assert answers(cluster) == payloads
     assert all(compiled_turns(member) > 10 for member in processes(cluster))
+
+
+@pytest.mark.parametrize("piece", [33, 500])
+def test_frames_that_come_in_pieces_wait_for_their_rest_in_compiled_turns(monkeypatch, piece):
+    """Between two runs of them, too, when their connections have what came so far."""
+    counts = Counter()
+    receive_into = SimulatedSocket.recv_into
+
+    def counted(name):
+        method = getattr(Connection, name)
+
+        def call(self, *arguments):
+            result = method(self, *arguments)
+            counts[name] += result is not None or name == "adopt"
+            return result
+
+        return call
+
+    monkeypatch.setattr(SimulatedSocket, "recv_into", lambda self, view: receive_into(self, view[:piece]))
+    for name in ("lend_part", "adopt"):
+        monkeypatch.setattr(Connection, name, counted(name))
+    payloads = [[bytes([row % 251]) * (row * 97 % 1400) for row in range(60)]]
+    cluster = run(payloads, is_compiled=True)
+
+    assert answers(cluster) == payloads
+    assert counts["lend_part"] > 100
+    assert counts["adopt"] < 10, "of greetings alone"
+    cluster.check()
 
 
 def test_a_log_goes_on_in_the_next_terms_and_segments():

@@ -1,0 +1,72 @@
+"""What a connection brings in a busy turn: whole frames, and half a frame that waits for its rest.
+
+Half a frame is kept in a row of ``kept``, which is lent by its connection and given back to it after the run
+(``lend.py``). It comes first with the connection's next bytes, as ``transport/sockets.py`` has it.
+"""
+
+from cluster.log.connection_table import FRAME_LENGTH_MAX, KEPT_LENGTH, KEPT_ROW, ROW_WORDS
+from cluster.log.kernel import routine
+from cluster.log.memory import copy_bytes
+from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.member.busy.system import WOULD_BLOCK, receive
+from cluster.member.busy.words import (
+    EVENT,
+    FRAMES,
+    GIVEN,
+    GIVEN_BEGIN,
+    GIVEN_END,
+    KEPT_BYTES,
+    KEPT_COUNT,
+    REASON,
+)
+
+
+@routine
+def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-def]
+    """Receive; returns where the bytes in ``received`` end and where the whole frames, and what follows them.
+
+    All are 0 when nothing came.
+    """
+    row = descriptor * ROW_WORDS
+    kept, slot = t.connections[row + KEPT_LENGTH], t.connections[row + KEPT_ROW]
+    if kept > 0:
+        copy_bytes(t.received, 0, t.kept, slot * KEPT_BYTES, kept)
+    length = receive(t, descriptor, kept)
+    if length <= 0:
+        if length != -WOULD_BLOCK:
+            t.words[REASON] |= EVENT
+        return 0, 0, 0
+    if kept > 0:
+        t.keepers[slot] = 0
+        t.connections[row + KEPT_LENGTH] = 0
+        t.words[KEPT_COUNT] -= 1
+    end, follows = find_whole_frames(
+        t.received, 0, kept + length, t.connections[row + FRAME_LENGTH_MAX], is_log_allowed
+    )
+    return kept + length, end, follows
+
+
+@routine
+def leave(t, descriptor, begin, received, end, follows):  # type: ignore[no-untyped-def]
+    """What was not taken: half a frame waits here for the rest, all else is for Python."""
+    if begin == received:
+        return
+    w = t.words
+    is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= KEPT_BYTES
+    if not (is_part and _keep(t, descriptor, begin, received)):
+        w[GIVEN], w[GIVEN_BEGIN], w[GIVEN_END] = descriptor, begin, received
+        w[REASON] |= FRAMES
+
+
+@routine
+def _keep(t, descriptor, begin, end):  # type: ignore[no-untyped-def]
+    """False where all rows are taken."""
+    row = descriptor * ROW_WORDS
+    for slot in range(t.keepers.size):
+        if t.keepers[slot] == 0:
+            copy_bytes(t.kept, slot * KEPT_BYTES, t.received, begin, end - begin)
+            t.keepers[slot] = descriptor + 1
+            t.connections[row + KEPT_ROW], t.connections[row + KEPT_LENGTH] = slot, end - begin
+            t.words[KEPT_COUNT] += 1
+            return True
+    return False

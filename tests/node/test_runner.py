@@ -1,0 +1,73 @@
+"""When a member's thread looks at sockets, sleeps, and leaves the turn to compiled code."""
+
+import pytest
+
+from cluster.node.runner import SLEEP_MAX_S, AgentRunner
+
+
+class Member:
+    """An agent and its poller: plays a script, and notes what is asked of it."""
+
+    def __init__(self, work=(), busy=(), awaits_events=False):
+        self.work, self.busy = list(work), list(busy)
+        self.awaits_events = awaits_events
+        self.calls = []
+        self.runner = AgentRunner(
+            self,
+            self,
+            lambda: 0,
+            spin_ns=0,
+            on_error=lambda error: self.calls.append(error),
+            turn_busily=self.turn_busily,
+        )
+
+    def wait(self, timeout_s):
+        self.calls.append("sleep" if timeout_s == SLEEP_MAX_S else "look")
+        return 0
+
+    def wake(self):
+        pass
+
+    def turn_busily(self):
+        result = self.busy.pop(0) if self.busy else None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def do_work(self, now_ns, cluster_time):
+        self.calls.append("turn")
+        if len(self.work) == 1:
+            self.runner.stop()
+        return self.work.pop(0)
+
+    def run(self):
+        self.runner.run()
+        return " ".join(map(str, self.calls))
+
+
+def test_without_work_it_sleeps_until_a_socket_or_time_has_some():
+    assert Member(work=[0, 0]).run() == "look sleep turn look sleep turn"
+
+
+def test_after_work_it_looks_at_sockets_every_other_turn_and_never_sleeps():
+    told = Member(work=[1, 1, 1, 1, 1]).run()
+    assert told == "look sleep turn turn look turn turn look turn"
+
+
+def test_one_that_awaits_events_after_work_sleeps():
+    assert Member(work=[1, 1], awaits_events=True).run() == "look sleep turn look sleep turn"
+
+
+@pytest.mark.parametrize("work", [0, 1])
+def test_what_compiled_code_found_on_sockets_is_looked_at(work):
+    assert Member(work=[work] * 2, busy=[True, True]).run() == "look turn look turn"
+
+
+@pytest.mark.parametrize("work", [0, 1])
+def test_time_alone_leaves_sockets_to_compiled_code(work):
+    assert Member(work=[work] * 2, busy=[False, False]).run() == "turn turn"
+
+
+def test_an_error_of_compiled_code_is_told_and_the_turn_taken():
+    error = OSError(5, "input/output error")
+    assert Member(work=[0], busy=[error]).run() == f"{error} look turn"
