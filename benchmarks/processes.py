@@ -21,16 +21,21 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @contextmanager
 def running_cluster(
-    members: int = 3, *options: str, directory: Path | None = None, **environment: str
+    members: int = 3,
+    *options: str,
+    directory: Path | None = None,
+    program: list[str] = CLUSTER,
+    **environment: str,
 ) -> Iterator[dict[str, Any]]:
     """``cluster up`` in ``directory``, or one of its own: what it printed, with the seconds until it did.
 
     Keyword arguments are set in its environment, which overrides configuration keys; ``options`` are its own.
+    ``program`` takes the cluster's commands.
     """
     with tempfile.TemporaryDirectory(prefix="cluster-bench-", ignore_cleanup_errors=True) as own:
         folder = own if directory is None else str(directory)
         started = time.monotonic()
-        command = [*CLUSTER, "up", "--members", str(members), "--dir", folder, "--json"]
+        command = [*program, "up", "--members", str(members), "--dir", folder, "--json"]
         process = subprocess.Popen(
             [*command, *options, "--base-port", str(free_base_port(members))],
             stdout=subprocess.PIPE,
