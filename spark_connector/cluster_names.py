@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from cluster.errors import ConfigurationError
-from spark_connector.options import Options, SinkOptions, SourceOptions
+from spark_connector.connection_options import Options
+from spark_connector.options import SinkOptions, SourceOptions
 
 CLUSTER_NAME = "clusterName"
 CLUSTER_NAME_TYPE = "STRING"

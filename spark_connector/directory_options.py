@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from cluster.errors import ConfigurationError
-from spark_connector.options import SPARK_SOURCE_OPTIONS, Options, option_field
+from spark_connector.connection_options import ConnectionOptions, Options, option_field
+from spark_connector.options import SPARK_SOURCE_OPTIONS
 from spark_connector.places import wrong_value
 from spark_connector.replay_options import REPLAY_KINDS, parse_kinds, parse_service_id
-from spark_connector.values import parse_flag, parse_text
+from spark_connector.values import parse_count, parse_flag, parse_text
 
 
 def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
@@ -20,9 +21,14 @@ def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
+def _check_given(kind: str, name: str, value: object) -> None:
+    if not value:
+        raise ConfigurationError(f"format cluster-{kind} needs option {name}, which is not given")
+
+
 @dataclass(frozen=True, slots=True)
-class _DirectoryOptions(Options):
-    """How members' directories are named where more than the log is read of them."""
+class SnapshotOptions(Options):
+    """The options of ``cluster-snapshot``."""
 
     cluster_dir: str = option_field(
         "clusterDir", parse_text, "a member's directory, or that of all members", ""
@@ -30,33 +36,34 @@ class _DirectoryOptions(Options):
     archive_dir: str | None = option_field(
         "archiveDir", parse_text, "a member's archive, where it does not lie beside its cluster directory"
     )
-
-    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
-
-    def check_given(self, name: str, value: str) -> None:
-        if not value:
-            raise ConfigurationError(f"format cluster-{self.KIND} needs option {name}, which is not given")
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotOptions(_DirectoryOptions):
-    """The options of ``cluster-snapshot``."""
-
     service_ids: tuple[int, ...] = option_field(
         "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
     )
     is_latest: bool = option_field("latest", parse_flag, "only the newest log position", False, "false")
 
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "snapshot"
 
     def __post_init__(self) -> None:
-        self.check_given("clusterDir", self.cluster_dir)
+        _check_given(self.KIND, "clusterDir", self.cluster_dir)
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayOptions(_DirectoryOptions):
-    """The options of ``cluster-replay``."""
+class ReplayOptions(ConnectionOptions):
+    """The options of ``cluster-replay``. ``None`` stands for an option not given."""
 
+    cluster_dir: str | None = option_field(
+        "clusterDir", parse_text, "a member's directory, or that of all members, instead of `endpoints`"
+    )
+    archive_dir: str | None = option_field(
+        "archiveDir", parse_text, "a member's archive, where it does not lie beside its cluster directory"
+    )
+    request_timeout_ms: int | None = option_field(
+        "requestTimeoutMs",
+        parse_count,
+        "how long one of `endpoints` may take to answer before another is asked",
+        shown="5000",
+    )
     service: str = option_field(
         "service", parse_text, "the service, `module:ClassName`, as members name it", ""
     )
@@ -66,8 +73,28 @@ class ReplayOptions(_DirectoryOptions):
     )
     is_whole: bool = option_field("whole", parse_flag, "replay all in one task", False, "false")
 
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "replay"
 
+    @property
+    def cluster_dirs(self) -> tuple[str, ...] | None:
+        """As ``SourceOptions`` has them."""
+        return None if self.cluster_dir is None else (self.cluster_dir,)
+
+    @property
+    def archive_dirs(self) -> tuple[str, ...] | None:
+        """As ``SourceOptions`` has them."""
+        return None if self.archive_dir is None else (self.archive_dir,)
+
     def __post_init__(self) -> None:
-        self.check_given("clusterDir", self.cluster_dir)
-        self.check_given("service", self.service)
+        ConnectionOptions.__post_init__(self)
+        _check_given(self.KIND, "service", self.service)
+        if (self.endpoints is None) == (self.cluster_dir is None):
+            given = "neither is" if self.endpoints is None else "both are"
+            raise ConfigurationError(
+                f"format cluster-replay needs option endpoints or option clusterDir; {given} given"
+            )
+        if self.archive_dir is not None and self.cluster_dir is None:
+            raise ConfigurationError("option archiveDir goes with clusterDir, which is not given")
+        if self.request_timeout_ms is not None and self.endpoints is None:
+            raise ConfigurationError("option requestTimeoutMs goes with endpoints, which is not given")

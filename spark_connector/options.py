@@ -7,19 +7,15 @@ made, before a query starts, with the option's name, its value and what was expe
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from cluster.errors import ConfigurationError
 from cluster.protocol.consumer import Consumer
 from cluster.protocol.lane import REGISTRATION, Lane
 from cluster.reader.preference import ReadPreference, parse_preference
 from cluster.reader.token import parse_token
-from cluster.transport.credentials import CredentialsSupplier, credentials_of
-from cluster.transport.endpoint import parse_endpoints
-from cluster.transport.tls import TlsFiles
+from spark_connector.connection_options import ConnectionOptions, hint, option_field, unknown_option
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import (
     PERMISSIVE,
@@ -88,16 +84,6 @@ SPARK_SOURCE_OPTIONS = frozenset({"serialization.format"})
 # Under which a catalog keeps the options of CREATE TABLE among a table's properties.
 TABLE_OPTION_PREFIX = "option."
 
-Parse = Callable[[str, str], Any]
-T = TypeVar("T", bound="Options")
-
-
-def parse_endpoint_list(name: str, value: str) -> str:
-    """Members' endpoints, as a client takes them; what is wrong with them is named before dialling."""
-    text = parse_text(name, value)
-    parse_endpoints(text)
-    return text
-
 
 def parse_group(name: str, value: str) -> str:
     try:
@@ -141,85 +127,12 @@ def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
     for word in wanted:
         if word not in ENTRY_TYPES:
             expected = f"a comma list of {', '.join(ENTRY_TYPES)}"
-            raise wrong_value(name, value, f"{expected}{_hint(word, ENTRY_TYPES)}")
+            raise wrong_value(name, value, f"{expected}{hint(word, ENTRY_TYPES)}")
     return tuple(entry_type for entry_type in ENTRY_TYPES if entry_type in wanted)
 
 
-def option_field(name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "") -> Any:
-    """A field of an options class. ``shown`` is how the documentation writes the default."""
-    return field(default=default, metadata={"name": name, "parse": parse, "meaning": meaning, "shown": shown})
-
-
-class Options:
-    """What the options of the source and of the sink have in common: names, and how to read them."""
-
-    SPARK_OPTIONS: frozenset[str]
-    KIND: str
-
-    @classmethod
-    def names(cls) -> list[str]:
-        return [f.metadata["name"] for f in fields(cls)]  # type: ignore[arg-type]
-
-    @classmethod
-    def parse(cls: type[T], given: Mapping[str, str]) -> T:
-        """The options ``given``, checked. Raises ConfigurationError for the first that is wrong."""
-        values = {}
-        known = {f.metadata["name"].lower(): f for f in fields(cls)}  # type: ignore[arg-type]
-        for name, value in given.items():
-            option = known.get(name.lower())
-            if option is not None:
-                values[option.name] = option.metadata["parse"](option.metadata["name"], str(value))
-            elif name.lower() not in cls.SPARK_OPTIONS:
-                raise _unknown(name, cls.KIND, cls.names())
-        return cls(**values)
-
-
 @dataclass(frozen=True, slots=True)
-class _ConnectionOptions(Options):
-    """How members are met. The files are read where a task runs: only their paths are in a plan."""
-
-    endpoints: str | None = option_field(
-        "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
-    )
-    tls_ca_file: str = option_field(
-        "tlsCaFile",
-        parse_text,
-        "authorities (PEM) to check members by that speak TLS; a path on every host",
-        "",
-    )
-    tls_certificate_file: str = option_field(
-        "tlsCertificateFile", parse_text, "certificate (PEM) to show where the members ask for one", ""
-    )
-    tls_key_file: str = option_field("tlsKeyFile", parse_text, "its key (PEM)", "")
-    auth_token_file: str | None = option_field(
-        "authTokenFile", parse_text, "file of the token to show; a path on every host"
-    )
-    user: str | None = option_field("user", parse_text, "user to be, with `passwordFile`")
-    password_file: str | None = option_field("passwordFile", parse_text, "file of the user's password")
-
-    @property
-    def tls(self) -> TlsFiles | None:
-        """None where no option names a file: then the environment of the task may."""
-        paths = self.tls_ca_file, self.tls_certificate_file, self.tls_key_file
-        return TlsFiles(*paths) if any(paths) else None
-
-    @property
-    def credentials(self) -> bytes | CredentialsSupplier | None:
-        """What to show the members; None where no option names a file, as with ``tls``."""
-        return credentials_of(self.auth_token_file, self.user, self.password_file) or None
-
-    def client_settings(self) -> dict[str, Any]:
-        """How a client comes in; what is not given the environment of the task may say."""
-        given = {"tls": self.tls, "credentials": self.credentials}
-        return {name: value for name, value in given.items() if value is not None}
-
-    def __post_init__(self) -> None:
-        """ConfigurationError for a file that lacks another one."""
-        _ = self.tls, self.credentials
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOptions(_ConnectionOptions):
+class SourceOptions(ConnectionOptions):
     """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
 
     cluster_dirs: tuple[str, ...] | None = option_field(
@@ -448,7 +361,7 @@ class SourceOptions(_ConnectionOptions):
         return None if self.ending_offsets is None else NamedPlace("endingOffsets", self.ending_offsets)
 
     def __post_init__(self) -> None:
-        _ConnectionOptions.__post_init__(self)
+        ConnectionOptions.__post_init__(self)
         if (self.endpoints is None) == (self.cluster_dirs is None):
             given = "neither is" if self.endpoints is None else "both are"
             raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
@@ -507,7 +420,7 @@ def _check_order(least: str, value: int, most: str, bound: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(_ConnectionOptions):
+class SinkOptions(ConnectionOptions):
     """The options of a write, as a stream or as a batch."""
 
     commit_timeout_ms: int = option_field(
@@ -545,7 +458,7 @@ class SinkOptions(_ConnectionOptions):
     KIND = "sink"
 
     def __post_init__(self) -> None:
-        _ConnectionOptions.__post_init__(self)
+        ConnectionOptions.__post_init__(self)
         if not self.endpoints:
             raise ConfigurationError("the sink needs option endpoints, which is not given")
         self._check_transaction(self.txn_app_id, self.txn_version)
@@ -577,17 +490,4 @@ def check_names(given: Iterable[str]) -> None:
     known = {name.lower() for name in names} | SPARK_SINK_OPTIONS | SPARK_SOURCE_OPTIONS
     for name in given:
         if name.lower() not in known:
-            raise _unknown(name, "source or sink", names)
-
-
-def _unknown(name: str, kind: str, names: list[str]) -> ConfigurationError:
-    if name.lower() == "path":
-        return ConfigurationError("the source takes no path; give option clusterDir or option endpoints")
-    known = f"known are {', '.join(sorted(names))}"
-    return ConfigurationError(f"unknown {kind} option {name!r}{_hint(name, names) or '; ' + known}")
-
-
-def _hint(word: str, names: Iterable[str]) -> str:
-    by_folded_name = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(word.lower(), by_folded_name, n=3, cutoff=0.6)
-    return f"; did you mean {', '.join(by_folded_name[name] for name in near)}?" if near else ""
+            raise unknown_option(name, "source or sink", names)

@@ -10,16 +10,18 @@ history is replayed in parallel, and each task proves its part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Generator, Iterable, Iterator, MutableMapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, DataLoss
 from spark_connector.columns import given_columns, record_batches, struct_type
 from spark_connector.directory_options import ReplayOptions
+from spark_connector.replay_begin import snapshot_positions, snapshots_of
 from spark_connector.replay_columns import REPLAY_COLUMNS
 from spark_connector.service_replay import app_version_of, event_row, service_replay
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from cluster.reader.replayed_log import ReplayInterval
     from cluster.reader.snapshots import StoredSnapshot
     from cluster.service.replay import Saved, ServiceReplay
+    from spark_connector.replay_begin import Snapshots
 
 SHOWN_BYTES = 100
 
@@ -68,20 +71,15 @@ class ReplayReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Raises NotAClusterDirectory, LogDamaged, LogPurged."""
-        from cluster.archive.files import OsFiles
+        """Raises NotAClusterDirectory, LogDamaged, LogPurged, and TimedOut when no member answers."""
         from cluster.reader.replayed_log import replay_intervals
-        from cluster.reader.snapshots import stored_snapshots
 
         options = self._options
-        snapshots = [
-            one
-            for one in stored_snapshots(OsFiles(), options.cluster_dir, options.archive_dir)
-            if one.service_id == options.service_id
-        ]
         with _log_of(options) as reader:
             start, end = reader.start_position, reader.end_position()
-        intervals = replay_intervals(start, end, snapshots, is_whole=options.is_whole)
+        with closing(snapshots_of(options)) as snapshots:
+            positions = snapshot_positions(snapshots, start)
+        intervals = replay_intervals(start, end, positions, is_whole=options.is_whole)
         # Spark asks for one at least.
         return [ReplayTask(interval) for interval in intervals] or [ReplayTask(None)]
 
@@ -94,7 +92,12 @@ class ReplayReader(DataSourceReader):
 def _log_of(options: ReplayOptions) -> LogReader:
     from cluster.reader import LogReader
 
-    return LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
+    if options.endpoints is None:
+        return LogReader.open(dir=options.cluster_dir, archive_dir=options.archive_dir)
+    settings = options.client_settings()
+    if options.request_timeout_ms is not None:
+        settings["timeout_s"] = options.request_timeout_ms / 1000
+    return LogReader.open(endpoints=options.endpoints, **settings)
 
 
 def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[dict[str, Any]]:
@@ -104,8 +107,9 @@ def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[di
     """
     where = {"beginPosition": interval.begin, "endPosition": interval.end}
     try:
-        with _log_of(options) as reader:
-            wanted = (row for row in _all_rows(options, interval, reader) if row["kind"] in options.kinds)
+        with _log_of(options) as reader, closing(snapshots_of(options)) as snapshots:
+            rows = _all_rows(options, interval, reader, snapshots)
+            wanted = (row for row in rows if row["kind"] in options.kinds)
             for number, row in enumerate(wanted):
                 yield {**where, "number": number, **row}
     except ClusterError as error:
@@ -114,48 +118,71 @@ def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[di
 
 
 def _all_rows(
-    options: ReplayOptions, interval: ReplayInterval, reader: LogReader
+    options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: Snapshots
 ) -> Iterator[dict[str, Any]]:
     from cluster.service.replay import Saved
 
-    replay = _replay(options, interval, reader)
+    replay = _replay(options, interval, reader, snapshots)
     to_compare = list(interval.compared) if "SNAPSHOT" in options.kinds else []
     for event in replay.run(interval.end):
         if isinstance(event, Saved):
-            here = [one for one in to_compare if one.log_position == event.position]
-            to_compare = [one for one in to_compare if one not in here]
-            yield from (_compared(replay, one, event) for one in here)
+            if event.position in to_compare:
+                to_compare.remove(event.position)
+                yield from _compared(replay, snapshots, event.position, event)
             if event.position < interval.end:
                 yield from _state(event.state, event.position)
         else:
             yield event_row(event)
-    yield from (_compared(replay, one, None) for one in to_compare)
+    for position in to_compare:
+        yield from _compared(replay, snapshots, position, None)
     if "STATE" in options.kinds:
         yield from _state(replay.state(), interval.end)
 
 
-def _replay(options: ReplayOptions, interval: ReplayInterval, reader: LogReader) -> ServiceReplay:
+def _replay(
+    options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: Snapshots
+) -> ServiceReplay:
+    """The service as it is at the begin, by the first copy of the snapshot there that can be read."""
     from cluster.reader.replayed_log import ReplayedLog
+    from cluster.reader.snapshots import UNREADABLE
 
-    return service_replay(
-        options.service,
-        options.service_id,
-        reader,
-        ReplayedLog(reader, interval.begin, interval.end),
-        interval.begin,
-        interval.start,
-        app_version=_app_version(interval, reader),
-        is_each_entry_a_turn="EGRESS" in options.kinds,
-    )
+    app_version = _app_version(interval, reader, snapshots)
+    unreadable: ClusterError | None = None
+    for start in _copies(snapshots, interval.begin) if interval.is_from_snapshot else (None,):
+        try:
+            return service_replay(
+                options.service,
+                options.service_id,
+                reader,
+                ReplayedLog(reader, interval.begin, interval.end),
+                interval.begin,
+                start,
+                app_version=app_version,
+                is_each_entry_a_turn="EGRESS" in options.kinds,
+            )
+        except UNREADABLE as error:
+            unreadable = error
+    assert unreadable is not None, "there is one copy at least"
+    raise unreadable
 
 
-def _app_version(interval: ReplayInterval, reader: LogReader) -> int:
+def _copies(snapshots: Snapshots, position: int) -> Generator[StoredSnapshot]:
+    """Those of all members at a position. Raises DataLoss when they are gone since this was planned."""
+    copy = None
+    for copy in snapshots.copies(position):
+        yield copy
+    if copy is None:
+        raise DataLoss(f"the snapshot at position {position} is gone since the replay was planned")
+
+
+def _app_version(interval: ReplayInterval, reader: LogReader, snapshots: Snapshots) -> int:
     """Of the application that saved what is compared, else of the log's first leadership term."""
     from cluster.archive.files import OsFiles
 
-    snapshots = [*interval.compared, *([] if interval.start is None else [interval.start])]
-    if snapshots:
-        return snapshots[0].app_version(OsFiles())
+    saved = [*interval.compared, *([interval.begin] if interval.is_from_snapshot else [])]
+    if saved:
+        with closing(_copies(snapshots, saved[0])) as copies:  # a fetched one is there as long as this
+            return next(copies).app_version(OsFiles())
     return app_version_of(reader, interval.begin, interval.end)
 
 
@@ -163,29 +190,35 @@ def _state(records: Iterable[bytes], position: int) -> Iterator[dict[str, Any]]:
     return ({"kind": "STATE", "position": position, "payload": record} for record in records)
 
 
-def _compared(replay: ServiceReplay, stored: StoredSnapshot, saved: Saved | None) -> dict[str, Any]:
-    """The row of one member's snapshot; ``saved`` is what the replay saves at its position, if anything."""
-    difference = _difference(stored, saved)
-    is_equal = not difference if replay.compares_snapshots else None
-    return {
-        "kind": "SNAPSHOT",
-        "position": stored.log_position,
-        "clusterTime": stored.timestamp,
-        "memberId": stored.member_id,
-        "directory": stored.directory,
-        "isEqual": is_equal,
-        "message": difference or None,
-    }
+def _compared(
+    replay: ServiceReplay, snapshots: Snapshots, position: int, saved: Saved | None
+) -> Iterator[dict[str, Any]]:
+    """A row for each member's snapshot at a position; ``saved`` is what the replay saves there, or None."""
+    for stored in _copies(snapshots, position):
+        difference = _difference(stored, saved)
+        yield {
+            "kind": "SNAPSHOT",
+            "position": position,
+            "clusterTime": stored.timestamp,
+            "memberId": stored.member_id,
+            "directory": stored.directory,
+            "isEqual": not difference if replay.compares_snapshots else None,
+            "message": difference or None,
+        }
 
 
 def _difference(stored: StoredSnapshot, saved: Saved | None) -> str:
     from cluster.archive.files import OsFiles
+    from cluster.reader.snapshots import UNREADABLE
 
     if saved is None:
         return "the log asks for no snapshot here"
-    for number, (there, here) in enumerate(zip_longest(stored.open(OsFiles()), saved.records)):
-        if there != here:
-            return f"record {number} is {_shown(there)}, the replay saves {_shown(here)}"
+    try:
+        for number, (there, here) in enumerate(zip_longest(stored.open(OsFiles()), saved.records)):
+            if there != here:
+                return f"record {number} is {_shown(there)}, the replay saves {_shown(here)}"
+    except UNREADABLE as error:
+        raise ClusterError(f"the snapshot of {stored.member} cannot be compared: {error}") from error
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Where a replay of a stream can begin: snapshots in directories, or of members over the network."""
+"""Where a replay can begin: snapshots in directories, or of members over the network."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from spark_connector.options import SourceOptions
 if TYPE_CHECKING:
     from cluster.backup.member_snapshots import MemberSnapshots
     from cluster.reader.snapshots import DirectorySnapshots, StoredSnapshot
+    from spark_connector.directory_options import ReplayOptions
+
+    Snapshots = MemberSnapshots | DirectorySnapshots
 
 
 def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[StoredSnapshot | None]:
@@ -21,7 +24,7 @@ def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[St
     One that is fetched from a member is gone when the next is asked for. Raises LogPurged after the last, if
     the log begins at ``log_start`` by then.
     """
-    with closing(_snapshots(options)) as snapshots:
+    with closing(snapshots_of(options)) as snapshots:
         at = snapshots.newest(position)
         while at is not None and at >= log_start:
             yield from snapshots.copies(at)
@@ -34,7 +37,7 @@ def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[St
 def check_begin(options: SourceOptions, log_start: int, position: int) -> None:
     """Raise LogPurged when no replay can be at ``position``."""
     if log_start > 0:
-        with closing(_snapshots(options)) as snapshots:
+        with closing(snapshots_of(options)) as snapshots:
             at = snapshots.newest(position)
         if at is None or at < log_start:
             raise _gone(options, log_start, position)
@@ -44,18 +47,15 @@ def first_begin(options: SourceOptions, log_start: int) -> int:
     """The first position at which a replay can begin: 0, or that of a snapshot. Raises LogPurged."""
     if log_start == 0:
         return 0
-    first = None
-    with closing(_snapshots(options)) as snapshots:
-        at = snapshots.newest(None)
-        while at is not None and at >= log_start:
-            first, at = at, snapshots.newest(at - 1)
-    if first is None:
+    with closing(snapshots_of(options)) as snapshots:
+        positions = snapshot_positions(snapshots, log_start)
+    if not positions:
         raise LogPurged(
             f"the log begins at position {log_start}, and no snapshot of service {options.service_id} is "
             "there to begin with",
             log_start,
         )
-    return first
+    return positions[-1]
 
 
 def _gone(options: SourceOptions, log_start: int, position: int) -> LogPurged:
@@ -66,12 +66,23 @@ def _gone(options: SourceOptions, log_start: int, position: int) -> LogPurged:
     )
 
 
-def _snapshots(options: SourceOptions) -> MemberSnapshots | DirectorySnapshots:
+def snapshot_positions(snapshots: Snapshots, least: int) -> list[int]:
+    """Where snapshots are, at ``least`` or after it, the newest first. Raises ClusterError."""
+    positions = []
+    at = snapshots.newest(None)
+    while at is not None and at >= least:
+        positions.append(at)
+        at = snapshots.newest(at - 1) if at > 0 else None
+    return positions
+
+
+def snapshots_of(options: SourceOptions | ReplayOptions) -> Snapshots:
     if options.endpoints is None:
         from cluster.reader.snapshots import DirectorySnapshots
 
-        dirs, archive_dirs = options.cluster_dirs or (), options.archive_dirs
-        return DirectorySnapshots(dirs, options.service_id, archive_dirs=archive_dirs)
+        return DirectorySnapshots(
+            options.cluster_dirs or (), options.service_id, archive_dirs=options.archive_dirs
+        )
     from cluster.backup.member_snapshots import MemberSnapshots
     from cluster.reader.remote import TIMEOUT_S
 

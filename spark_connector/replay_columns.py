@@ -17,7 +17,7 @@ REPLAY_COLUMNS: Columns = {
     "deadline": ("BIGINT", "SCHEDULE_TIMER: when it is due, in cluster time"),
     "payload": ("BINARY", "EGRESS, SERVICE_MESSAGE: the message; STATE: a record that the service saves"),
     "memberId": ("INT", "SNAPSHOT: the member whose snapshot is compared"),
-    "directory": ("STRING", "SNAPSHOT: its directory"),
+    "directory": ("STRING", "SNAPSHOT: its directory or, over the network, its endpoint"),
     "isEqual": (
         "BOOLEAN",
         "SNAPSHOT: whether the replay saves what the member has saved; null where the service says that its "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,27 +84,33 @@ def replay_service(
     spark: SparkSession,
     service: str,
     *,
-    cluster_dir: str,
+    cluster_dir: str | None = None,
     archive_dir: str | None = None,
+    endpoints: str | None = None,
     service_id: int = 0,
     whole: bool = False,
+    options: Mapping[str, str] | None = None,
 ) -> ReplayedService:
-    """Replay ``module:ClassName`` over the log in a member's directory, or a cluster's, as Spark tasks.
+    """Replay ``module:ClassName`` over the log in a member's directory, or a cluster's, as Spark tasks; or
+    over that of the running members at ``endpoints``, which send log and snapshots.
 
     There is a task for each interval between two snapshots that members keep. ``whole`` replays all in one,
-    for a service that is another than the one that saved them. Nothing is read until a DataFrame of the
-    result is used. Raises ConfigurationError.
+    for a service that is another than the one that saved them. ``options`` are further ones of the format
+    ``cluster-replay``, such as ``tlsCaFile``. Nothing is read until a DataFrame of the result is used.
+    Raises ConfigurationError.
     """
     from spark_connector.replay import ReplayDataSource
 
     spark.dataSource.register(ReplayDataSource)
-    options = {
+    given = {
         "service": service,
         "clusterDir": cluster_dir,
+        "archiveDir": archive_dir,
+        "endpoints": endpoints,
         "serviceId": str(service_id),
         "whole": str(whole).lower(),
+        **(options or {}),
     }
-    if archive_dir is not None:
-        options["archiveDir"] = archive_dir
-    ReplayOptions.parse(options)
-    return ReplayedService(spark, options)
+    known = {name: value for name, value in given.items() if value is not None}
+    ReplayOptions.parse(known)
+    return ReplayedService(spark, known)

@@ -5,7 +5,7 @@ start of the log                                               end of the log
   nothing or a snapshot      snapshots of members       snapshots of members
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,40 +13,36 @@ import numpy as np
 
 from cluster.errors import LogPurged
 from cluster.reader.log_reader import LogReader
-from cluster.reader.snapshots import StoredSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayInterval:
     """A part ``[begin, end)`` of a log, to be replayed on its own.
 
-    ``start`` is the snapshot at ``begin``, None at the start of a log, ``compared`` are those in the part and
-    at its end, of all members.
+    It begins with the snapshot at ``begin`` if ``is_from_snapshot``, else with nothing, at the start of a
+    log. ``compared`` are the positions of the snapshots in the part and at its end.
     """
 
     begin: int
     end: int
-    start: StoredSnapshot | None
-    compared: tuple[StoredSnapshot, ...]
+    is_from_snapshot: bool
+    compared: tuple[int, ...]
 
 
 def replay_intervals(
-    start: int, end: int, snapshots: Sequence[StoredSnapshot], *, is_whole: bool = False
+    start: int, end: int, snapshots: Iterable[int], *, is_whole: bool = False
 ) -> list[ReplayInterval]:
-    """The log ``[start, end)`` cut at the snapshots of one service, or as one interval; none if it is empty.
+    """The log ``[start, end)`` cut at the positions of snapshots, or as one interval; none if it is empty.
 
-    ``snapshots`` are by position; of several at one position the first is begun with. Raises LogPurged when
-    the log begins after its first entry, and no snapshot is there to begin with.
+    Raises LogPurged when the log begins after its first entry, and no snapshot is there to begin with.
     """
-    at = {one.log_position: one for one in reversed(snapshots) if start <= one.log_position <= end}
+    at = {position for position in snapshots if start <= position <= end}
     if start > 0 and not at:
         raise LogPurged(f"the log begins at position {start}, and no snapshot is there to begin with", start)
     begins = sorted(at if start > 0 else {0, *at})
     cuts = [begins[0], end] if is_whole else [*begins, end]
     return [
-        ReplayInterval(
-            begin, until, at.get(begin), tuple(one for one in snapshots if begin < one.log_position <= until)
-        )
+        ReplayInterval(begin, until, begin in at, tuple(sorted(one for one in at if begin < one <= until)))
         for begin, until in pairwise(cuts)
         if begin < until
     ]

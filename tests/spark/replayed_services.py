@@ -37,6 +37,14 @@ class Batched(Counter):
         self.cluster.offer_batch(batch.session_ids, batch.offsets, batch.lengths, batch.buffer)
 
 
+class Twice(Batched):
+    """Counts every message twice."""
+
+    def on_session_messages(self, batch):
+        super().on_session_messages(batch)
+        self.count += len(batch)
+
+
 class Busy(Counter):
     """Does what a message says."""
 

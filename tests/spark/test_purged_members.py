@@ -1,4 +1,4 @@
-"""Spark over members that have purged the head of their log: exported files, and option ``service``."""
+"""Spark over members that have purged the head of their log: exported files, and replays of a service."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cluster import ClusterClient
 from cluster.archive.files import OsFiles
 from cluster.backup.member_snapshots import MemberSnapshots
 from cluster.cli.tool import app as tool
-from cluster.errors import LogPurged, TimedOut
+from cluster.errors import LogPurged, MembersApart, TimedOut
 from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
 from cluster.reader.snapshots import DirectorySnapshots
 from jobs.demo.cluster_process import ClusterProcess, free_base_port
-from spark_connector import replayed_stream
+from spark_connector import replay_service, replayed_stream
 from spark_connector.options import SourceOptions
 from spark_connector.source import ClusterBatchReader
 from tests.spark.pipeline import wait_for
@@ -89,6 +89,25 @@ def test_a_service_goes_on_from_a_snapshot_that_a_member_sends(cluster):
     for number in reversed(range(len(taken))):
         replayed_stream._kept.clear()
         assert rows(reader, *places[number : number + 2]) == taken[number]
+
+
+def test_the_intervals_that_members_retain_are_replayed_and_compared_with_what_they_send(spark, cluster):
+    replayed = replay_service(spark, ECHO, endpoints=cluster.endpoints)
+
+    compared = replayed.snapshots.collect()
+    stored = DirectorySnapshots([str(cluster.directory / "member-0")], 0)
+    newest = stored.newest(None)
+    assert {(row["beginPosition"], row["position"]) for row in compared} == {
+        (stored.newest(newest - 1), newest)
+    }
+    assert sorted(row["memberId"] for row in compared) == [0, 1, 2] and replayed.verify() == 3
+    answers = [row["payload"] for row in replayed.egress.orderBy("beginPosition", "number").collect()]
+    assert 0 < len(answers) < len(SENT) and answers == SENT[-len(answers) :]
+
+    endpoint = cluster.endpoints.split(",")[0]
+    other = replay_service(spark, f"{ECHO.split(':')[0]}:Twice", endpoints=endpoint)
+    with pytest.raises(MembersApart, match=rf"^3 of 3 snapshots .* at position {newest}, replayed from .*60"):
+        other.verify()
 
 
 def test_members_send_what_is_in_their_directories(cluster):

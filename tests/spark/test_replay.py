@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
+from cluster.archive.files import OsFiles
 from cluster.errors import ClusterError, ConfigurationError, LogPurged, MembersApart
-from cluster.reader.replayed_log import replay_intervals
-from cluster.reader.snapshots import StoredSnapshot
+from cluster.reader.replayed_log import ReplayInterval, replay_intervals
+from cluster.reader.snapshots import stored_snapshots
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector import replay_service
-from spark_connector.replay import ReplayDataSource
+from spark_connector.replay import ReplayDataSource, ReplayTask
 from spark_connector.replay_columns import REPLAY_COLUMNS
 from tests.spark.replayed_services import Batched, Biased, Busy, Counter
 from tests.spark.simulated import write_out
 
 SERVICES = "tests.spark.replayed_services"
 BOOK = "examples.order_book:OrderBook"
-
-
-def stored(position, member=0):
-    return StoredSnapshot(f"member-{member}", "", member, 0, 1, None, 0, position, 0)
 
 
 def rows(directory, service, **options):
@@ -70,41 +69,35 @@ def biased(tmp_path_factory):
 
 
 def test_a_log_is_cut_at_its_snapshots_and_each_part_begins_with_one_and_is_compared_with_the_next():
-    found = [stored(320), stored(320, 1), stored(640, 1)]
-
-    intervals = replay_intervals(0, 960, found)
+    intervals = replay_intervals(0, 960, [640, 320])
 
     assert [(one.begin, one.end) for one in intervals] == [(0, 320), (320, 640), (640, 960)]
-    assert [one.start for one in intervals] == [None, found[0], found[2]]
-    assert [one.compared for one in intervals] == [tuple(found[:2]), tuple(found[2:]), ()]
+    assert [one.is_from_snapshot for one in intervals] == [False, True, True]
+    assert [one.compared for one in intervals] == [(320,), (640,), ()]
 
 
 def test_the_whole_log_is_one_part_that_is_compared_with_all():
-    found = [stored(320), stored(640)]
+    (whole,) = replay_intervals(0, 640, [640, 320], is_whole=True)
 
-    (whole,) = replay_intervals(0, 640, found, is_whole=True)
-
-    assert (whole.begin, whole.end, whole.start, whole.compared) == (0, 640, None, tuple(found))
+    assert whole == ReplayInterval(0, 640, False, (320, 640))
 
 
 def test_a_log_whose_head_is_gone_begins_with_the_first_snapshot_that_it_still_reaches():
-    found = [stored(320), stored(640)]
-
-    (only,) = replay_intervals(512, 960, found)
-    assert (only.begin, only.end, only.start, only.compared) == (640, 960, found[1], ())
+    (only,) = replay_intervals(512, 960, [640, 320])
+    assert only == ReplayInterval(640, 960, True, ())
     with pytest.raises(LogPurged, match="the log begins at position 800, and no snapshot"):
-        replay_intervals(800, 960, found)
+        replay_intervals(800, 960, [640, 320])
 
 
 def test_a_log_that_was_seeded_begins_with_the_snapshot_at_0():
-    (only,) = replay_intervals(0, 96, [stored(0)])
+    (only,) = replay_intervals(0, 96, [0])
 
-    assert only.start == stored(0)
+    assert only.is_from_snapshot
 
 
 def test_nothing_is_to_be_replayed_of_no_log_and_behind_the_last_snapshot():
     assert replay_intervals(0, 0, []) == []
-    assert [one.end for one in replay_intervals(0, 320, [stored(320), stored(640)])] == [320]
+    assert [one.end for one in replay_intervals(0, 320, [320, 640])] == [320]
 
 
 # ---- what comes of it
@@ -217,6 +210,27 @@ def test_a_service_of_batches_is_replayed_with_the_positions_of_its_answers(tmp_
     assert all(row["isEqual"] for row in of_kind(tasks, "SNAPSHOT"))
 
 
+def test_a_copy_that_is_damaged_is_not_begun_with_and_named_where_it_is_compared(orders, tmp_path):
+    directory = shutil.copytree(orders[0], tmp_path / "c1")
+    newest = max(stored_snapshots(OsFiles(), str(directory / "member-0")), key=lambda one: one.recording_id)
+    (segment,) = Path(newest.archive).glob(f"{newest.recording_id}-*.rec")
+    data = bytearray(segment.read_bytes())
+    data[240] ^= 1
+    segment.write_bytes(data)
+
+    assert rows(directory, BOOK, kinds="EGRESS,STATE") == rows(orders[0], BOOK, kinds="EGRESS,STATE")
+    with pytest.raises(ClusterError, match=r"the snapshot of member 0 \(.*\) cannot be compared: "):
+        rows(directory, BOOK)
+
+
+def test_a_snapshot_that_went_after_the_planning_fails_the_task_with_its_position(orders):
+    source = ReplayDataSource({"clusterDir": orders[0], "service": BOOK})
+    reader = source.reader(source.schema())
+
+    with pytest.raises(ClusterError, match="to 640 failed: the snapshot at position 320 is gone since the"):
+        list(reader.read(ReplayTask(ReplayInterval(320, 640, True, ()))))
+
+
 def test_a_service_that_cannot_be_made_or_started_is_said_with_the_interval(orders):
     directory, _ = orders
 
@@ -229,13 +243,15 @@ def test_a_service_that_cannot_be_made_or_started_is_said_with_the_interval(orde
 def test_what_is_wrong_with_the_options_is_said_when_the_source_is_made():
     for options, text in (
         ({"clusterDir": "c1"}, "format cluster-replay needs option service, which is not given"),
-        ({"service": "a:B"}, "format cluster-replay needs option clusterDir, which is not given"),
+        ({"service": "a:B"}, "needs option endpoints or option clusterDir; neither is given"),
+        ({"service": "a:B", "clusterDir": "c1", "endpoints": "h:1"}, "option clusterDir; both are given"),
+        ({"service": "a:B", "endpoints": "h:1", "archiveDir": "a"}, "option archiveDir goes with clusterDir"),
         (
             {"service": "a:B", "clusterDir": "c1", "kinds": "x"},
             "option kinds is 'x'; expected a comma list",
         ),
         ({"service": "a:B", "clusterDir": "c1", "serviceId": "10"}, "expected a service id from 0 to 9"),
-        ({"service": "a:B", "clusterDir": "c1", "endpoints": "x"}, "unknown replay option 'endpoints'"),
+        ({"service": "a:B", "clusterDir": "c1", "sessions": "1"}, "unknown replay option 'sessions'"),
     ):
         with pytest.raises(ConfigurationError) as refused:
             ReplayDataSource(options)
