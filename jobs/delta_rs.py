@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from cluster import ConfigurationError, PositionToken
 from jobs.command import INTERVAL
 from jobs.delta_table import ATTEMPTS, Missing, is_name
-from jobs.schemas import DELTA_RS, WRITER, TableLayout
+from jobs.history import check_token
+from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
 from jobs.streaming import interrupts
 from spark_connector.columns import arrow_schema
 from spark_connector.log import BEHIND_TIMEOUT_S, SourceLog, forget_reader, open_reader
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST
 from spark_connector.resolving import resolve_start
+from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +58,8 @@ class ArrowJob:
     """One table: what it looks like, what it needs of the Log, and how entries go in.
 
     ``reduced`` makes rows of the entries, with those that the table has where it is to know them; without it
-    entries are appended as they are. ``on_match`` says what the rows become that the table has, and those
-    whose key has no row, as for ``jobs.delta_table.merge``.
+    entries are appended as they are. Until then they are in memory as ``kept`` makes them. ``on_match`` says
+    what the rows become that the table has, and those whose key has no row, as ``jobs.delta_table.merge``.
     """
 
     name: str
@@ -67,14 +69,33 @@ class ArrowJob:
     reduced: Callable[[Entries, Known], pa.Table] | None = None
     on_match: Callable[[Found], tuple[dict[str, str], Missing | None]] = _no_match
     from_snapshots: Callable[[dict[str, str]], FromSnapshots] | None = None
+    kept: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the entries that it needs."""
+        import pyarrow as pa
+
+        columns = {name: (ROW_COLUMNS[name], "") for name in self.columns or ROW_COLUMNS}
+        return pa.schema([field.remove_metadata() for field in arrow_schema(columns)])
+
+    def share(self, batch: pa.RecordBatch, begin: int) -> pa.RecordBatch:
+        """What it needs of a batch of entries, from log position ``begin`` on."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        is_wanted = pc.greater_equal(batch["position"], begin)
+        if self.entry_types:
+            is_wanted = pc.and_(is_wanted, pc.is_in(batch["entryType"], pa.array(self.entry_types)))
+        return batch.select(self.columns or ROW_COLUMNS).filter(is_wanted)
 
 
 def keep(name: str, tables: Mapping[str, ArrowJob], options: JobOptions) -> None:
     """Bring the tables, by path, up to what the Log has; on and on with a trigger interval.
 
-    Each reads the log by itself, as far as it needs it. Raises ConfigurationError for what only Spark can do
-    and for a table of another writer or another log, TimedOut when the log stays behind a table, and
-    KeyboardInterrupt once an interrupted job has stopped.
+    The log is read once for all of them. Raises ConfigurationError for what only Spark can do and for a table
+    of another writer or another log, TimedOut when the log stays behind a table, and KeyboardInterrupt once
+    an interrupted job has stopped.
     """
     _check(options)
     interval = options.trigger.get("processingTime")
@@ -84,11 +105,9 @@ def keep(name: str, tables: Mapping[str, ArrowJob], options: JobOptions) -> None
         with interrupts() as interrupted:
             for keeper in keepers:
                 keeper.begin(and_on=interval is not None)
-            for keeper in keepers:
-                keeper.take(interrupted.is_set)
+            _take(keepers, source, interrupted.is_set)
             while interval is not None and not interrupted.wait(_seconds(interval)):
-                for keeper in keepers:
-                    keeper.take(interrupted.is_set)
+                _take(keepers, source, interrupted.is_set)
             rows = sum(keeper.rows for keeper in keepers)
             options.say(f"{name}: {'stopped' if interrupted.is_set() else 'done'}, {rows:,} rows")
             if interrupted.is_set():
@@ -97,91 +116,145 @@ def keep(name: str, tables: Mapping[str, ArrowJob], options: JobOptions) -> None
         forget_reader(source)
 
 
+def _take(keepers: list[_Keeper], source: SourceOptions, is_to_stop: Callable[[], bool]) -> None:
+    """Take in what the log has by now, a commit of each table for each ``maxBytesPerTrigger`` of it."""
+    end = SourceLog(source).committed_end()
+    reader = open_reader(source)
+    for keeper in keepers:
+        keeper.open()
+    while not is_to_stop():
+        begins = {keeper: keeper.position(end) for keeper in keepers}
+        begin = min(begins.values())
+        if begin >= end:
+            return
+        stop = begin + source.max_bytes_per_trigger
+        stop = min(reader.boundary_at_or_after(stop, known=begin), end) if stop < end else end
+        _take_part(reader, {keeper: at for keeper, at in begins.items() if at < stop}, begin, stop)
+
+
+def _take_part(reader: LogReader, begins: dict[_Keeper, int], begin: int, stop: int) -> None:
+    """Take ``[begin, stop)``, read once, into tables that go to ``begins``.
+
+    Where entries are appended they are as they come; the others are merged when all have been read.
+    """
+    jobs = [keeper.job for keeper in begins]
+    entries = reader.to_arrow_reader(
+        begin,
+        stop,
+        columns=of_all([job.columns for job in jobs]) or None,
+        entry_types=of_all([job.entry_types for job in jobs]) or None,
+    )
+    appended = [keeper for keeper in begins if keeper.job.reduced is None]
+    assert len(appended) <= 1, "what is read once is appended once"
+    merged: dict[_Keeper, list[pa.RecordBatch]] = {k: [] for k in begins if k not in appended}
+
+    def read() -> Entries:
+        for batch in entries:
+            for keeper, batches in merged.items():
+                batches.append(keeper.job.kept(keeper.job.share(batch, begins[keeper])))
+            yield batch
+
+    reading = read()
+    for keeper in appended:
+        keeper.append((keeper.job.share(batch, begins[keeper]) for batch in reading), stop)
+    for _ in reading:
+        pass  # what nobody has appended
+    for keeper, batches in merged.items():
+        keeper.merge(batches, stop)
+
+
 class _Keeper:
     """A table that is kept."""
 
     def __init__(self, job: ArrowJob, table: str, options: JobOptions, source: SourceOptions) -> None:
         self.rows = 0  # in the commits of this run
-        self._job = job
+        self.job = job
         self._place = table
         self._application = APPLICATION.format(job.layout.name)
         self._options = options
         self._source = source
         self._log = SourceLog(source)
         self._reader: LogReader = open_reader(source)
+        self._table: DeltaTable | None = None
+        self._attempts_left = ATTEMPTS
         self._from_snapshots = self._made_from_snapshots()
 
     def _made_from_snapshots(self) -> FromSnapshots:
-        made = self._job.from_snapshots
+        made = self.job.from_snapshots
         return _no_snapshots if made is None else made(self._options.source)
 
     def begin(self, and_on: bool) -> None:
         """Say what there is to read, and see that the table is of this log."""
+        self.open()
         end = self._log.committed_end()
-        begin = self._position(self._table(), end)
-        self._options.say(f"{self._job.name}: reading from {begin:,} to {end:,}{' and on' * and_on}")
+        begin = self.position(end)
+        self._options.say(f"{self.job.name}: reading from {begin:,} to {end:,}{' and on' * and_on}")
 
-    def take(self, is_to_stop: Callable[[], bool]) -> None:
-        """Take in what the log has by now, a commit for each ``maxBytesPerTrigger`` of it."""
+    def append(self, entries: Entries, stop: int) -> None:
+        """Append the entries from its position to ``stop``, unless another job has been there."""
+        self._commit(stop, lambda table, said: _append(table, self.job, entries, said))
+
+    def merge(self, entries: list[pa.RecordBatch], stop: int) -> None:
+        """Merge the entries from its position to ``stop``, unless another job has been there."""
+
+        def merged(table: DeltaTable, said: CommitProperties) -> int:
+            assert self.job.reduced is not None
+            found = self._from_snapshots(table.transaction_version(self._application) is None, stop)
+            updates = self.job.reduced(_with(entries, found, self.job), table.to_pyarrow_table)
+            return _merge(table, self.job, updates, found, said)
+
+        self._commit(stop, merged)
+
+    def _commit(self, stop: int, write: Callable[[DeltaTable, CommitProperties], int]) -> None:
+        """One commit, to the version of the table whose position was asked for."""
+        from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
-        end = self._log.committed_end()
-        table = self._table()
-        begin = self._position(table, end)
-        attempts_left = ATTEMPTS
-        while begin < end and not is_to_stop():
-            if table is None:
-                table = self._made()
-            stop = begin + self._source.max_bytes_per_trigger
-            stop = min(self._reader.boundary_at_or_after(stop, known=begin), end) if stop < end else end
-            try:
-                self._commit(table, begin, stop)
-                attempts_left = ATTEMPTS
-            except CommitFailedError:  # another writer has been there
-                attempts_left -= 1
-                if not attempts_left:
-                    raise
-                table = self._table()
-                self._from_snapshots = self._made_from_snapshots()
-            begin = self._position(table, end)
-
-    def _commit(self, table: DeltaTable, begin: int, stop: int) -> None:
-        from deltalake import CommitProperties, Transaction
-
+        if self._table is None:
+            self._table = self._made()
+            if self._table.transaction_version(self._application) is not None:
+                return  # another job has made it
         said = CommitProperties(
             custom_metadata={"userMetadata": PositionToken(self._log.cluster, stop).to_text()},
             app_transactions=[Transaction(self._application, stop)],
         )
-        job = self._job
-        entries = self._reader.to_arrow_reader(
-            begin, stop, columns=job.columns or None, entry_types=job.entry_types or None
-        )
-        if job.reduced is None:
-            rows = _append(table, entries, said)
-        else:
-            is_first = table.transaction_version(self._application) is None
-            found = self._from_snapshots(is_first, stop)
-            updates = job.reduced(_with(entries, found), table.to_pyarrow_table)
-            rows = _merge(table, job, updates, found, said)
+        try:
+            rows = write(self._table, said)
+        except CommitFailedError:  # another job has been there
+            self._attempts_left -= 1
+            if not self._attempts_left:
+                raise
+            self.open()
+            self._from_snapshots = self._made_from_snapshots()
+            return
+        self._attempts_left = ATTEMPTS
         self.rows += rows
-        self._options.say(f"{job.name}: version {table.version()}, {rows:,} rows, log position {stop:,}")
+        version = self._table.version()
+        self._options.say(f"{self.job.name}: version {version}, {rows:,} rows, log position {stop:,}")
 
-    def _position(self, table: DeltaTable | None, end: int) -> int:
-        """Where the table goes to in the log, which has as much; else where the first commit begins."""
-        known = None if table is None else table.transaction_version(self._application)
+    def position(self, end: int) -> int:
+        """Where the table goes to in the log, which has as much; else where the first commit begins.
+
+        Raises ConfigurationError for a table of another log, TimedOut for a log that stays behind.
+        """
+        table = self._table
+        known = None
+        if table is not None:
+            known = table.transaction_version(self._application)
+            token = PositionToken(table.metadata().configuration[IDENTITY], known or 0)
+            check_token(self._place, token, self._log.cluster)
         if known is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
-        assert table is not None
-        identity = table.metadata().configuration[IDENTITY]
-        self._reader.await_token(PositionToken(identity, known).to_text(), BEHIND_TIMEOUT_S)
+        self._reader.await_token(token.to_text(), BEHIND_TIMEOUT_S)
         return self._log.retained(known)
 
-    def _table(self) -> DeltaTable | None:
-        """The table if it is there. Raises ConfigurationError for one that this writer has not made."""
+    def open(self) -> None:
+        """Look at the table as it is now. Raises ConfigurationError for one that this writer has not made."""
         from deltalake import DeltaTable
 
+        self._table = None
         if not DeltaTable.is_deltatable(self._place):
-            return None
+            return
         table = DeltaTable(self._place)
         metadata = table.metadata()
         properties = metadata.configuration
@@ -190,18 +263,18 @@ class _Keeper:
             raise ConfigurationError(
                 f"table {self._place} is kept by {writer}; expected one that --writer {DELTA_RS} has made"
             )
-        if metadata.name != self._job.layout.name:
+        if metadata.name != self.job.layout.name:
             raise ConfigurationError(
-                f"table {self._place} is the table {metadata.name} of a log; expected {self._job.layout.name}"
+                f"table {self._place} is the table {metadata.name} of a log; expected {self.job.layout.name}"
             )
-        return table
+        self._table = table
 
     def _made(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        layout = self._job.layout
+        layout = self.job.layout
         properties = {WRITER: DELTA_RS, IDENTITY: self._log.cluster}
-        if self._job.reduced is None:
+        if self.job.reduced is None:
             properties |= layout.properties
         return DeltaTable.create(
             self._place,
@@ -218,15 +291,15 @@ def _no_snapshots(is_first: bool, end: int) -> Found:
     return []
 
 
-def _with(entries: pa.RecordBatchReader, found: Found) -> Entries:
+def _with(entries: list[pa.RecordBatch], found: Found, job: ArrowJob) -> Entries:
     """``entries``, and those that were ``found`` in snapshots."""
     import pyarrow as pa
 
     yield from entries
-    yield pa.RecordBatch.from_pylist(found, entries.schema)
+    yield job.kept(pa.RecordBatch.from_pylist(found, job.schema))
 
 
-def _append(table: DeltaTable, entries: pa.RecordBatchReader, said: CommitProperties) -> int:
+def _append(table: DeltaTable, job: ArrowJob, entries: Entries, said: CommitProperties) -> int:
     """Append ``entries`` in one commit; returns how many."""
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -239,7 +312,7 @@ def _append(table: DeltaTable, entries: pa.RecordBatchReader, said: CommitProper
             rows += batch.num_rows
             yield batch
 
-    stream = pa.RecordBatchReader.from_batches(entries.schema, counted())
+    stream = pa.RecordBatchReader.from_batches(job.schema, counted())
     write_deltalake(table, stream, mode="append", commit_properties=said)
     return rows
 

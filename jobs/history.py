@@ -43,7 +43,13 @@ def check_log(spark: SparkSession, table: str, cluster: str | None) -> None:
     commits = delta_table(spark, table).history(_RECENT).select("userMetadata").collect()
     tokens = (token for commit in commits if (token := _token(commit.userMetadata)))
     token = next(tokens, None)
-    if token is not None and not token.is_of(cluster):
+    if token is not None:
+        check_token(table, token, cluster)
+
+
+def check_token(table: str, token: PositionToken, cluster: str | None) -> None:
+    """Raise ConfigurationError where ``token``, of a table, is of another log than ``cluster``'s."""
+    if not token.is_of(cluster):
         raise ConfigurationError(
             f"table {table} is of cluster {token.cluster} (position {token.position}), but what is read is "
             f"cluster {cluster}; expected a table of that cluster's log, or a new one"

@@ -15,7 +15,7 @@ from jobs import delta_rs
 from jobs.command import add_table, add_writer, options_of, start
 from jobs.delta_table import Commit, open_table
 from jobs.history import check_log, token_of_batch
-from jobs.schemas import DELTA_RS
+from jobs.schemas import DELTA_RS, of_all
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 from spark_connector.log import SourceLog
 from spark_connector.options import SourceOptions
@@ -90,10 +90,10 @@ def keeping(
     for table in known:
         if known[table] is not None:
             check_log(spark, table, cluster)
-    wanted = _of_all([job.entry_types for job in tables.values()])
+    wanted = of_all([job.entry_types for job in tables.values()])
     source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
     source = starting_at(source, _least(known.values()))
-    entries = read_log(spark, source, _of_all([job.columns for job in tables.values()]))
+    entries = read_log(spark, source, of_all([job.columns for job in tables.values()]))
     snapshots = {table: job.from_snapshots(source) for table, job in tables.items() if job.from_snapshots}
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
@@ -124,11 +124,6 @@ def _least(positions: Collection[int | None]) -> int | None:
     """How far all tables go; None when one is empty."""
     known = [position for position in positions if position is not None]
     return min(known) if len(known) == len(positions) else None
-
-
-def _of_all(needs: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """What all tables together need, in which () stands for everything."""
-    return tuple(dict.fromkeys(name for need in needs for name in need)) if all(needs) else ()
 
 
 def _beyond(entries: DataFrame, position: int | None, column: str) -> DataFrame:

@@ -26,8 +26,8 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 def sessions(entries: Iterable[pa.RecordBatch]) -> pa.Table:
-    """One row per cluster session, as ``jobs.sessions.sessions`` makes them."""
-    whole = pa.Table.from_batches(_of_sessions(entries), _SESSION_ENTRIES)
+    """One row per cluster session, as ``jobs.sessions.sessions`` makes them; of ``without_payloads``."""
+    whole = pa.Table.from_batches(list(entries), _SESSION_ENTRIES)
     kind = whole["entryType"]
     is_message, is_close = pc.equal(kind, "SESSION_MESSAGE"), pc.equal(kind, "SESSION_CLOSE")
     counted = whole.select(["clusterSessionId", "bytes", "position"])
@@ -80,12 +80,11 @@ _SESSION_ENTRIES = pa.schema(
 )
 
 
-def _of_sessions(entries: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """The entries of sessions with the length of each payload in place of it: one batch's are in memory."""
-    for batch in entries:
-        batch = batch.filter(pc.greater_equal(batch["clusterSessionId"], 0))
-        length = pc.fill_null(pc.cast(pc.binary_length(batch["payload"]), pa.int64()), 0)
-        yield batch.append_column("bytes", length).select(_SESSION_ENTRIES.names)
+def without_payloads(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The entries of sessions, with the length of each payload in place of it."""
+    batch = batch.filter(pc.greater_equal(batch["clusterSessionId"], 0))
+    length = pc.fill_null(pc.cast(pc.binary_length(batch["payload"]), pa.int64()), 0)
+    return batch.append_column("bytes", length).select(_SESSION_ENTRIES.names)
 
 
 def _firsts(rows: pa.Table, **columns: str) -> pa.Table:

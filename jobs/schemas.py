@@ -155,3 +155,8 @@ OPENING_COLUMNS = (
     "startPosition",
     "startedAt",
 )
+
+
+def of_all(needs: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """What all tables together need, in which () stands for everything."""
+    return tuple(dict.fromkeys(name for need in needs for name in need)) if all(needs) else ()

@@ -149,6 +149,7 @@ def sessions_arrow_job() -> ArrowJob:
         lambda entries, known: reductions.sessions(entries),
         lambda found: (ON_MATCH, None),
         _from_snapshots,
+        reductions.without_payloads,
     )
 
 

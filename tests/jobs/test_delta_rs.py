@@ -103,7 +103,8 @@ def test_a_table_of_another_log_and_one_beyond_the_log_are_refused(member_dir, t
     metadata = deltalake.DeltaTable(str(table))
     identity = metadata.metadata().configuration[IDENTITY]
     metadata.alter.set_table_properties({IDENTITY: "7:1:1"}, raise_if_not_exists=False)
-    with pytest.raises(ConfigurationError, match=f"is of cluster 7:1:1, this log of {identity}"):
+    is_of = r"log is of cluster 7:1:1 \(position 250144\), but what is read is cluster"
+    with pytest.raises(ConfigurationError, match=f"{is_of} {identity}; expected a table of that cluster's"):
         run(member_dir, table)
 
     metadata.alter.set_table_properties({IDENTITY: identity}, raise_if_not_exists=False)
@@ -112,6 +113,19 @@ def test_a_table_of_another_log_and_one_beyond_the_log_are_refused(member_dir, t
     deltalake.write_deltalake(metadata, nothing, mode="append", commit_properties=beyond)
     with pytest.raises(TimedOut, match=r"position 250176 .* committed up to 250144"):
         run(member_dir, table)
+
+
+def test_a_table_of_another_log_that_has_no_rows_yet_is_refused_too(member_dir, tmp_path, monkeypatch):
+    def dying(*arguments, **keys):
+        raise MemoryError("the process is killed here")
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(deltalake, "write_deltalake", dying)
+        run(member_dir, tmp_path / "log")
+    metadata = deltalake.DeltaTable(str(tmp_path / "log"))
+    metadata.alter.set_table_properties({IDENTITY: "7:1:1"}, raise_if_not_exists=False)
+    with pytest.raises(ConfigurationError, match=r"is of cluster 7:1:1 \(position 0\)"):
+        run(member_dir, tmp_path / "log")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from cluster import ConfigurationError, LogReader
 from jobs import delta_rs, reductions, timers, verify
 from jobs.delta_table import read
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
+from jobs.tables import arrow_tables_in
 from jobs.timers import LOG_COLUMNS, on_match_and_missing
 from spark_connector.columns import arrow_schema
 from spark_connector.schema import ROW_COLUMNS
 from tests.jobs.timelines import Timeline
-from tests.jobs.without_spark import IN_THREE, run, run_alone
+from tests.jobs.without_spark import IN_THREE, options, run, run_alone
 
 MERGED = ("sessions", "timers", "leadership_terms")
 
@@ -95,6 +96,46 @@ def test_of_two_jobs_that_merge_the_same_entries_one_has_the_commit(
     run(member_dir, table)
     assert len(calls) == 3 and deltalake.DeltaTable(str(table)).version() == 2
     assert rows(table) == rows(small / name)
+
+
+def keep_all(member_dir, place):
+    delta_rs.keep("tables", arrow_tables_in(str(place)), options(member_dir, place, *IN_THREE))
+
+
+def test_the_log_is_read_once_for_all_tables(member_dir, tmp_path, monkeypatch):
+    batches, ranges = LogReader.batches, []
+
+    def recorded(reader, begin, end, **given):
+        ranges.append((begin, end))
+        return batches(reader, begin, end, **given)
+
+    monkeypatch.setattr(LogReader, "batches", recorded)
+    keep_all(member_dir, tmp_path)
+    assert ranges == [(0, 102_528), (102_528, 205_088), (205_088, 250_144)]
+
+
+@pytest.mark.conformance("S-285")
+def test_a_job_that_dies_between_two_tables_takes_each_on_from_where_it_is(
+    small, member_dir, tmp_path, monkeypatch
+):
+    merge, calls = delta_rs._merge, []
+
+    def dying(*arguments):
+        calls.append(arguments)
+        if len(calls) == 5:
+            raise MemoryError("the process is killed here")
+        return merge(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(delta_rs, "_merge", dying)
+        keep_all(member_dir, tmp_path)
+    tables = {name: deltalake.DeltaTable(str(tmp_path / name)) for name in ("log", *MERGED)}
+    reached = [table.transaction_version(f"cluster.{name}") for name, table in tables.items()]
+    assert reached == [205_088, 205_088, 102_528, 102_528]
+
+    keep_all(member_dir, tmp_path)
+    for name in tables:
+        assert rows(tmp_path / name) == rows(small / name)
 
 
 def test_a_snapshot_without_timers_is_a_commit_too(member_dir, tmp_path, monkeypatch):
