@@ -6,7 +6,7 @@ of a sink. So making one costs nothing and touches nothing outside; it only refu
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -23,7 +23,7 @@ from spark_connector.cluster_names import (
 from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
-from spark_connector.options import SinkOptions, SourceOptions, check_names
+from spark_connector.options import SinkOptions, SourceOptions, check_names, unused_in_batch
 from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
@@ -71,8 +71,10 @@ class ClusterDataSource(DataSource):
         from spark_connector.source import ClusterBatchReader, FilteringBatchReader
 
         if clusters := named_clusters(self.options):
+            self._warn_of_unused(clusters.values())
             return _many_batch_reader(clusters, schema)
         options = SourceOptions.parse(self.options)
+        self._warn_of_unused([options])
         if options.service is not None:
             raise ConfigurationError(
                 f"option service is {options.service}, which is for a stream; format cluster-replay gives a "
@@ -80,6 +82,13 @@ class ClusterDataSource(DataSource):
             )
         kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
         return kind(options, _columns(options, schema), _decoded_column(options, schema))
+
+    def _warn_of_unused(self, parsed: Iterable[SourceOptions]) -> None:
+        from spark_connector.log import warn
+
+        begins = [options.starting_offsets for options in parsed]
+        for name in unused_in_batch(self.options, begins):
+            warn(f"option {name} does nothing in a batch read; it is for a stream")
 
     def streamReader(
         self, schema: StructType

@@ -12,6 +12,7 @@ Arrow it is Spark that parses the columns, and they come back as the type of ``d
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +51,25 @@ def parse_decode(name: str, value: str) -> Decoding:
         raise wrong_value(name, value, _EXPECTED)
     if format == "dtype":
         parse_dtype(name, text)
+    elif format != "sbe":
+        _check_typed(name, value, format, text)
     return Decoding(format, text)
+
+
+_QUOTED = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"")
+
+
+def _check_typed(name: str, value: str, format: str, text: str) -> None:
+    """Spark parses the columns, and its words about one without a type do not name the option."""
+    unquoted = _QUOTED.sub(lambda quoted: "q" * len(quoted[0]), text)
+    begin, depth = 0, 0
+    for end, character in enumerate(f"{unquoted},"):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            if len(re.findall(r"[^\s:]+", unquoted[begin:end])) < 2:
+                expected = f"a type for each column, as in {format}:id BIGINT, name STRING"
+                raise wrong_value(name, value, f"{expected}; {text[begin:end].strip()!r} has none")
+            begin = end + 1
 
 
 def parse_decode_mode(name: str, value: str) -> str:

@@ -67,6 +67,15 @@ ENTRY_TYPES = (
 ERROR, LATEST_STRATEGY = "error", "latest"
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERY_MODES = ("exactly-once", "at-least-once")
 
+# What says how a stream goes on; a batch read is one range of the log.
+STREAM_OPTIONS = (
+    "maxEntriesPerTrigger",
+    "maxBytesPerTrigger",
+    "minEntriesPerTrigger",
+    "maxTriggerDelay",
+    "consumerGroup",
+)
+
 # What Spark itself puts among the options of a sink, or reads from them.
 SPARK_SINK_OPTIONS = frozenset(
     {
@@ -474,6 +483,19 @@ class SinkOptions(ConnectionOptions):
                 f"option deliveryMode is at-least-once, txnAppId is {application!r}; expected one of them"
             )
         Lane(application, REGISTRATION, version)  # says what a name cannot be
+
+
+def unused_in_batch(given: Iterable[str], begins: Iterable[Place | None]) -> list[str]:
+    """Of the names ``given`` those that do nothing in a batch read that begins at ``begins``.
+
+    A group is read where the read begins there; it is not reported for.
+    """
+    known = {name.partition(".")[0].lower() for name in given}
+    return [
+        name
+        for name in STREAM_OPTIONS
+        if name.lower() in known and not (name == "consumerGroup" and GROUP in begins)
+    ]
 
 
 def check_names(given: Iterable[str]) -> None:

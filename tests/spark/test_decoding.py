@@ -254,6 +254,13 @@ def test_a_schema_that_is_not_there_is_named(tmp_path):
     [
         ("xml:a INT", "expected json:COLUMNS, arrow:COLUMNS, dtype:DTYPE or sbe:FILE"),
         ("json", "expected json:COLUMNS"),
+        (
+            "json:id",
+            "is 'json:id'; expected a type for each column, as in json:id BIGINT, name STRING; 'id' has",
+        ),
+        ("json:a INT, `b`, c INT", "'`b`' has none"),
+        ("arrow:a: STRUCT<b: DECIMAL(4,2)>, c:", "as in arrow:id BIGINT, name STRING; 'c:' has none"),
+        ("json:a INT,", "'' has none"),
         ("dtype:[('a', 'i3')]", "expected a dtype of numpy"),
         ("dtype:i8", "expected a dtype with fields"),
         ("dtype:[('a', 'M8[s]')]", "field a is datetime64[s]"),
@@ -265,6 +272,11 @@ def test_what_cannot_be_meant_is_refused_with_what_can(value, said):
     with pytest.raises(ConfigurationError) as refused:
         parse_decode("decode", value)
     assert said in str(refused.value)
+
+
+def test_columns_of_any_depth_have_their_types():
+    text = "a: ARRAY<STRUCT<b: ARRAY<STRUCT<c INT, d: DECIMAL(4, 2)>>, e INT>>, `f, g` STRING COMMENT 'h, i'"
+    assert parse_decode("decode", f"json: {text}").text == text
 
 
 def test_a_type_that_a_format_does_not_make_is_refused():

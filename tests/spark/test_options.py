@@ -301,6 +301,22 @@ def test_a_stream_that_cannot_be_says_so_when_it_is_first_asked(options, column,
         getattr(reader, method)(*arguments)
 
 
+@pytest.mark.parametrize("cluster", ["", ".eu"])
+def test_a_batch_says_which_options_do_nothing_in_it(cluster, capsys):
+    def told(**options):
+        given = {f"endpoints{cluster}": "0=a:1", f"consumerGroup{cluster}": "g", **options}
+        ClusterDataSource(given).reader(StructType().add("position", "long"))
+        return capsys.readouterr().err.splitlines()
+
+    limits = {"maxentriespertrigger": "7", "maxBytesPerTrigger": "1m", "minEntriesPerTrigger": "1"}
+    names = ["maxEntriesPerTrigger", "maxBytesPerTrigger", "minEntriesPerTrigger", "maxTriggerDelay"]
+    assert told(**limits, maxTriggerDelay="1s") == [
+        f"cluster source: option {name} does nothing in a batch read; it is for a stream"
+        for name in [*names, "consumerGroup"]
+    ]
+    assert told(startingOffsets="group", minPartitions="3") == [], "the group says where it begins"
+
+
 def test_the_sink_needs_endpoints_and_takes_what_spark_adds():
     assert "endpoints" in refusal(SinkOptions.parse, {"checkpointLocation": "/c"})
     assert SinkOptions.parse(
