@@ -10,6 +10,7 @@ import pytest
 
 from cluster.archive.files import OsFiles
 from cluster.errors import ClusterError, ConfigurationError, LogPurged, MembersApart
+from cluster.reader import LogReader
 from cluster.reader.replayed_log import ReplayInterval, replay_intervals
 from cluster.reader.snapshots import stored_snapshots
 from cluster.testing import SimulatedCluster
@@ -189,6 +190,25 @@ def test_timers_messages_closes_and_errors_are_rows_at_their_entries(tmp_path):
     assert closed["clusterSessionId"] == alice.session_id
     assert re.search(r"ValueError in .*replayed_services\.py:\d+\): as it was told", failed["message"])
     assert timers[-1]["position"] < failed["position"] < closed["position"]
+
+
+@pytest.mark.parametrize("kinds", ["SCHEDULE_TIMER,CANCEL_TIMER", "EGRESS,SCHEDULE_TIMER,CANCEL_TIMER"])
+def test_a_timer_stands_after_the_entry_at_which_it_was_set_or_cancelled(tmp_path, kinds):
+    cluster = SimulatedCluster(Busy)
+    alice, bob = cluster.connect("alice"), cluster.connect("bob")
+    sent = [(alice, b"one"), (bob, b"wait 30"), (alice, b"two"), (alice, b"wait 9999"), (bob, b"forget")]
+    for client, message in sent:
+        client.offer(message)
+    cluster.settle()
+    directory = f"{write_out(cluster, tmp_path)}/member-0"
+
+    found = of_kind(rows(directory, f"{SERVICES}:Busy", kinds=kinds), "SCHEDULE_TIMER", "CANCEL_TIMER")
+    with LogReader.open(dir=directory) as reader:
+        entries = {entry["endPosition"]: entry for entry in reader.entries()}
+    set_at = [entries[row["position"]] for row in found]
+    assert [(entry["clusterSessionId"], entry["payload"]) for entry in set_at] == [
+        (client.session_id, message) for client, message in sent if b"one" != message != b"two"
+    ]
 
 
 def test_the_second_service_of_a_cluster_is_replayed_by_its_id(tmp_path):
