@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -50,9 +52,9 @@ Examples:
   cluster log export --dir member-0 --format arrow --from 139424 log.arrow
   cluster log export --dir cluster-data/member-0 --append exported
 
-The file has the columns of `cluster log dump`, typed, and is written whole or not at all.
-With --append FILE is a folder, on this host or a URI such as s3://bucket/log, and what is committed goes
-there in Parquet files, each named by its range of positions. Another run goes on after the last one.
+The file has the columns of `cluster log dump`, typed, and is written whole or not at all. FILE may be a URI
+such as s3://bucket/log.parquet. With --append it is a folder, and what is committed goes there in Parquet
+files, each named by its range of positions. Another run goes on after the last one.
 """
 
 
@@ -184,7 +186,7 @@ def export(
             if value not in (None, Format.parquet):
                 raise typer.BadParameter(f"{value} does not go with --append", param_hint=option)
     elif format is None:
-        suffix = Path(file).suffix.lstrip(".")
+        suffix = Path(urlsplit(file).path).suffix.lstrip(".")
         if suffix not in Format.__members__:
             raise typer.BadParameter(
                 "give arrow or parquet, the file's name has no such ending", param_hint="--format"
@@ -202,9 +204,9 @@ def export(
         batches = reader.batches(
             _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
         )
-        count = _write(batches, format, Path(file))
+        count = _write(batches, format, file)
         if as_json:
-            print(json.dumps({"file": str(file), "format": format.value, "entries": count}))
+            print(json.dumps({"file": file, "format": format.value, "entries": count}))
         else:
             print(f"{count} entries in {file}")
         diagnostics.finish()
@@ -285,18 +287,20 @@ def _last_entries(reader: LogReader, end: int, count: int, diagnostics: _Diagnos
     return last
 
 
-def _write(batches: Iterator[pa.RecordBatch], format: Format, file: Path) -> int:
+def _write(batches: Iterator[pa.RecordBatch], format: Format, file: str) -> int:
     """Write aside and rename; return the number of entries."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from cluster.log.columns import ROW_SCHEMA
+    from cluster.reader.file_systems import file_system_of
 
-    aside = file.with_name(file.name + ".tmp")
+    file_system, path = file_system_of(file)
+    aside = f"{path}.tmp"
     count = 0
     try:
         with (
-            pa.OSFile(str(aside), "wb") as out,
+            file_system.open_output_stream(aside) as out,
             pa.ipc.new_file(out, ROW_SCHEMA)
             if format is Format.arrow
             else pq.ParquetWriter(out, ROW_SCHEMA) as writer,
@@ -304,12 +308,13 @@ def _write(batches: Iterator[pa.RecordBatch], format: Format, file: Path) -> int
             for batch in batches:
                 writer.write_batch(batch)
                 count += batch.num_rows
-        aside.replace(file)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise StorageError(str(file), error.errno, "writing failed") from error
-    except BaseException:
-        aside.unlink(missing_ok=True)
+        file_system.move(aside, path)
+    except BaseException as error:
+        with suppress(OSError):
+            file_system.delete_file(aside)
+        if isinstance(error, OSError):
+            what = "writing failed" if error.errno is not None else f"writing failed: {error}"
+            raise StorageError(file, error.errno, what) from error
         raise
     return count
 

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
+from cluster.reader.file_systems import file_system_of
 from cluster.reader.token import identity_text, is_one_log
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ FILE_BYTES = 1 << 30  # of log in one file, at most: object stores copy no more 
 ROW_GROUP_BYTES = 16 << 20  # of Arrow; who reads a range reads row groups
 ROWS_PER_BATCH = 32768
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
-_URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
 class ExportedFile(NamedTuple):
@@ -50,7 +50,7 @@ class ExportedLog:
     def __init__(self, where: str) -> None:
         """Raises ConfigurationError for what is no folder, and as ``look``."""
         self.where = where
-        self._file_system, self._folder = _file_system(where)
+        self._file_system, self._folder = _folder_of(where)
         self.files: Sequence[ExportedFile] = ()
         self.look()
 
@@ -279,24 +279,17 @@ class _Wanted:
         return batch.filter(conditions[0]) if conditions else batch
 
 
-def _file_system(where: str) -> tuple[FileSystem, str]:
-    import pyarrow as pa
+def _folder_of(where: str) -> tuple[FileSystem, str]:
     from pyarrow import fs
 
+    file_system, folder = file_system_of(where)
     try:
-        if _URI.match(where):
-            file_system, folder = fs.FileSystem.from_uri(where)
-        else:
-            file_system, folder = fs.LocalFileSystem(), os.path.abspath(where)
         info = file_system.get_file_info(folder)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{where} is no folder that can be opened; expected one of this host, or a URI of pyarrow.fs "
-            f"(file, s3, gs, abfs, hdfs): {error}"
-        ) from error
+    except OSError as error:
+        raise ConfigurationError(f"{where} cannot be opened: {error}") from error
     if info.type == fs.FileType.File:
         raise ConfigurationError(f"{where} is a file; expected a folder")
-    return file_system, folder.rstrip("/")
+    return file_system, folder
 
 
 def _described(parquet: pq.ParquetFile, file: ExportedFile) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
 from tests.archive.members import Member, write_member
+from tests.reader.object_store import object_store
 from tests.reader.real import as_read, expected, members
 
 GROUP = "log"
@@ -138,6 +139,26 @@ def test_export_adds_to_a_folder_what_it_does_not_have(run, tmp_path):
     assert json.loads(out) == {"folder": str(folder), "files": [], "end": 250_144}
     status, _, err = run("export", "--dir", members() / "member-0", "--append", folder, "--from", 96)
     assert status == 2 and "96 does not go with --append" in err
+
+
+def test_export_writes_to_an_object_store_as_to_a_disk(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with object_store() as store:
+        for arguments in (["log.arrow"], ["--format", "parquet", "log"], ["--append", "folder"]):
+            *options, key = arguments
+            status, out, _ = run("export", "--dir", members() / "member-2", *options, store.uri(key))
+            assert status == 0 and ("761 entries" in out or "up to position 250144" in out)
+        found = {name: value for name, value in store.objects.items() if not name.endswith("/")}
+        file = f"bucket/folder/{0:020}-{250_144:020}.parquet"
+        assert sorted(found) == [file, "bucket/log", "bucket/log.arrow"]
+        assert pa.ipc.open_file(found["bucket/log.arrow"]).read_all().num_rows == 761
+        for name in (file, "bucket/log"):
+            assert pq.read_table(pa.BufferReader(found[name])).num_rows == 761
+
+        store.is_refusing = True
+        status, _, err = run("export", "--dir", members() / "member-2", store.uri("late.arrow"))
+        assert status == 1 and "late.arrow" in err and "writing failed: When" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_export_of_an_unknown_kind_is_wrong_usage(run, tmp_path):

@@ -13,6 +13,7 @@ from cluster.reader import LogReader
 from cluster.reader import exported_log as exporting
 from cluster.reader.exported_log import METADATA_KEY, ExportedLog
 from cluster.reader.joined_reader import JoinedReader
+from tests.reader.object_store import object_store
 from tests.reader.scripted import FakeMember, open_reader
 from tests.spark.logs import TERM_LENGTH, open_log
 
@@ -90,14 +91,26 @@ def test_files_and_row_groups_are_no_larger_than_they_should_and_cut_between_ent
     assert entries(live, export_dir=folder) == before
 
 
-@pytest.mark.parametrize("is_uri", [False, True])
-def test_a_purged_head_goes_on_from_the_files_as_one_log(live, folder, is_uri):
+@pytest.fixture(params=["a path", "a URI", "an object store"])
+def where(request, folder):
+    """The same folder here, and one that is no folder of any host."""
+    if request.param == "an object store":
+        with object_store() as store:
+            yield store.uri("logs/exported")
+        assert {name for name in store.objects if name.endswith(".tmp")} == set()
+        assert not Path(folder).exists()
+        return
+    yield folder if request.param == "a path" else Path(folder).as_uri()
+
+
+def test_a_purged_head_goes_on_from_the_files_as_one_log(live, where):
     before = entries(live)
     begins = [entry["position"] for entry in before]
-    export(live, folder)
+    (first,) = export(live, where)
     live.lines(live.sessions[0], 0, 20)
+    (second,) = export(live, where)
+    assert (first.end, second.end) == (second.begin, live.position), "another run goes on"
     purge(live)
-    where = Path(folder).as_uri() if is_uri else folder
 
     found = entries(live, export_dir=where)
     assert found[: len(before)] == before and len(found) == len(before) + 20
@@ -242,8 +255,14 @@ def test_a_folder_that_cannot_be_is_refused(live, tmp_path):
     (tmp_path / "file").touch()
     for where, says in (
         (str(tmp_path / "file"), "is a file; expected a folder"),
-        ("s4://bucket/log", "s4://bucket/log is no folder that can be opened; expected .* s3, gs"),
+        ("s4://bucket/log", "s4://bucket/log cannot be opened; expected a path .* s3, gs"),
         (str(tmp_path / "empty"), "empty has no file of a log; expected some of cluster log export --append"),
     ):
         with pytest.raises(ConfigurationError, match=says):
             reader(live, export_dir=where)
+    with (
+        object_store() as store,
+        pytest.raises(ConfigurationError, match=r"bucket/log\?.* cannot be opened: "),
+    ):
+        store.is_refusing = True
+        reader(live, export_dir=store.uri("log"))

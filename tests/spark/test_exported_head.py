@@ -1,13 +1,12 @@
 """The source with ``exportDir``: over a purged log a stream has what it had before, also after a restart."""
 
-from pathlib import Path
-
 import pytest
 
 from cluster.errors import ConfigurationError, LogPurged
 from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
 from spark_connector.options import SourceOptions
+from tests.reader.object_store import object_store
 from tests.spark.logs import TERM_LENGTH, open_log
 from tests.spark.pipeline import Pipeline, wait_for
 from tests.spark.readers import batch, joined, micro_batches, payloads, stream
@@ -122,17 +121,18 @@ def test_places_and_times_are_found_in_the_files(live, folder):
 
 
 @pytest.mark.conformance("S-300")
-def test_a_query_of_spark_goes_on_from_exported_files(spark, live, folder, tmp_path):
+def test_a_query_of_spark_goes_on_from_files_in_an_object_store(spark, live, tmp_path):
     pipeline = Pipeline(spark, live, tmp_path / "out", maxEntriesPerTrigger="20")
     pipeline.start()
     wait_for(lambda: len(pipeline.taken) > 1)
     pipeline.query.stop()
-    export(live, folder)
-    purge(live)
-    live.sent += live.lines(live.session_id, 0, 10)
+    with object_store() as store:
+        export(live, store.uri("exported"))
+        purge(live)
+        live.sent += live.lines(live.session_id, 0, 10)
 
-    pipeline.options = {"exportDir": Path(folder).as_uri(), "maxBytesPerPartition": "64k"}
-    pipeline.run()
+        pipeline.options = {"exportDir": store.uri("exported"), "maxBytesPerPartition": "64k"}
+        pipeline.run()
     assert pipeline.lines() == live.sent
 
 
