@@ -57,16 +57,19 @@ class RealSpark:
 
     def start(self, port: int) -> None:
         """Master, worker and application; the master listens at ``port``."""
+        address, (self._worker,) = self.start_cluster(port, workers=1)
+        self._command = [sys.executable, "-m", "benchmarks.kills.application", address, self._endpoints]
+        self.start_application()
+
+    def start_cluster(self, port: int, workers: int) -> tuple[str, list[subprocess.Popen[str]]]:
+        """A master that listens at ``port``, and workers of two cores; (the address, the workers)."""
         address = f"spark://127.0.0.1:{port}"
         deploy = "org.apache.spark.deploy"
         local = ["--host", "127.0.0.1", "--webui-port", "0"]
-        master = [f"{deploy}.master.Master", *local, "--port", str(port)]
-        self._spawn(str(SPARK_CLASS), *master)
+        self._spawn(str(SPARK_CLASS), f"{deploy}.master.Master", *local, "--port", str(port))
         work = str(self._folder / "work")
         worker = [f"{deploy}.worker.Worker", *local, "--cores", "2", "--memory", "4g", "--work-dir", work]
-        self._worker = self._spawn(str(SPARK_CLASS), *worker, address)
-        self._command = [sys.executable, "-m", "benchmarks.kills.application", address, self._endpoints]
-        self.start_application()
+        return address, [self._spawn(str(SPARK_CLASS), *worker, address) for _ in range(workers)]
 
     def start_application(self) -> None:
         self.application = self._spawn(*self._command, str(self._folder))

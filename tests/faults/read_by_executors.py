@@ -1,0 +1,75 @@
+"""A program: executors in processes of their own read a log, and one of them dies in the middle of a task.
+
+    python -m tests.faults.read_by_executors MASTER CLUSTER_DIR
+
+prints a JSON object: the positions that were read, in order, the processes of the executors that read them,
+and how often a task was tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from jobs.session import spark_session
+from spark_connector import register
+
+TASKS = 12
+
+
+def main(master: str, cluster_dir: str) -> None:
+    spark = spark_session(
+        "read by executors",
+        master=master,
+        extra={
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "1g",
+            "spark.cores.max": "2",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
+        },
+    )
+    register(spark)
+    options = {
+        "clusterDir": cluster_dir,
+        "columns": "position",
+        "minPartitions": str(TASKS),
+        "rowsPerBatch": "5",
+    }
+    log = spark.read.format("cluster").options(**options).load()
+    rows = log.mapInArrow(marked, "position BIGINT, executor INT, attempt INT").collect()
+    found = {
+        "positions": sorted(row["position"] for row in rows),
+        "executors": sorted({row["executor"] for row in rows}),
+        "attempts": max(row["attempt"] for row in rows),
+    }
+    print(json.dumps(found))
+    spark.stop()
+
+
+def marked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with the process of their executor. That of the third task dies after the first of its batches."""
+    context = TaskContext.get()
+    assert context is not None
+    executor = parent(os.getppid())  # of the process that forks Python workers
+    for number, batch in enumerate(batches):
+        if (context.partitionId(), context.attemptNumber(), number) == (2, 0, 1):
+            os.kill(executor, signal.SIGKILL)
+            signal.pause()
+        for name, value in (("executor", executor), ("attempt", context.attemptNumber())):
+            batch = batch.append_column(name, pa.array([value] * batch.num_rows, pa.int32()))
+        yield batch
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
