@@ -40,7 +40,9 @@ from cluster.protocol.session import (
 from cluster.transport.endpoint import Endpoint
 
 SEND_ATTEMPTS = 3
-RESUME_INTERVAL_NS = 100_000_000  # between two requests for the session at one member
+# Between two requests for the session at one member: half as long as it is sought already, within bounds.
+RESUME_INTERVAL_MIN_NS = 10_000_000
+RESUME_INTERVAL_MAX_NS = 100_000_000
 WAIT_S = 0.01
 CLOSE_SILENCE_NS = 1_000_000_000  # of a leader that is asked to close: it is waited for no longer
 
@@ -81,6 +83,7 @@ class SessionConductor:
         self.payload_length_max = opening.publication.message_length_max - SESSION_HEADER_LENGTH
         self._new_leader_timeout_ns = context.new_leader_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._deadline_ns = 0  # of the state, where it has one
+        self._lost_ns = 0  # when the leader was lost that is sought
         self._resume_correlation_id = 0
         self._reported_term_id = event.leadership_term_id  # the last that the listener knows of
         self.last_sent_ns = self._last_heard_ns = world.now_ns()
@@ -302,6 +305,7 @@ class SessionConductor:
             publication.connection.close()
         self._publication = None
         self.state = ClientState.AWAIT_NEW_LEADER
+        self._lost_ns = now_ns
         self._deadline_ns = now_ns + self._new_leader_timeout_ns
 
     def _seek_leader(self, now_ns: int) -> None:
@@ -311,8 +315,10 @@ class SessionConductor:
             self.end(f"no leader took the session up again in time; {failures}")
             return
         self._publications.do_work(now_ns)
+        sought_ns = now_ns - self._lost_ns
+        interval_ns = min(max(sought_ns // 2, RESUME_INTERVAL_MIN_NS), RESUME_INTERVAL_MAX_NS)
         for publication in self._publications.connected():
-            if now_ns - publication.asked_ns >= RESUME_INTERVAL_NS:
+            if now_ns - publication.asked_ns >= interval_ns:
                 publication.asked_ns = now_ns
                 self._ask_to_resume(publication)
             for message in publication.receive():

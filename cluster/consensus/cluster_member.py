@@ -140,6 +140,15 @@ def has_majority(members: Members, candidate_term_id: int, quorum_threshold: int
     return votes >= quorum_threshold
 
 
+def describe_ballot(members: Members, candidate_term_id: int) -> str:
+    """How many voted TRUE in this candidate term, and who voted FALSE."""
+    members = list(members)
+    votes = {m.id: m.vote for m in members if m.candidate_term_id == candidate_term_id}
+    against = ", ".join(str(id_) for id_, vote in votes.items() if vote is False)
+    refused = f", refused by {against}" if against else ""
+    return f"{sum(vote is True for vote in votes.values())} of {len(members)} votes{refused}"
+
+
 def quorum_position(
     members: Members, leadership_term_id: int, now_ns: int, timeout_ns: int, quorum_threshold: int
 ) -> int:

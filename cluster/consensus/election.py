@@ -26,7 +26,7 @@ Where this is stricter than the reference (each with the reason at its place):
       none before enough others have told which terms there are (promises.py).
     - One whose log was cut where it is damaged votes as if it still had all that it acknowledged, and does
       not stand.
-    - And less strict: a refusal defeats a majority (C-81), but not for ever.
+    - And less strict: a refusal defeats a majority (C-81), but not for ever; nomination.py about C-64.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -58,6 +58,7 @@ from cluster.consensus.actions import (
 from cluster.consensus.cluster_member import (
     ClusterMember,
     LogEnd,
+    describe_ballot,
     has_majority,
     is_quorum_candidate,
     is_quorum_leader,
@@ -70,6 +71,7 @@ from cluster.consensus.leadership import Leadership
 from cluster.consensus.leadership_terms import LeadershipTerms
 from cluster.consensus.log_matching import Ask, Cut, LogMatching, NotThere
 from cluster.consensus.module import ModuleState
+from cluster.consensus.nomination import comes_first, nomination_delay_ns
 from cluster.consensus.promises import Promises
 from cluster.errors import DataLoss
 from cluster.protocol.consensus import (
@@ -92,6 +94,7 @@ def _states(first: ElectionState, last: ElectionState) -> frozenset[ElectionStat
     return frozenset(ElectionState(code) for code in range(first, last + 1))
 
 
+BALLOTS = {ElectionState.CANDIDATE_BALLOT, ElectionState.FOLLOWER_BALLOT}
 VOTING_STATES = _states(ElectionState.CANVASS, ElectionState.FOLLOWER_BALLOT)
 LEADER_STATES = _states(ElectionState.LEADER_LOG_REPLICATION, ElectionState.LEADER_READY)
 FOLLOWING_STATES = _states(ElectionState.FOLLOWER_LOG_REPLICATION, ElectionState.FOLLOWER_READY)
@@ -286,6 +289,7 @@ class Election:
         self._undoing = _Undoing.NONE if is_node_startup else _Undoing.DUE
         self._is_extended_canvass = is_node_startup
         self._is_asked_to_stand = is_asked_to_stand  # until it has stood
+        self._is_first_ballot = True  # until it has stood or voted
         self._actions: list[Action] = []
         self._cluster_time = 0
         self._time_of_last_leader_message_ns = time_of_last_leader_message_ns
@@ -481,15 +485,17 @@ class Election:
             return
         members, standing = self._members.values(), self._standing
         if is_unanimous_candidate(members, standing, self._exempt, self._context.quorum_threshold):
-            self._nominate(now_ns, f"unanimous candidate: has {standing}")
+            self._nominate(now_ns, f"unanimous candidate: has {standing}", are_all_heard=True)
         elif now_ns >= self._canvass_deadline_ns and is_quorum_candidate(
             members, standing, self._context.quorum_threshold
         ):
-            self._nominate(now_ns, f"quorum candidate: has {standing}")
+            self._nominate(now_ns, f"quorum candidate: has {standing}", are_all_heard=False)
 
-    def _nominate(self, now_ns: int, reason: str) -> None:
-        """A delay below half of the election timeout lets one of several candidates come first (C-64)."""
-        delay_ns = self._random.randrange(self._context.election_timeout_ns // 2)
+    def _nominate(self, now_ns: int, reason: str, *, are_all_heard: bool) -> None:
+        is_first, appointed_id = None, self._context.appointed_leader_id
+        if are_all_heard and self._is_first_ballot:
+            is_first = comes_first(self._this, self._others, self._exempt, appointed_id)
+        delay_ns = nomination_delay_ns(self._random, self._context.election_timeout_ns, is_first=is_first)
         self._voting.nomination_deadline_ns = now_ns + delay_ns
         self._voting.is_leader_heard = False
         self._change_state(ElectionState.NOMINATE, now_ns, reason)
@@ -517,7 +523,7 @@ class Election:
             self._do(KeepPromises())
 
     # ---- NOMINATE: let the deadline pass -----------------------------------------------------------------
-    # entry     a deadline was drawn, so that one of several candidates comes first
+    # entry     a deadline was set, so that one of several candidates comes first
     # cycle     CanvassPosition goes on; at the deadline stand
     # message   RequestVote as in CANVASS. NewLeadershipTerm: only remembered (C-76)
     # exits     CANDIDATE_BALLOT; CANVASS when a leader was heard meanwhile; FOLLOWER_BALLOT
@@ -563,15 +569,15 @@ class Election:
             # Nobody leads with a refusal (C-81), so there is nothing to wait for: as a rule two have stood at
             # once after a leader's death, and the sooner they draw again, the shorter is the gap.
             self._voting.refused_ballots += 1
-            self._change_state(ElectionState.CANVASS, now_ns, self._ballot())
+            self._change_state(ElectionState.CANVASS, now_ns, describe_ballot(members, term_id))
         elif is_refused and has_majority(members, term_id, quorum_threshold):
             # Who refuses has a better log, and had its chances. It must reach too few to be elected itself.
-            self._lead(now_ns, f"leader of term {term_id}, {self._ballot()} once more")
+            self._lead(now_ns, f"leader of term {term_id}, {describe_ballot(members, term_id)} once more")
         elif self._is_past(self._context.election_timeout_ns, now_ns):
             if is_quorum_leader(members, term_id, quorum_threshold):
                 self._lead(now_ns, f"quorum leader of term {term_id}")
             else:
-                self._change_state(ElectionState.CANVASS, now_ns, self._ballot())
+                self._change_state(ElectionState.CANVASS, now_ns, describe_ballot(members, term_id))
         else:
             request = RequestVote(
                 log_leadership_term_id=self.terms.last_term_id,
@@ -583,13 +589,6 @@ class Election:
             for member in self._others:
                 if not member.is_ballot_sent:
                     self._send(member.id, request)
-
-    def _ballot(self) -> str:
-        term_id = self.candidate_term_id
-        votes = {m.id: m.vote for m in self._members.values() if m.candidate_term_id == term_id}
-        against = ", ".join(str(id_) for id_, vote in votes.items() if vote is False)
-        refused = f", refused by {against}" if against else ""
-        return f"{sum(vote is True for vote in votes.values())} of {len(self._members)} votes{refused}"
 
     # ---- FOLLOWER_BALLOT: voted; wait for the leader -----------------------------------------------------
     # cycle     nothing but the timeout
@@ -1345,6 +1344,7 @@ class Election:
         assert state is ElectionState.INIT or state in TRANSITIONS[old], f"{old.name} -> {state.name}"
         if old is ElectionState.CANVASS:
             self._is_extended_canvass = False  # only the first canvass of a node waits a minute (C-60)
+        self._is_first_ballot &= state not in BALLOTS
         self.state = state
         self._time_of_state_change_ns = now_ns
         self._time_of_last_send_ns = None  # whatever goes out each interval goes out in the first cycle

@@ -34,6 +34,7 @@ class LinkPeer:
         "incoming_incarnation",
         "is_gone",
         "is_up",
+        "lost_ns",
         "member_id",
         "next_dial_ns",
         "next_question_ns",
@@ -59,6 +60,7 @@ class LinkPeer:
         self.is_up = False
         self.is_gone = False
         self.up_since_ns = 0
+        self.lost_ns: int | None = None  # when it was up last
         self.refusals = 0
         self.first_dial_ns = now_ns
         self.next_dial_ns = now_ns

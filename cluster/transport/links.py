@@ -16,7 +16,7 @@ address is asked (``LinkClaim``), and until it has answered nothing happens to t
 
 Losing a connection is a hint, not a fact:
 
-    lost          -> on_link_down; dialled again at once, then every 50 ms
+    lost          -> on_link_down; dialled again at once, every 5 ms at first, then every 50 ms
     same incarnation answers      -> on_link_up: the process lives
     three refusals in a row, or
     another incarnation answers   -> on_member_gone: the process that we knew is dead
@@ -58,6 +58,8 @@ from cluster.transport.tls_connection import TlsConnection
 
 MS = 1_000_000
 DIAL_INTERVAL_NS = 50 * MS
+DIAL_INTERVAL_OF_LOST_NS = 5 * MS  # right after a loss: whether the process is dead, an election waits for
+LOST_FOR_NS = 50 * MS
 DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made again
 STABLE_AFTER_NS = 1_000 * MS
 GREETINGS_PER_POLL_MAX = 8  # so that a flood of handshakes cannot hold up a turn
@@ -272,6 +274,7 @@ class MemberLinks:
         self._drop_incoming(peer)
         peer.refusals = 0
         peer.next_dial_ns = now_ns
+        peer.lost_ns = now_ns
         handler.on_link_down(peer.member_id)
 
     def _connect(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> int:
@@ -334,7 +337,9 @@ class MemberLinks:
     ) -> None:
         was_refused = outgoing.was_refused
         self._drop_outgoing(peer)
-        peer.next_dial_ns = max(now_ns, peer.dial_ns + DIAL_INTERVAL_NS)
+        is_just_lost = peer.lost_ns is not None and now_ns - peer.lost_ns < LOST_FOR_NS
+        interval_ns = DIAL_INTERVAL_OF_LOST_NS if is_just_lost else DIAL_INTERVAL_NS
+        peer.next_dial_ns = max(now_ns, peer.dial_ns + interval_ns)
         peer.refusals = peer.refusals + 1 if was_refused else 0
         if peer.refusals >= REFUSALS_OF_GONE and (
             peer.incarnation is not None or now_ns - peer.first_dial_ns >= FIRST_CONTACT_TIMEOUT_NS

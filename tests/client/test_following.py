@@ -1,6 +1,7 @@
 """Leader changes: the session goes on, and each message is in the log once."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -9,7 +10,7 @@ from cluster.protocol import link
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.message_frames import link_frame
-from tests.client.scripted import FakeCluster, Listener, connect, poll_until
+from tests.client.scripted import MS, FakeCluster, Listener, connect, poll_until
 
 
 @pytest.mark.conformance("S-52")
@@ -28,6 +29,23 @@ def test_when_the_leader_dies_the_session_goes_on_with_the_new_one(cluster):
     assert [told[:4] for told in listener.told] == [("new leader", 7, 2, 1)]
     assert client.offer(b"after") > 0
     assert cluster.log == [b"before", b"after"]
+
+
+def test_who_lost_its_leader_asks_often_at_first_and_then_every_100_ms(cluster):
+    """An election takes some 50 ms as a rule; where it takes longer, nobody is kept busy by the question."""
+    client = connect(cluster)
+    asked = []
+    cluster.members[1].on_resume = lambda *_: asked.append(cluster.now_ns())
+    cluster.wait(1)  # what it dialled to connect, it may dial again
+    cluster.leader.stop()
+    cluster.elect(None)
+    for _ in range(1000):
+        client.poll_egress()
+        cluster.wait(0.001)
+
+    waits = [(b - a) // MS for a, b in pairwise(asked)]
+    assert waits[:4] == [10, 10, 20, 40]
+    assert set(waits[-7:]) == {100}
 
 
 def test_a_lost_connection_is_told_by_codes_and_never_raised(cluster):

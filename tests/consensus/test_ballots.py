@@ -198,7 +198,7 @@ def test_votes_of_an_earlier_ballot_do_not_count_in_the_next():
     driven.work_for(12 * SECOND, step_ns=SECOND)
     assert driven.state is S.CANVASS
 
-    driven.election._nominate(driven.now_ns, "by the test")
+    driven.election._nominate(driven.now_ns, "by the test", are_all_heard=False)
     driven.work(after=500 * MS)
     driven.work(after=1 * SECOND)
 

@@ -1,13 +1,11 @@
 """Who may stand: what members tell each other in CANVASS, and when one of them nominates itself (group B)."""
 
-from itertools import pairwise
-
 import pytest
 
 from cluster.consensus.actions import PrepareForNewLeadership, ProposeTerm, Send, SetRole, StartReplication
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND
-from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, RequestVote, Vote
+from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import ElectionState, Role
 from tests.consensus.language import (
     LEADER_ID,
@@ -22,7 +20,6 @@ from tests.consensus.language import (
     in_follower_ballot,
     in_leader_log_replication,
     in_leader_ready,
-    in_nominate,
     of_kind,
     receivers,
     request_vote,
@@ -329,81 +326,6 @@ def test_until_it_is_heard_again(tell):
     driven.work()
 
     assert driven.state is S.CANVASS
-
-
-# ---- NOMINATE
-
-
-@pytest.mark.conformance("C-64")
-def test_the_delay_before_standing_is_random_and_below_half_of_the_election_timeout():
-    delays = set()
-    for seed in range(300):
-        driven = in_nominate(1000, seed=seed)
-        delays.add(driven.election._voting.nomination_deadline_ns - driven.now_ns)
-
-    assert len(delays) == 300
-    assert 0 <= min(delays) < 10 * MS
-    assert 490 * MS < max(delays) < 500 * MS
-
-
-@pytest.mark.conformance("C-65")
-def test_the_delay_passes_in_nominate():
-    driven = in_nominate(1000)
-    delay = driven.election._voting.nomination_deadline_ns - driven.now_ns
-
-    driven.work(after=delay - 1)
-    assert driven.state is S.NOMINATE
-    driven.work(after=1)
-    assert driven.state is S.CANDIDATE_BALLOT
-
-
-@pytest.mark.conformance("C-66")
-def test_canvass_position_goes_on_every_100_ms_in_nominate():
-    driven = in_nominate(1000, seed=2)  # draws nearly half a second
-    times = []
-    for _ in range(30):
-        if receivers(driven.work(), CanvassPosition) == [1, 2]:
-            times.append(driven.now_ns)
-        if driven.state is not S.NOMINATE:
-            break
-        driven.now_ns += 10 * MS
-
-    assert len(times) > 1
-    assert {after - before for before, after in pairwise(times)} == {100 * MS}
-
-
-@pytest.mark.conformance("C-67")
-def test_the_candidate_term_is_one_above_the_highest_known_and_stored_before_it_is_spoken_of():
-    driven = in_nominate(1000, candidate_term=7)
-    driven.hears(request_vote(2, 9, log=(-1, 0)))  # refused, and remembered
-
-    actions = driven.work(after=500 * MS) + driven.work()
-
-    kinds = [type(a.message) if isinstance(a, Send) else type(a) for a in actions]
-    assert the_one(actions, ProposeTerm).candidate_term_id == 10
-    assert kinds.index(ProposeTerm) < kinds.index(RequestVote)
-    assert {m.candidate_term_id for m in sent(actions, RequestVote)} == {10}
-
-
-@pytest.mark.conformance("C-76")
-def test_a_leaders_word_moves_nobody_out_of_nominate():
-    driven = in_nominate(1000)
-
-    actions = driven.hears(ALeader(1000).broadcast())
-
-    assert driven.state is S.NOMINATE
-    assert not actions
-
-
-def test_a_leader_heard_in_nominate_is_not_stood_against():
-    """Stricter than the reference, which would now unseat a leader that works."""
-    driven = in_nominate(1000)
-    driven.hears(ALeader(1000).broadcast())
-
-    actions = driven.work(after=500 * MS)
-
-    assert driven.state is S.CANVASS
-    assert not of_kind(actions, ProposeTerm)
 
 
 # ---- votes and leaders found in CANVASS
