@@ -18,6 +18,8 @@ _MODULE_OF = {
     "BufferClaim": "cluster.service.buffer_claim",
     "ServiceContext": "cluster.service.service_context",
     "ExclusivePublication": "cluster.service.clustered_service",
+    "NO_ANSWER": "cluster.log.message_calls",
+    "NOT_TAKEN": "cluster.log.message_calls",
     # a client of it
     "ClusterClient": "cluster.client.cluster_client",
     "AsyncClusterClient": "cluster.client.async_client",

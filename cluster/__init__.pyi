@@ -32,6 +32,8 @@ from cluster.errors import ServiceError as ServiceError
 from cluster.errors import StorageError as StorageError
 from cluster.errors import TimedOut as TimedOut
 from cluster.errors import TlsFailed as TlsFailed
+from cluster.log.message_calls import NO_ANSWER as NO_ANSWER
+from cluster.log.message_calls import NOT_TAKEN as NOT_TAKEN
 from cluster.node.config import NodeConfig as NodeConfig
 from cluster.node.node import ClusterNode as ClusterNode
 from cluster.protocol.consumer import Consumer as Consumer

@@ -4,6 +4,7 @@ import numpy as np
 
 # The columns in ``words``, each as long as there are rows.
 SESSION_IDS, TIMESTAMPS, OFFSETS, LENGTHS, EXTRA = range(5)
+COLUMNS = 5
 
 
 class MessageColumns:
@@ -18,7 +19,7 @@ class MessageColumns:
         assert rows > 0
         self.rows = rows
         self.count = 0
-        self.words = np.zeros(5 * rows, np.int64)
+        self.words = np.zeros(COLUMNS * rows, np.int64)
         self.buffer = np.zeros(0, np.uint8)
 
     def _column(self, column: int) -> np.ndarray:

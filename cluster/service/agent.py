@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from cluster.archive.log_cursor import LogSource
 from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
+from cluster.log.message_calls import NOT_TAKEN
 from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role, takes_snapshot
 from cluster.protocol.link import ServiceFailed
@@ -37,6 +38,8 @@ from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.callbacks import PASSED_ON, RAISED, Callbacks, raised_at
 from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel
 from cluster.service.cluster import Cluster
+from cluster.service.compiled_callback import NAME as COMPILED_CALLBACK
+from cluster.service.compiled_callback import CompiledCallback
 from cluster.service.container_snapshot import Snapshots, container_records, read_container_section
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.message_batch import SessionMessageBatch
@@ -90,6 +93,7 @@ class ClusteredServiceAgent:
         self._tracker = duty_cycle_tracker
         self._on_reported = on_reported
         self._snapshots = snapshots
+        self.compiled: CompiledCallback | None = None  # of a service that has it, from its start on
         self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
         self._sessions = OpenSessions(self.state, self._outbox, context)
         self._cluster = Cluster(context, self.state, self._sessions, self._outbox, IdleStrategy(self.idle))
@@ -119,7 +123,9 @@ class ClusteredServiceAgent:
     @property
     def is_compiled(self) -> bool:
         """Whether compiled turns can stand for the service: its member may then do without this agent's."""
-        return self._callbacks.is_echo and not self._sessions.has_supervised
+        compiled = self.compiled
+        can_be = self._callbacks.is_echo if compiled is None else compiled.is_in_place()
+        return can_be and not self._sessions.has_supervised
 
     @property
     def is_responder(self) -> bool:
@@ -211,6 +217,7 @@ class ClusteredServiceAgent:
             self.adapter.start(recovery.log_position)
             image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
             self._callbacks.call_guarded("on_start", self._cluster, image)
+            self.compiled = self._callbacks.compiled()
         except Exception as error:
             self._phase = ServicePhase.CLOSED
             self._ack(NULL_VALUE)
@@ -358,6 +365,9 @@ class ClusteredServiceAgent:
     def on_messages(self, batch: SessionMessageBatch) -> None:
         """Deliver a run of session messages."""
         deliver = self._callbacks.on_message
+        if self.compiled is not None:
+            self._on_compiled(self.compiled, batch)
+            return
         if self._callbacks.is_vectorised:
             self._on_batch(batch)
             return
@@ -384,6 +394,56 @@ class ClusteredServiceAgent:
             raise
         except RAISED as error:
             raise self._callbacks.error("on_session_message", error, session_id) from error
+
+    def _on_compiled(self, compiled: CompiledCallback, batch: SessionMessageBatch) -> None:
+        """Deliver a batch to the compiled callback, and what that does not take to ``on_session_message``."""
+        row = 0
+        while row < len(batch):
+            self._make_room()
+            self._callbacks.last = COMPILED_CALLBACK
+            try:
+                taken = compiled.take(batch, row)
+            except RAISED as error:
+                self._move_to(batch.row(row))
+                raise self._callbacks.error(COMPILED_CALLBACK, error) from error
+            if taken > row:
+                self._move_to(batch.row(taken - 1))
+                self._offer(compiled)
+            row = taken
+            if compiled.is_refused:
+                self._on_refused(compiled, batch.row(row))
+                row += 1
+
+    def _on_refused(self, compiled: CompiledCallback, message: SessionMessageBatch) -> None:
+        self._move_to(message)
+        self._make_room()
+        session_id = int(message.session_ids[0])
+        try:
+            returned = compiled.returned_for(message)
+        except PASSED_ON:
+            raise
+        except RAISED as error:
+            raise self._callbacks.error(COMPILED_CALLBACK, error, session_id) from error
+        if returned == NOT_TAKEN:
+            session = self._sessions.by_id.get(session_id)
+            arguments = session, self.state.cluster_time, message.payload(0)
+            self._callbacks.call("on_session_message", *arguments, cluster_session_id=session_id)
+        else:
+            self._offer(compiled)
+
+    def _move_to(self, message: SessionMessageBatch) -> None:
+        """One message, and all before it, is delivered."""
+        self.state.log_position = int(message.positions[0])
+        self.state.cluster_time = int(message.timestamps[0])
+        self.adapter.advance(self.state.log_position)
+
+    def _offer(self, compiled: CompiledCallback) -> None:
+        """Send the answers that the compiled callback has left."""
+        answers = compiled.answers
+        if answers.count:
+            offsets, lengths = answers.offsets, answers.lengths
+            used = answers.buffer[: offsets[-1] + lengths[-1]]
+            self._cluster.offer_batch(answers.session_ids, offsets, lengths, used, answers.timestamps)
 
     def _on_batch(self, batch: SessionMessageBatch) -> None:
         """Deliver a batch; when that raises, its messages one at a time, to pass over those alone that raise.

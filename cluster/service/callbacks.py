@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster.errors import AgentTermination, LocalProtocolError, LogDamaged, ServiceError, StorageError
 from cluster.service.clustered_service import overrides
+from cluster.service.compiled_callback import NAME, CompiledCallback
 from cluster.service.echo import EchoService
 from cluster.service.message_batch import SessionMessageBatch
 
@@ -37,6 +38,10 @@ class Callbacks:
         self.compares_snapshots: bool = getattr(service, "compares_snapshots", True)
         self.is_echo = type(service) is EchoService
         self.has_background_work = overrides(service, "do_background_work")
+
+    def compiled(self) -> CompiledCallback | None:
+        """The compiled callback of a service that has one. Raises ConfigurationError."""
+        return CompiledCallback(self._service) if overrides(self._service, NAME) else None
 
     def call(self, name: str, *arguments: Any, cluster_session_id: int | None = None) -> Any:
         """Call one, for an entry of that session if any."""

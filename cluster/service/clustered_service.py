@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+import numpy as np
+
+from cluster.log.message_calls import NOT_TAKEN
 from cluster.protocol.enums import CloseReason, Role
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.service.client_session import ClientSession
@@ -43,6 +46,9 @@ class ClusteredService:
     # that have come apart. A service whose snapshots differ although its state does not sets this to False.
     compares_snapshots = True
 
+    # The longest answer of on_session_message_compiled, in bytes; at most 65,536.
+    max_answer_length = 64
+
     # A service in a process of its own writes its snapshot in a copy of that process (fork) and goes on
     # meanwhile. One that a copy cannot serve sets this to False, and stops while it writes: with threads, a
     # GPU, or a connection or an open file that on_take_snapshot uses.
@@ -71,6 +77,24 @@ class ClusteredService:
         How the log is cut into batches differs between members: state must not depend on it. A batch that
         raises comes again one message at a time, and those that raise alone are passed over.
         """
+
+    @staticmethod
+    def on_session_message_compiled(
+        state: np.ndarray,
+        session_id: int,
+        timestamp: int,
+        position: int,
+        payload: np.ndarray,
+        answer: np.ndarray,
+    ) -> int:
+        """Override to have messages taken in compiled code: numba compiles it, for the array ``self.state``.
+
+        It may change ``state``, and write into ``answer``: zeros before, ``max_answer_length`` long, of uint8
+        as ``payload``. It returns the length of the answer, or NO_ANSWER. Or it changes nothing and returns
+        NOT_TAKEN: then ``on_session_message`` gets the message. ``position`` is that after the message;
+        ``session_id`` is negative where a service sent it. ``on_session_messages`` is not called.
+        """
+        return NOT_TAKEN
 
     def on_timer_event(self, correlation_id: int, timestamp: int) -> None:
         """A timer has fired, at the same place in the log on every member."""

@@ -13,8 +13,11 @@ from types import ModuleType
 from cluster.errors import AgentTermination, ConfigurationError
 from cluster.service.callbacks import RAISED, raised_at
 from cluster.service.clustered_service import ClusteredService
+from cluster.service.compiled_callback import NAME as COMPILED
 
-CALLBACKS = [name for name, value in vars(ClusteredService).items() if inspect.isfunction(value)]
+CALLBACKS = [
+    name for name, value in vars(ClusteredService).items() if inspect.isfunction(value) or name == COMPILED
+]
 # How like a callback's name a method's must be to be taken for a slip of the pen.
 LIKENESS = 0.95
 
@@ -87,7 +90,7 @@ def _wrong_method(service: ClusteredService, name: str) -> str:
         return "is no method"
     if inspect.iscoroutinefunction(method):
         return "is async; callbacks are plain methods"
-    _, *arguments = inspect.signature(getattr(ClusteredService, name)).parameters
+    arguments = inspect.signature(getattr(ClusteredService(), name)).parameters
     wrong = _wrong_call(method, *arguments)
     return f"is called with ({', '.join(arguments)}): {wrong}" if wrong else ""
 

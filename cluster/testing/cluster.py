@@ -93,9 +93,18 @@ class SimulatedCluster:
     """
 
     def __init__(
-        self, *services: MakeService, members: int = 3, seed: int = 0, session_timeout: float = 10.0
+        self,
+        *services: MakeService,
+        members: int = 3,
+        seed: int = 0,
+        session_timeout: float = 10.0,
+        compiled_turns: bool = False,
     ) -> None:
-        """``services`` are classes, or functions that make a service, by ascending service id."""
+        """``services`` are classes, or functions that make a service, by ascending service id.
+
+        With ``compiled_turns`` members take turns in compiled code where they can, as those in production do:
+        where the one service has ``on_session_message_compiled``.
+        """
         assert services, "expected at least one service"
         self.make_services = services
         self.service_errors: list[tuple[int, ServiceError]] = []  # (member id, what a callback raised)
@@ -114,6 +123,7 @@ class SimulatedCluster:
         self._disks = [Disk(self.world, self.world.random(f"disk {i}"), f"disk {i}") for i in range(members)]
         self._clocks = [Clock(self.world) for _ in range(members)]
         self._incarnation = 0
+        self._compiled_turns = compiled_turns
         self._members: dict[int, _Member] = {}
         self.clients: list[SimulatedClient] = []
         for member_id in range(members):
@@ -219,7 +229,12 @@ class SimulatedCluster:
             self,
             self.world,
             member_id,
-            Settings(self._context, segment_length=TERM_LENGTH, tick_ns=TICK_NS),
+            Settings(
+                self._context,
+                segment_length=TERM_LENGTH,
+                tick_ns=TICK_NS,
+                is_compiled=self._compiled_turns,
+            ),
             self._disks[member_id],
             self._network,
             self._clocks[member_id],

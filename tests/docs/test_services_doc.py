@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from struct import pack
 
 import pytest
 
@@ -73,3 +74,20 @@ def test_the_page_names_every_callback() -> None:
     text = (ROOT / "docs" / "services.md").read_text()
     callbacks = [name for name, value in vars(ClusteredService).items() if callable(value) and name[0] != "_"]
     assert [name for name in callbacks if f"`{name}(" not in text] == []
+
+
+def test_the_compiled_service_of_the_page_answers_and_keeps_its_totals(files, tmp_path):
+    keys = keys_of(tmp_path, services=["totals:Totals"], service_mode=["inline"])
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(node)
+        client.ask(pack("<qq", 7, 30), pack("<q", 30))
+        client.ask(pack("<qq", 7, -5), pack("<q", 25))
+        client.ask(pack("<qq", 10_000, 1), b"expected an account below 10000 and an amount")
+        assert tool(node, "snapshot").returncode == 0
+        client.close()
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(node)
+        client.ask(pack("<qq", 7, 1), pack("<q", 26))
+        client.close()

@@ -303,3 +303,16 @@ def a_follower(service: Any, **settings: Any) -> Container:
     container.join(Role.FOLLOWER).turn()
     container.log.term()
     return container.commit()
+
+
+def errors_of(container: Container) -> list[ServiceError]:
+    """Commit everything, as a runner does that goes on after each error."""
+    errors = []
+    container.commit_position = container.log.end
+    while container.agent.joined_position < container.log.end:
+        try:
+            container.turn()
+        except ServiceError as error:
+            errors.append(error)
+    container.settle()
+    return errors

@@ -6,27 +6,14 @@ from typing import Any
 
 import pytest
 
-from cluster import ClusteredService, ServiceError, StorageError
+from cluster import ClusteredService, StorageError
 from cluster.protocol.enums import ClusterAction
 from cluster.protocol.link import ServiceFailed
-from tests.service.harness import Container, Recorder, a_follower, a_leader
+from tests.service.harness import Container, Recorder, a_follower, a_leader, errors_of
 
 
 def raise_boom(*_: Any) -> None:
     raise ValueError("boom")
-
-
-def errors_of(container: Container) -> list[ServiceError]:
-    """Commit everything, as a runner does that goes on after each error."""
-    errors = []
-    container.commit_position = container.log.end
-    while container.agent.joined_position < container.log.end:
-        try:
-            container.turn()
-        except ServiceError as error:
-            errors.append(error)
-    container.settle()
-    return errors
 
 
 def told(container: Container) -> list[ServiceFailed]:

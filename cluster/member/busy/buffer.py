@@ -6,7 +6,7 @@ BASE         read, served       FLUSHED      POSITION              end of the bu
 
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
-from cluster.member.busy.words import BASE, ECHO_SERVICE, POSITION, READ_AT, SERVED_AT, SERVICE
+from cluster.member.busy.words import BASE, COMPILED_SERVICE, POSITION, READ_AT, SERVED_AT, SERVICE
 
 KEPT_BYTES = 1024 * 1024
 
@@ -16,7 +16,7 @@ def make_room(t):  # type: ignore[no-untyped-def]
     """Move what is still to be read to the begin of the buffer, where that is worth it."""
     w = t.words
     needed = w[READ_AT]
-    if w[SERVICE] == ECHO_SERVICE:
+    if w[SERVICE] == COMPILED_SERVICE:
         needed = min(needed, w[SERVED_AT])
     done, length = needed - w[BASE], w[POSITION] - needed
     if done >= KEPT_BYTES and done >= length:

@@ -30,7 +30,7 @@ from cluster.member.busy.words import (
     BASE,
     COMMIT_COUNTER,
     COMMITTED,
-    ECHO_SERVICE,
+    COMPILED_SERVICE,
     ENTRY,
     FAILED,
     HEARD_NS,
@@ -148,7 +148,7 @@ def follow(t):  # type: ignore[no-untyped-def]
     limit = min(w[NOTIFIED], w[APPENDED])
     if w[PROCESSED] < limit:
         _process(t, limit)
-        if w[SERVICE] == ECHO_SERVICE:
+        if w[SERVICE] == COMPILED_SERVICE:
             serve_committed(t)
         else:
             w[REASON] |= SERVICES

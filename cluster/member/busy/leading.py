@@ -44,7 +44,7 @@ from cluster.member.busy.words import (
     COMMIT_DUE_NS,
     COMMIT_TOLD_NS,
     COMMITTED,
-    ECHO_SERVICE,
+    COMPILED_SERVICE,
     ENTRY,
     FAILED,
     FLUSHED,
@@ -267,7 +267,7 @@ def commit(t):  # type: ignore[no-untyped-def]
     w[COMMIT_DUE_NS] = w[NOW_NS] + w[HEARTBEAT_NS]
     w[IS_COMMIT_UNTOLD] = 1
     t.counters[w[COMMIT_COUNTER]] = position
-    if w[SERVICE] == ECHO_SERVICE:
+    if w[SERVICE] == COMPILED_SERVICE:
         serve_committed(t)
     else:
         w[REASON] |= SERVICES

@@ -41,6 +41,7 @@ from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags, Role
 from cluster.protocol.link import CommitAck
 from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.compiled_callback import CompiledCallback
 from cluster.transport.message_frames import link_frame
 
 RECEIVE_BYTES = 1024 * 1024
@@ -139,6 +140,8 @@ class BusyTurns:
             params=np.zeros(0, np.int64),
             counters=counters.words,
             columns=self._messages.words,
+            service_call=np.zeros(0, np.int64),
+            answers=np.zeros(0, np.int64),
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
             kept=np.empty(at.KEPT_ROWS * at.KEPT_BYTES, np.uint8),
@@ -146,6 +149,7 @@ class BusyTurns:
             log=nothing,
             recorded=np.empty(RECORDED_BYTES, np.uint8),
             side=self._messages.side,
+            answer_bytes=nothing,
             egress=np.empty(EGRESS_BYTES, np.uint8),
             acks=np.empty(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
             # All that a turn may send to all members, and to clients.
@@ -367,11 +371,22 @@ class BusyTurns:
         if service is not None and service.adapter.max_log_position > LIVE:
             assert self._service_position is not None
             cursor, state = service.adapter.cursor, service.state
-            words[at.SERVICE] = at.ECHO_SERVICE
+            words[at.SERVICE] = at.COMPILED_SERVICE
+            words[at.SERVICE_FUNCTION] = self._lend_function(service.compiled)
             words[at.SERVED_AT], words[at.SERVED] = cursor.read_position, cursor.position
             words[at.SERVICE_TERM_ID], words[at.SERVICE_TIME] = state.leadership_term_id, state.cluster_time
             words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
             words[at.SERVICE_COUNTER] = self._service_position.index
+
+    def _lend_function(self, compiled: CompiledCallback | None) -> int:
+        if compiled is None:
+            return at.ECHO
+        if self._tables.service_call is not compiled.call:
+            answers = compiled.answers
+            self._tables = self._tables._replace(
+                service_call=compiled.call, answers=answers.words, answer_bytes=answers.buffer
+            )
+        return compiled.address
 
     def _lend_links(self) -> dict[int, int]:
         """Descriptors that send to each member that is up."""
@@ -477,7 +492,7 @@ class BusyTurns:
             )
         cursor = agent.parts.processing.adapter.cursor
         cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
-        if words[at.SERVICE] == at.ECHO_SERVICE:
+        if words[at.SERVICE] == at.COMPILED_SERVICE:
             service = self._compiled_service()
             assert service is not None
             service.take_back(*self._two(at.SERVED_AT, at.SERVED), words[at.SERVICE_TIME])

@@ -9,7 +9,8 @@ from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, put_i64
-from cluster.log.message_columns import LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_columns
+from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import FRAME_OVERHEAD, frame_answers
 from cluster.log.session_table import (
     CLUSTER_SESSION_ID,
@@ -29,11 +30,13 @@ from cluster.member.busy.words import (
     ACK_LENGTH,
     BASE,
     COMMITTED,
+    ECHO,
     IS_SERVING,
     REASON,
     SERVED,
     SERVED_AT,
     SERVICE_COUNTER,
+    SERVICE_FUNCTION,
     SERVICE_ROWS,
     SERVICE_TERM_ID,
     SERVICE_TIME,
@@ -69,9 +72,10 @@ def _is_of(t, descriptor, connection_id):  # type: ignore[no-untyped-def]
 
 @routine
 def serve_committed(t):  # type: ignore[no-untyped-def]
-    """Deliver to the echo service what is committed; its answers go out with the acknowledgements.
+    """Deliver to the service what is committed; its answers go out with the acknowledgements.
 
-    What its agent has to see (another entry, a long message, damage) is left to Python by SERVICES.
+    What its agent has to see (another entry, a message that the service does not take, a long answer, damage)
+    is left to Python by SERVICES.
     """
     w = t.words
     acks = _put_acks(t) if w[IS_SERVING] else 0
@@ -82,10 +86,16 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
-            if w[IS_SERVING] and not _send_answers(t, payloads, count, status != OUT_FULL):
+            if w[SERVICE_FUNCTION] == ECHO:
+                served = _echo(t, payloads, count, status != OUT_FULL)
+            else:
+                served = _serve(t, payloads, count, status != OUT_FULL)
+            if served > 0:
+                w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
+                w[SERVED_AT] = w[SERVED] = t.columns[EXTRA * rows + served - 1]
+            if served < count:
                 w[REASON] |= SERVICES
                 break
-            w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + count - 1]
             w[SERVED_AT] = w[SERVED] = w[BASE] + offset
         if status == DONE:
             w[SERVED_AT] = w[BASE] + offset
@@ -99,21 +109,46 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _send_answers(t, buffer, count, is_last):  # type: ignore[no-untyped-def]
-    """Send each client what answers its messages; False, with nothing sent, for one that is too long."""
-    w, rows = t.words, t.words[SERVICE_ROWS]
-    for row in range(count):
-        if t.columns[LENGTHS * rows + row] + FRAME_OVERHEAD + 32 > t.egress.size:
-            return False
+def _echo(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
+    """Answer each message with itself; returns how many are served: none where one of them is too long."""
+    rows = t.words[SERVICE_ROWS]
+    if t.words[IS_SERVING]:
+        for row in range(count):
+            if t.columns[LENGTHS * rows + row] + FRAME_OVERHEAD + 32 > t.egress.size:
+                return 0
+        _send_answers(t, t.columns, payloads, count, is_last)
+    return count
+
+
+@routine
+def _serve(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
+    """Give the messages to the service's function; returns how many are served, before one for Python."""
+    w, call = t.words, t.service_call
+    set_columns(call, t.columns, w[SERVICE_ROWS])
+    served = 0
+    while served < count:
+        served = call_rows(w[SERVICE_FUNCTION], call, payloads, served, count)
+        if w[IS_SERVING]:
+            _send_answers(t, t.answers, t.answer_bytes, call[ANSWERED], is_last and served == count)
+        if call[STATUS] != TAKEN:
+            break
+    return served
+
+
+@routine
+def _send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped-def]
+    """Send each client its answers, each of which fits."""
+    w = t.words
+    rows = columns.size // COLUMNS
     row = 0
     while row < count:
         taken, ranges = frame_answers(
             t.egress,
             0,
-            t.columns[SESSION_IDS * rows : SESSION_IDS * rows + count],
-            t.columns[TIMESTAMPS * rows : TIMESTAMPS * rows + count],
-            t.columns[OFFSETS * rows : OFFSETS * rows + count],
-            t.columns[LENGTHS * rows : LENGTHS * rows + count],
+            columns[SESSION_IDS * rows : SESSION_IDS * rows + count],
+            columns[TIMESTAMPS * rows : TIMESTAMPS * rows + count],
+            columns[OFFSETS * rows : OFFSETS * rows + count],
+            columns[LENGTHS * rows : LENGTHS * rows + count],
             buffer,
             row,
             w[SERVICE_TERM_ID],
@@ -132,7 +167,6 @@ def _send_answers(t, buffer, count, is_last):  # type: ignore[no-untyped-def]
                 t.connections[at + ACKS_BEGIN] = acks_end
             offer(t, descriptor, t.egress, begin, length, t.acks, acks_begin, acks_end - acks_begin)
         row = taken
-    return True
 
 
 @routine

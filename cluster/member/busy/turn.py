@@ -61,7 +61,7 @@ from cluster.member.busy.words import (
 COMMIT_WAIT_MS = 1
 
 # What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
-_OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames")
+_OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames", "message_calls")
 _OF_THE_TURN = (
     "words",
     "system",

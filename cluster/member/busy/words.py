@@ -25,6 +25,8 @@ class Tables(NamedTuple):
     params: np.ndarray  # LogParams.words
     counters: np.ndarray  # values of the counters file, mapped
     columns: np.ndarray  # of delivered messages
+    service_call: np.ndarray  # log/message_calls.py
+    answers: np.ndarray  # columns of what the service's function answers
     ready: np.ndarray  # descriptors
     received: np.ndarray
     kept: np.ndarray  # rows of KEPT_BYTES, each with half a frame
@@ -32,6 +34,7 @@ class Tables(NamedTuple):
     log: np.ndarray  # the end of the log; log[0] is the byte at position BASE
     recorded: np.ndarray  # what is written to the file, where that has checksums
     side: np.ndarray  # payloads of fragmented messages
+    answer_bytes: np.ndarray  # payloads of its answers
     egress: np.ndarray
     acks: np.ndarray
     unsent: np.ndarray  # what sockets did not take, for Python to offer
@@ -49,6 +52,8 @@ _WORDS = [
     "params",
     "counters",
     "columns",
+    "service_call",
+    "answers",
     "ready",
     "keepers",
 ]
@@ -147,6 +152,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     REPORTED_NS,
     # the service
     SERVICE,
+    SERVICE_FUNCTION,  # address, log/message_calls.py; ECHO: it needs none
     SERVICE_ROWS,
     SERVICE_TERM_ID,
     SERVICE_TIME,
@@ -160,7 +166,8 @@ WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
 NO_CHECKSUM = -1
-NO_SERVICE, PYTHON_SERVICE, ECHO_SERVICE = range(3)
+ECHO = 0
+NO_SERVICE, PYTHON_SERVICE, COMPILED_SERVICE = range(3)
 
 # A row of members.
 MEMBER_WORDS = 8

@@ -1,6 +1,6 @@
-"""Three members in memory with the echo service, turned by Python alone or in compiled code where that can.
+"""Three members in memory, turned by Python alone or in compiled code where that can.
 
-python -m tests.member.busy.busy_cluster        prints the trace hash of one run, compiled where JIT is on
+python -m tests.member.busy.busy_cluster        prints the trace hashes of two runs, compiled where JIT is on
 """
 
 from __future__ import annotations
@@ -10,21 +10,29 @@ from typing import Any
 from unittest.mock import patch
 
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.service.clustered_service import ClusteredService
 from cluster.service.echo import EchoService
 from cluster.testing import SimulatedCluster
 from cluster.testing.member import MemberProcess, Settings
+from tests.service.compiled_services import Counter
 
 
 def run(
-    messages: list[list[bytes]], *, is_compiled: bool, members: int = 3, seed: int = 1, **settings: Any
+    messages: list[list[bytes]],
+    *,
+    is_compiled: bool,
+    members: int = 3,
+    seed: int = 1,
+    service: type[ClusteredService] = EchoService,
+    **settings: Any,
 ) -> SimulatedCluster:
     """A client for each list; all are answered when it returns."""
 
     def made(context: ConsensusModuleContext, **given: Any) -> Settings:
-        return Settings(context, **given | settings, is_compiled=is_compiled)
+        return Settings(context, **given | settings)
 
     with patch("cluster.testing.cluster.Settings", made):
-        cluster = SimulatedCluster(EchoService, members=members, seed=seed)
+        cluster = SimulatedCluster(service, members=members, seed=seed, compiled_turns=is_compiled)
         clients = [cluster.connect(f"client {number}") for number in range(len(messages))]
         for row in range(max(map(len, messages))):
             for client, payloads in zip(clients, messages):
@@ -58,6 +66,21 @@ def log_of(member: MemberProcess) -> bytes:
 
 PAYLOADS = [[b"%d %d" % (client, row) + b"." * (row * 37 % 900) for row in range(40)] for client in range(2)]
 
+# What Counter has in compiled code, and now and then what it leaves to Python or raises for.
+COUNTED = [
+    [b"%c" % b"abc?de_f!gh"[row * (client + 3) % 11] + b"~" * (row % 50) for row in range(60)]
+    for client in range(2)
+]
+
+
+def traces() -> list[str]:
+    """The trace of a run with the echo service, and of one with a service of a user."""
+    return [
+        run(payloads, is_compiled=True, service=service).world.trace.hash
+        for payloads, service in ((PAYLOADS, EchoService), (COUNTED, Counter))
+    ]
+
+
 if __name__ == "__main__":
-    print(run(PAYLOADS, is_compiled=True).world.trace.hash)
+    print(*traces())
     sys.exit(0)
