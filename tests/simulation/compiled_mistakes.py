@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.member.busy import words as at
 from cluster.member.busy.lend import BusyTurns
+from cluster.service.agent import ClusteredServiceAgent
 from cluster.testing.calls import SimulatedCalls
 from tests.simulation.mistakes import Patch, Sought
 
@@ -27,7 +28,24 @@ def compiled_leader_is_its_own_majority(patch: Patch) -> None:
     patch(BusyTurns, "__init__", alone)
 
 
+def what_compiled_turns_delivered_comes_again(patch: Patch) -> None:
+    """The service's own place in the log is not moved on."""
+    patch(ClusteredServiceAgent, "take_back", lambda self, read_position, position, cluster_time: None)
+
+
+def refused_messages_are_passed_over(patch: Patch) -> None:
+    """What a compiled callback does not take is not given to Python's."""
+
+    def lost(self: Any, compiled: Any, message: Any) -> None:
+        self._move_to(message)
+        compiled.returned_for(message)
+
+    patch(ClusteredServiceAgent, "_on_refused", lost)
+
+
 COMPILED_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     compiled_turns_sync_nothing: Sought(("I-3",)),
     compiled_leader_is_its_own_majority: Sought(("I-3",)),
+    what_compiled_turns_delivered_comes_again: Sought(("I-5",)),
+    refused_messages_are_passed_over: Sought(("I-5",)),
 }

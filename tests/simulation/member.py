@@ -13,6 +13,7 @@ from cluster.member.ports import FetchedRecordings
 from cluster.testing import member
 from cluster.testing.effects import Effect
 from cluster.testing.ports import ObservedLinks
+from tests.simulation.compiled_service import CompiledChainService
 from tests.simulation.member_state import MemberState
 from tests.simulation.service import ChainService, VectorisedChainService
 from tests.simulation.violation import require
@@ -93,10 +94,17 @@ class Member(MemberState, member.MemberProcess):
     def load_service(self, service_id: int, random: Random) -> ChainService:
         if service_id == 0:
             self.services = []
-        kind = VectorisedChainService if random.random() < 0.5 else ChainService
+        kinds = ChainService, CompiledChainService, VectorisedChainService
+        kind = kinds[int(len(kinds) * random.random())]
         service = kind(service_id, self.on_applied)
         self.services.append(service)
         return service
+
+    def _turn_service(self, service_id: int, *arguments: Any) -> int:
+        try:
+            return super()._turn_service(service_id, *arguments)
+        finally:
+            self.services[service_id].tell_applied()
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
         return self.archives(self, endpoint, recording_ids)
@@ -110,6 +118,8 @@ class Member(MemberState, member.MemberProcess):
         self.observer.on_started(self)
 
     def on_turned(self) -> None:
+        for service in self.services:
+            service.tell_applied()
         self.observer.on_turn(self)
 
     def on_life_ended(self, error: BaseException) -> None:

@@ -49,6 +49,9 @@ class ChainService(ClusteredService):
         self.chain = crc32(b"%s %d %s" % (kind, position, repr(details).encode()), self.chain)
         self._on_applied(self._service_id, position, self.chain)
 
+    def tell_applied(self) -> None:
+        """Tell of what was applied where nothing can be told."""
+
     def on_start(self, cluster: Any, snapshot_image: Any) -> None:
         self._cluster = cluster
         if snapshot_image is not None:
