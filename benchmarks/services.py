@@ -2,7 +2,8 @@
 
 A vectorised service with a compiled callback replays a log of messages of 100 bytes in a cluster of one, and
 takes what a client sends it there without answers. The round trip is that of ``cluster``, with three members
-that echo. Rates of a member's processor are there to compare loaded machines by.
+that echo. Rates of a member's processor are there to compare loaded machines by. A counter that answers each
+message runs inline in three members, called from Python and in compiled code.
 
 Goals: 5,000,000 messages a second from the Log, 2,000,000 from clients.
 """
@@ -32,6 +33,8 @@ PAYLOAD_LENGTHS = (32, 100)
 BATCH = 8192
 WINDOW_BYTES = 64 << 20
 ROUND_TRIP_WINDOW = 1
+COUNTERS = ("PythonCounter", "CompiledCounter")
+COUNTER_LOADS = ((16_384, 1024), (1_000, 1), (1, 1))  # messages in flight, and in one offer
 
 
 def run(options: Options) -> Iterator[dict[str, Any]]:
@@ -44,6 +47,9 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
                 for sync_level in (1, 0):
                     yield context | _from_a_client(mode, length, sync_level, options.seconds)
             yield context | _round_trip(mode, options.seconds)
+        for counter in COUNTERS:
+            for figure in _counted(counter, options.seconds):
+                yield {"round": number, "service_mode": "inline", "service": counter} | figure
 
 
 def _replay(mode: str) -> dict[str, Any]:
@@ -92,6 +98,15 @@ def _round_trip(mode: str, seconds: float) -> dict[str, Any]:
         members.start()
         members.await_leader()
         return {"figure": "round trip"} | measure_ours(members.ipc, "ipc", seconds, ROUND_TRIP_WINDOW, 1)
+
+
+def _counted(counter: str, seconds: float) -> Iterator[dict[str, Any]]:
+    with _members(3, "inline", f"benchmarks.counters:{counter}") as members:
+        members.start()
+        members.await_leader()
+        for window, batch in COUNTER_LOADS:
+            figure = measure_ours(members.ipc, "ipc", seconds, window, batch)
+            yield {"figure": "a counter by key, each message answered"} | figure
 
 
 @contextmanager
