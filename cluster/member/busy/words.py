@@ -161,7 +161,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     # done
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(78)
+) = range(79)
 WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
