@@ -7,9 +7,12 @@ so a long range is read as three streams, whose CRCs are joined:
     |--- stream a: 128 ---|--- stream b: 128 ---|--- stream c: 128 ---|  next block
     crc(abc) = shift(shift(crc(a)) ^ crc(b)) ^ crc(c)                    shift: 128 zero bytes follow
 
+CRC-32 goes by carry-less multiplication where there is one (x86-64 with PCLMULQDQ): 64 bytes a step are
+folded into the next 64, the last 64 into 16, and those are taken by tables.
+
 Everything else is slicing by 16: sixteen bytes a step through sixteen tables.
 
-Which of both is decided when the kernels are compiled, by the features that numba compiles for. They are,
+Which of them is decided when the kernels are compiled, by the features that numba compiles for. They are,
 with the processor's name, part of the key of numba's cache: code that another processor cached is not used.
 """
 
@@ -64,43 +67,57 @@ def _extend_bytewise(crc, tables, buffer, offset, end):  # type: ignore[no-untyp
 
 
 @routine
-def extend_by_tables(crc, tables, buffer, offset, end):  # type: ignore[no-untyped-def]
-    """The checksum of what ``crc`` is of, followed by these bytes; 0 is of none."""
-    crc = np.int64(crc ^ 0xFFFF_FFFF)
+def _slice_16(tables, a, b, c, d):  # type: ignore[no-untyped-def]
+    """What sixteen bytes, as four words, do to a CRC of 0."""
+    # What hangs on the crc before them, a, comes last, so that the rest is there already.
+    return np.int64(
+        tables[d >> 24 & 0xFF]
+        ^ tables[256 + (d >> 16 & 0xFF)]
+        ^ tables[512 + (d >> 8 & 0xFF)]
+        ^ tables[768 + (d & 0xFF)]
+        ^ tables[1024 + (c >> 24 & 0xFF)]
+        ^ tables[1280 + (c >> 16 & 0xFF)]
+        ^ tables[1536 + (c >> 8 & 0xFF)]
+        ^ tables[1792 + (c & 0xFF)]
+        ^ tables[2048 + (b >> 24 & 0xFF)]
+        ^ tables[2304 + (b >> 16 & 0xFF)]
+        ^ tables[2560 + (b >> 8 & 0xFF)]
+        ^ tables[2816 + (b & 0xFF)]
+        ^ tables[3072 + (a >> 24 & 0xFF)]
+        ^ tables[3328 + (a >> 16 & 0xFF)]
+        ^ tables[3584 + (a >> 8 & 0xFF)]
+        ^ tables[3840 + (a & 0xFF)]
+    )
+
+
+@routine
+def _extend_sliced(crc, tables, buffer, offset, end):  # type: ignore[no-untyped-def]
     while end - offset >= 16:
         a = crc ^ get_u32(buffer, offset)
         b = get_u32(buffer, offset + 4)
         c = get_u32(buffer, offset + 8)
-        d = get_u32(buffer, offset + 12)
-        # What hangs on the crc comes last, so that the rest is there already.
-        crc = np.int64(
-            tables[d >> 24 & 0xFF]
-            ^ tables[256 + (d >> 16 & 0xFF)]
-            ^ tables[512 + (d >> 8 & 0xFF)]
-            ^ tables[768 + (d & 0xFF)]
-            ^ tables[1024 + (c >> 24 & 0xFF)]
-            ^ tables[1280 + (c >> 16 & 0xFF)]
-            ^ tables[1536 + (c >> 8 & 0xFF)]
-            ^ tables[1792 + (c & 0xFF)]
-            ^ tables[2048 + (b >> 24 & 0xFF)]
-            ^ tables[2304 + (b >> 16 & 0xFF)]
-            ^ tables[2560 + (b >> 8 & 0xFF)]
-            ^ tables[2816 + (b & 0xFF)]
-            ^ tables[3072 + (a >> 24 & 0xFF)]
-            ^ tables[3328 + (a >> 16 & 0xFF)]
-            ^ tables[3584 + (a >> 8 & 0xFF)]
-            ^ tables[3840 + (a & 0xFF)]
-        )
+        crc = _slice_16(tables, a, b, c, get_u32(buffer, offset + 12))
         offset += 16
-    return _extend_bytewise(crc, tables, buffer, offset, end) ^ 0xFFFF_FFFF
+    return _extend_bytewise(crc, tables, buffer, offset, end)
+
+
+@routine
+def extend_by_tables(crc, tables, buffer, offset, end):  # type: ignore[no-untyped-def]
+    """The checksum of what ``crc`` is of, followed by these bytes; 0 is of none."""
+    return _extend_sliced(np.int64(crc ^ 0xFFFF_FFFF), tables, buffer, offset, end) ^ 0xFFFF_FFFF
+
+
+def _machine() -> tuple[str, list[str]]:
+    """What code is compiled for, and what that processor has; nothing where no code is compiled."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return "", []
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple.partition("-")[0], features.split(",")
 
 
 def _instruction():  # type: ignore[no-untyped-def]
     """The instruction that extends a CRC-32C by eight bytes, ``(crc, word) -> crc``; None without one."""
-    if config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return None
-    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
-    machine, available = triple.partition("-")[0], features.split(",")
+    machine, available = _machine()
     i32, i64 = ir.IntType(32), ir.IntType(64)
     if machine == "x86_64" and "+crc32" in available:
         name, width = "llvm.x86.sse42.crc32.64.64", i64
@@ -160,10 +177,102 @@ def _crc_32c_by_tables(buffer, offset, end):  # type: ignore[no-untyped-def]
     return extend_by_tables(0, CRC_32C_TABLES, buffer, offset, end)
 
 
+FOLDED_BYTES = 64  # of a step, in four lanes of 16
+
+
+def _x_to_the(power: int) -> int:
+    """x^power modulo the polynomial, as a factor of a carry-less multiplication of reflected numbers."""
+    remainder = 1 << 31
+    for _ in range(power):
+        remainder = remainder >> 1 ^ (POLYNOMIAL_CRC_32 if remainder & 1 else 0)
+    return remainder << 1
+
+
+def _folding():  # type: ignore[no-untyped-def]
+    """``(crc, buffer, offset, end) -> words``: the 16 bytes, as two words, that stand for all; or None.
+
+    They have the CRC, begun with 0, that the bytes have, begun with ``crc``: at least one step, and whole
+    steps. Each lane is multiplied by as many powers of x as it is moved, and what comes there is added
+    (Gopal and others, Fast CRC Computation Using PCLMULQDQ Instruction, 2009).
+    """
+    machine, available = _machine()
+    if machine != "x86_64" or "+pclmul" not in available:
+        return None
+    i8, i64 = ir.IntType(8), ir.IntType(64)
+    lane = ir.VectorType(i64, 2)
+    by_lane = ir.Constant(lane, [_x_to_the(128 + 32), _x_to_the(128 - 32)])
+    by_step = ir.Constant(lane, [_x_to_the(4 * 128 + 32), _x_to_the(4 * 128 - 32)])
+
+    def fold(typing_context, crc, buffer, offset, end):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            crc, array, offset, end = arguments
+            data = context.make_array(signature.args[1])(context, builder, array).data
+            multiply = builder.module.declare_intrinsic(
+                "llvm.x86.pclmulqdq", (), ir.FunctionType(lane, [lane, lane, i8])
+            )
+
+            def load(at, place):  # type: ignore[no-untyped-def]
+                address = builder.gep(data, [builder.add(at, i64(16 * place))])
+                return builder.load(builder.bitcast(address, lane.as_pointer()), align=1)
+
+            def moved(value, factors):  # type: ignore[no-untyped-def]
+                low = builder.call(multiply, [value, factors, i8(0x00)])
+                return builder.xor(low, builder.call(multiply, [value, factors, i8(0x11)]))
+
+            lanes = [load(offset, place) for place in range(4)]
+            first = builder.insert_element(ir.Constant(lane, [0, 0]), crc, ir.IntType(32)(0))
+            lanes[0] = builder.xor(lanes[0], first)
+            begin = builder.add(offset, i64(FOLDED_BYTES))
+            before = builder.block
+            test, body, done = (builder.append_basic_block(name) for name in ("test", "body", "done"))
+            builder.branch(test)
+            builder.position_at_end(test)
+            at = builder.phi(i64)
+            at.add_incoming(begin, before)
+            values = [builder.phi(lane) for _ in lanes]
+            for value, incoming in zip(values, lanes):
+                value.add_incoming(incoming, before)
+            builder.cbranch(builder.icmp_signed("<", at, end), body, done)
+            builder.position_at_end(body)
+            for place, value in enumerate(values):
+                value.add_incoming(builder.xor(moved(value, by_step), load(at, place)), body)
+            at.add_incoming(builder.add(at, i64(FOLDED_BYTES)), body)
+            builder.branch(test)
+            builder.position_at_end(done)
+            result = values[0]
+            for value in values[1:]:
+                result = builder.xor(moved(result, by_lane), value)
+            words = [builder.extract_element(result, ir.IntType(32)(i)) for i in range(2)]
+            return context.make_tuple(builder, signature.return_type, words)
+
+        words = types.UniTuple(types.int64, 2)
+        return words(types.int64, buffer, types.int64, types.int64), codegen
+
+    return intrinsic(fold)
+
+
+_fold = _folding()
+HAS_MULTIPLICATION = _fold is not None
+
+
 @routine
-def extend_crc_32(crc, buffer, offset, end):  # type: ignore[no-untyped-def]
-    """As ``zlib.crc32(data, crc)``."""
+def _extend_crc_32_by_folding(crc, buffer, offset, end):  # type: ignore[no-untyped-def]
+    crc = np.int64(crc ^ 0xFFFF_FFFF)
+    if end - offset >= 2 * FOLDED_BYTES:
+        folded_end = end - (end - offset) % FOLDED_BYTES
+        low, high = _fold(crc, buffer, offset, folded_end)
+        crc = _slice_16(_CRC_32_TABLES, low, low >> 32, high, high >> 32)
+        offset = folded_end
+    return _extend_sliced(crc, _CRC_32_TABLES, buffer, offset, end) ^ 0xFFFF_FFFF
+
+
+@routine
+def _extend_crc_32_by_tables(crc, buffer, offset, end):  # type: ignore[no-untyped-def]
     return extend_by_tables(crc, _CRC_32_TABLES, buffer, offset, end)
+
+
+# As ``zlib.crc32(data, crc)``.
+extend_crc_32 = _extend_crc_32_by_folding if HAS_MULTIPLICATION else _extend_crc_32_by_tables
 
 
 @routine

@@ -53,6 +53,16 @@ def test_instruction_and_tables_agree_over_ranges_of_any_number_of_blocks(length
     assert by_tables == expected & 0xFFFF_FFFF
 
 
+@pytest.mark.parametrize("length", [0, 15, 16, 127, 128, 129, 191, 192, 193, 320, 1376, 65_472])
+def test_crc_32_goes_on_from_any_crc_by_multiplication_or_tables(length):
+    data = random.Random(length).randbytes(length + 5)
+    for before in (0, 1, 0x1234_5678, 0xFFFF_FFFF):
+        expected = zlib.crc32(data[5:], before)
+        assert crc.extend_crc_32(before, array(data), 5, 5 + length) == expected
+        by_tables = crc.extend_by_tables(before, crc._CRC_32_TABLES, array(data), 5, 5 + length)
+        assert by_tables == expected
+
+
 HOW_IT_IS_COMPILED = """
 import numpy as np
 from cluster.log import checksum
