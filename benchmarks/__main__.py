@@ -18,6 +18,7 @@ BENCHMARKS = {
     "kernels": "the kernels on runs of frames, and frames to Arrow",
     "members": "a member's start, its idle cost and its memory",
     "cluster": "three members: committed and echoed messages per second, round trips",
+    "alone": "one message alone, beside real Aeron at its fastest and the floor, in turns",
     "profile": "where a member's time goes, by perf, with the names of compiled functions",
     "shapes": "throughput by size, members, batches and TLS, beside real Aeron's",
     "services": "a service inline and in a process of its own: replays, clients' messages, round trips",
