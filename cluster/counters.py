@@ -20,7 +20,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from cluster.archive.files import make_directories, open_regular
+from cluster.archive.files import OsFiles, make_directories, open_regular
 from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
 from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
@@ -252,22 +252,25 @@ class CountersFile(_MappedCounters):
     def create(cls, path: str, *, pid: int, now_ms: int) -> "CountersFile":
         """A new file at ``path`` (its folder is made), which replaces what is there.
 
-        ``now_ms`` is epoch time, the first heartbeat. Raises StorageError.
+        It is there after a power cut, too: what a reader takes from it may be old, but not more than was
+        committed. ``now_ms`` is epoch time, the first heartbeat. Raises StorageError.
         """
         header = _new_header(pid, now_ms)
         length = file_length(header)
-        aside = f"{path}.tmp"
+        aside, folder = f"{path}.tmp", os.path.dirname(path) or "."
         try:
-            make_directories(os.path.dirname(path) or ".")
+            make_directories(folder)
             fd = open_regular(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
                 os.posix_fallocate(fd, 0, length)  # a full disk says so now, not by a SIGBUS later
                 mapped = mmap.mmap(fd, length)
+                counters = cls(memoryview(mapped), header, path, mapped.close)
+                counters._begin(now_ms)
+                os.fsync(fd)
             finally:
                 os.close(fd)
-            counters = cls(memoryview(mapped), header, path, mapped.close)
-            counters._begin(now_ms)
             os.replace(aside, path)
+            OsFiles().sync_directory(folder)
         except OSError as error:
             raise StorageError(path, error.errno, "making the counters file failed") from error
         return counters

@@ -17,8 +17,10 @@ def create_counters(disk: Disk, path: str, *, pid: int, now_ms: int) -> Counters
     inode = Inode()
     inode.cache = counters._buffer.obj  # type: ignore[assignment]
     inode.device_size = len(inode.cache)
-    disk.folders.add(os.path.dirname(path))
+    folder = os.path.dirname(path)
+    disk.folders.add(folder)
     disk.change_names({path: inode})
+    disk.sync_folder(folder)
     return counters
 
 

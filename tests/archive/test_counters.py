@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from pathlib import Path
 
@@ -270,3 +271,25 @@ def test_types_and_values_of_all_that_are_allocated_are_told_by_id(path):
     assert types == [CounterTypeId.CLIENT_SESSION] * 300
     assert values == list(range(1, 600, 2))
     counters.close()
+
+
+def test_a_counters_file_lies_on_the_disk_before_it_takes_its_name_and_the_name_after(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut takes it, and a reader believes the end of a log that stopped without a majority."""
+    done: list[tuple[str, str]] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(fd: int) -> None:
+        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+        sync(fd)
+
+    def replaced(old: str, new: str) -> None:
+        done.append(("name", Path(new).name))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    create(path).close()
+
+    assert done == [("sync", "cnc.dat.tmp"), ("name", "cnc.dat"), ("sync", "driver")]

@@ -34,10 +34,15 @@ SEEDS_PER_PROCESS = 50
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
 
 
-def run_seed(seed: int, only_faults: Collection[str] = (), is_compiled: bool | None = None) -> Result:
-    """One history, in whatever process; single frames soon are too many for the proof file."""
+def play(history: History) -> Result:
+    """In whatever process; single frames soon are too many for the proof file."""
     with patch.object(sync_proof, "SINGLE_FRAMES_MIN", 2):
-        result = History(seed, only_faults=only_faults, is_compiled=is_compiled).run()
+        return history.run()
+
+
+def run_seed(seed: int, only_faults: Collection[str] = (), is_compiled: bool | None = None) -> Result:
+    """One history of many that a process plays."""
+    result = play(History(seed, only_faults=only_faults, is_compiled=is_compiled))
     gc.collect()  # agents and sockets refer to each other, and hold large buffers
     if _TRIM is not None:
         _TRIM(0)  # their memory lies between what is still in use, and would add up to gigabytes
@@ -67,7 +72,7 @@ def tell_one(seed: int, *, story: bool) -> int:
     history = History(seed, keeps_story=story)
     if story:
         history.world.trace.listen = lambda event: print(readable(event))
-    result = history.run()
+    result = play(history)
     if result.violation and not story:
         tell_failure(result)
     elif result.violation:
