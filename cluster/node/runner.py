@@ -70,7 +70,6 @@ class AgentRunner:
         clock_ns = time.monotonic_ns
         work_count = 0
         spin_until_ns = 0
-        has_looked = False
         while not self._is_stopped:
             is_on_sockets = self._turn_busily()
             if is_on_sockets:
@@ -81,12 +80,8 @@ class AgentRunner:
                     if clock_ns() >= spin_until_ns:
                         wait(SLEEP_MAX_S)
                         break
-                has_looked = True
             elif is_on_sockets is None:
-                # Every other time what was begun is only brought to its end: more may be for compiled code.
-                has_looked = not has_looked
-                if has_looked:
-                    wait(0)
+                wait(0)
             now_ns = clock_ns()
             work_count = self.turn(now_ns)
             if work_count:

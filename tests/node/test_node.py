@@ -397,7 +397,7 @@ def test_a_runner_takes_no_turn_after_work_when_its_agent_awaits_events():
     runner.run()
     poller.close()
     sleep = SLEEP_MAX_S
-    assert order == [0, sleep, "turn", 0, 0, sleep, "turn", 0, "turn"]
+    assert order == [0, sleep, "turn", 0, sleep, "turn", 0, "turn"]
 
 
 def test_a_sleeping_runner_can_be_stopped_from_elsewhere():

@@ -58,6 +58,8 @@ PUBLIC_NAMES = set(
         "NodeConfig",
         "NotAClusterDirectory",
         "NotLeader",
+        "NO_ANSWER",
+        "NOT_TAKEN",
         "Offer",
         "PasswordCredentials",
         "PortInUse",
@@ -83,7 +85,8 @@ def test_the_public_names_are_these():
 
 @pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
 def test_every_public_name_is_there_and_is_called_so(name):
-    assert getattr(cluster, name).__name__ == name
+    value = getattr(cluster, name)
+    assert isinstance(value, int) or value.__name__ == name  # a constant does not know its name
 
 
 def test_a_name_that_is_not_public_is_no_attribute():

@@ -104,7 +104,8 @@ class Member(MemberState, member.MemberProcess):
         try:
             return super()._turn_service(service_id, *arguments)
         finally:
-            self.services[service_id].tell_applied()
+            for service in self.services[service_id : service_id + 1]:  # none where another loads them
+                service.tell_applied()
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
         return self.archives(self, endpoint, recording_ids)

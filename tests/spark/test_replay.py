@@ -199,7 +199,7 @@ def test_a_timer_stands_after_the_entry_at_which_it_was_set_or_cancelled(tmp_pat
     sent = [(alice, b"one"), (bob, b"wait 30"), (alice, b"two"), (alice, b"wait 9999"), (bob, b"forget")]
     for client, message in sent:
         client.offer(message)
-    cluster.settle()
+        cluster.settle()  # messages of two clients have no order else
     directory = f"{write_out(cluster, tmp_path)}/member-0"
 
     found = of_kind(rows(directory, f"{SERVICES}:Busy", kinds=kinds), "SCHEDULE_TIMER", "CANCEL_TIMER")
