@@ -81,7 +81,7 @@ def test_a_turn_of_an_established_member_goes_in_the_seeds_order(spy):
 @pytest.mark.conformance("C-8")
 def test_a_turn_with_an_election_has_its_cycle_and_no_consensus_work(spy):
     cluster = SimulatedCluster(3, 1)
-    cluster.run(20 * MS)
+    cluster.run(5 * MS)
     member = cluster.members[0]
     agent = member.agent
     spy.on(agent.phase.election, "do_work", "election")
