@@ -189,8 +189,7 @@ class SessionConductor:
             case ClientState.CONNECTED:
                 if self._say_rest_ns(now_ns) == 0:
                     self._say_taken(now_ns)
-                if not self.window.is_flushed:
-                    self.flush()
+                self.flush_offered()
                 interval_ns = self._context.keep_alive_interval_ns
                 if interval_ns is not None and now_ns - self.last_sent_ns >= interval_ns:
                     self.send_keep_alive()

@@ -72,15 +72,13 @@ class AgentRunner:
         spin_until_ns = 0
         while not self._is_stopped:
             is_on_sockets = self._turn_busily()
-            if is_on_sockets:
-                wait(0)
-            elif is_on_sockets is None and (not work_count or self._agent.awaits_events):
+            if is_on_sockets is None and (not work_count or self._agent.awaits_events):
                 # Nothing is left to do, so only a socket or time can bring more: no turns in between.
                 while not wait(0):
                     if clock_ns() >= spin_until_ns:
                         wait(SLEEP_MAX_S)
                         break
-            elif is_on_sockets is None:
+            elif is_on_sockets is not False:
                 wait(0)
             now_ns = clock_ns()
             work_count = self.turn(now_ns)

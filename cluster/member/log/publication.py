@@ -137,14 +137,7 @@ class LogPublication:
         assert self.position == self.flushed_position and missing > 0
         if missing + held > 2 * KEPT_BYTES:
             return False
-        earlier = np.empty(missing, np.uint8)
-        done = 0
-        while done < missing:
-            part = self._recording.read(position + done, missing - done)
-            if len(part) == 0:
-                return False
-            earlier[done : done + len(part)] = part
-            done += len(part)
+        earlier = self._recording.read(position, missing)  # which may raise: then nothing has moved
         self.buffer[missing : missing + held] = self.buffer[:held]
         self.buffer[:missing] = earlier
         self.base = position
