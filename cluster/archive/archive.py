@@ -77,6 +77,7 @@ class Archive:
         file_sync_level: int,
         segment_length: int,
         checksum: Checksum | None,
+        cached_length: int,
         epoch_ms: Callable[[], int],
     ) -> None:
         self.directory = directory
@@ -88,6 +89,7 @@ class Archive:
         self._catalog = catalog
         self._sync_level = file_sync_level
         self._segment_length = segment_length
+        self._cached_length = cached_length
         self._epoch_ms = epoch_ms
         self._recordings: dict[int, Recording] = {}
 
@@ -100,6 +102,7 @@ class Archive:
         file_sync_level: int = 1,
         segment_length: int = SEGMENT_LENGTH_DEFAULT,
         checksum: str | None = None,
+        cached_length: int = 0,
         is_after_failure: bool = False,
         may_be_damaged: bool = False,
         epoch_ms: Callable[[], int],
@@ -107,8 +110,9 @@ class Archive:
         """Open the directory, made when missing, and bring recordings that never stopped to an end.
 
         ``epoch_ms`` is asked for timestamps. ``checksum`` is what frames of new recordings will hold; those
-        that exist keep what theirs hold. ``is_after_failure``: this process was refused a write or a
-        sync here, so that files of recordings that were written then are left behind for new ones.
+        that exist keep what theirs hold. ``cached_length`` bytes before the end of each stay in the page
+        cache; 0: what the kernel keeps. ``is_after_failure``: this process was refused a write or a sync
+        here, so that files of recordings that were written then are left behind for new ones.
         ``may_be_damaged``: a recording whose end damage hides is left as it is, not known by
         ``has_recording``, for ``find_damage`` to report; else LogDamaged says so. Raises DirectoryInUse,
         LogDamaged, StorageError, ConfigurationError.
@@ -136,6 +140,7 @@ class Archive:
                     file_sync_level=file_sync_level,
                     segment_length=segment_length,
                     checksum=used,
+                    cached_length=cached_length,
                     epoch_ms=epoch_ms,
                 )
                 archive._recover(is_after_failure, may_be_damaged)
@@ -389,6 +394,7 @@ class Archive:
                 descriptor,
                 file_sync_level=self._sync_level,
                 checksum=self._frame_checksum(descriptor),
+                cached_length=self._cached_length,
             )
         return recording
 
@@ -448,6 +454,7 @@ class Archive:
             file_sync_level=self._sync_level,
             checksum=self._checksum,
             is_sparse=is_sparse,
+            cached_length=self._cached_length,
         )
         self._recordings[descriptor.recording_id] = recording
         recording.activate(is_new=True)

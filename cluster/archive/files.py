@@ -61,6 +61,9 @@ class File(Protocol):
     def start_writeback(self, offset: int, length: int) -> None:
         """Ask for the range to be written out soon; promises nothing, waits for nothing."""
 
+    def uncache(self, offset: int, length: int) -> None:
+        """Have the range no longer in memory, as far as it lies on the device."""
+
     def push(self, offset: int, length: int) -> None:
         """Return when the range lies with the device: the next sync of any file here makes it durable.
 
@@ -197,6 +200,9 @@ class OsFile:
 
     def start_writeback(self, offset: int, length: int) -> None:
         _sync_file_range(self._fd, offset, length, _WRITE)
+
+    def uncache(self, offset: int, length: int) -> None:
+        os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
 
     def fileno(self) -> int:
         return self._fd

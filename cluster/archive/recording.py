@@ -17,6 +17,7 @@ import numpy as np
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Buffer, File, Files
 from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.page_cache import PageCache
 from cluster.archive.segments import SegmentFile, zero_tail
 from cluster.archive.stored_recording import StoredRecording
 from cluster.archive.sync_proof import SyncProofFile, remove_sync_proof
@@ -29,7 +30,6 @@ ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while 
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
 WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
-POSITION_MAX = (1 << 63) - 1
 PREPARE_TRIES = 16  # a segment's length, while the disk is full
 
 
@@ -45,6 +45,7 @@ class RecordingWriter(StoredRecording):
     ``synced_position`` end of what the sync level promises. A failed write or sync raises ``StorageError``,
     and from then on every append and sync does: what the disk holds after ``synced_position`` is not trusted
     again, not even if it reads back well. ``position_counter`` follows ``synced_position``.
+    ``cached_length`` is how many bytes before the end stay in the page cache; 0: what the kernel keeps.
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
     promised hangs on that, and appending fails only when the present segment is full.
     """
@@ -58,12 +59,14 @@ class RecordingWriter(StoredRecording):
         file_sync_level: int,
         checksum: Checksum | None,
         is_sparse: bool = False,
+        cached_length: int = 0,
     ) -> None:
         super().__init__(files, directory, descriptor, checksum)
         assert descriptor.stop_position >= descriptor.start_position, "recover before use"
         self._is_sparse = is_sparse
         self.file_sync_level = file_sync_level
         self.synced_position = descriptor.stop_position
+        self._page_cache = PageCache(self._segments, descriptor.stop_position, cached_length)
         self.position_counter: PositionCounter | None = None
         self.is_active = False
         self._failure: StorageError | None = None
@@ -140,6 +143,7 @@ class RecordingWriter(StoredRecording):
         self.append_position = position + length
         if self.append_position - self.written_back >= WRITE_BACK_BYTES:
             self._write_back()
+        self._page_cache.let_go(self.append_position)
         if self.file_sync_level == 0:
             self.synced_position = self.append_position
             self._show_position()
@@ -188,7 +192,7 @@ class RecordingWriter(StoredRecording):
         assert self.segment is not None
         begin = max(self.written_back, self.segment_base)
         self.written_back = self.append_position
-        if self.file_sync_level > 0 and begin < self.append_position:
+        if begin < self.append_position:
             try:
                 self.segment.file.start_writeback(begin - self.segment_base, self.append_position - begin)
             except OSError as error:
@@ -201,11 +205,13 @@ class RecordingWriter(StoredRecording):
 
     @property
     def prepares_at(self) -> int:
-        """The position from which on a sync makes something ready for what is to come."""
+        """The position from which on ``prepare`` has something to do."""
         assert self.segment is not None
-        position = POSITION_MAX
+        position = self._page_cache.due_at
+        if self.file_sync_level == 0:
+            return position
         if self.segment.zeroed_to < self.segment.length:
-            position = self.segment_base + self.segment.zeroed_to - ZERO_WINDOW + 1
+            position = min(position, self.segment_base + self.segment.zeroed_to - ZERO_WINDOW + 1)
         is_next_wanted = self._next is None or self._next.zeroed_to < min(ZERO_WINDOW, self._next.length)
         if not self._is_sparse and is_next_wanted:
             half = self.segment_base + int(self.segment.length * PREPARE_NEXT_AT)
@@ -213,7 +219,10 @@ class RecordingWriter(StoredRecording):
         return position
 
     def prepare(self) -> None:
-        """What a sync makes ready, for one who syncs by himself. Raises StorageError."""
+        """What appending and syncing do beside, for one who does them by himself. Raises StorageError."""
+        self._page_cache.let_go(self.append_position)
+        if self.file_sync_level == 0:
+            return
         try:
             self._zero_ahead(ZERO_WINDOW)
         except OSError as error:
@@ -342,6 +351,7 @@ class Recording(RecordingWriter):
         file_sync_level: int,
         checksum: Checksum | None,
         is_sparse: bool = False,
+        cached_length: int = 0,
     ) -> None:
         super().__init__(
             files,
@@ -350,6 +360,7 @@ class Recording(RecordingWriter):
             file_sync_level=file_sync_level,
             checksum=checksum,
             is_sparse=is_sparse,
+            cached_length=cached_length,
         )
         self._catalog = catalog
 

@@ -486,6 +486,15 @@ class NodeKeys(BaseModel):
         differ. crc32c goes by the processor's own instruction.""",
         aeron="aeron.archive.record.checksum",
     )
+    archive_cached_length: Size = _key(
+        "64m",
+        """How many bytes before the end of the log stay in the page cache. Who reads further back reads from
+        the disk, and the kernel has the same memory for what is appended next. More where readers lag by
+        more; 0: the kernel decides.""",
+        unit=SIZE,
+        ge=0,
+        le=1 << 62,
+    )
     snapshot_every_bytes: Size = _key(
         MODULE.snapshot_every_bytes,
         """The leader has all members take a snapshot when the log has grown by so much since the last one; 0

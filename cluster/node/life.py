@@ -67,6 +67,7 @@ class MemberLife:
             file_sync_level=settings.file_sync_level,
             segment_length=settings.archive_segment_file_length,
             checksum=settings.archive_record_checksum,
+            cached_length=settings.archive_cached_length,
             is_after_failure=failures.leaves_files_behind,
             is_alone=settings.is_alone,
             epoch_ms=ports.epoch_ms,

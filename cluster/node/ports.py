@@ -44,6 +44,7 @@ class LifeSettings(ServiceSettings):
     file_sync_level: int
     archive_segment_file_length: int  # bytes
     archive_record_checksum: str | None
+    archive_cached_length: int  # bytes before the end of the log
 
     @property
     def is_alone(self) -> bool:

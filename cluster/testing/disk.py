@@ -349,6 +349,9 @@ class SimulatedFile:
         self._begin(WRITE_NS)
         self._disk.write_back(self._inode, offset, length)
 
+    def uncache(self, offset: int, length: int) -> None:
+        pass
+
     def push(self, offset: int, length: int) -> None:
         self._begin(WRITE_NS)
         if not self._disk.faults.spares_pushes:

@@ -37,6 +37,7 @@ class Settings:
     file_sync_level: int = 1
     segment_length: int = 128 * 1024
     checksums: tuple[str | None, ...] = ()  # of new recordings, by member; none by default
+    cached_length: int = 0  # of the log, before its end; 0: as the disk likes
     tick_ns: int = 10_000_000
     is_compiled: bool = False  # compiled turns stand for Python's where they can
 
@@ -123,6 +124,7 @@ class MemberProcess(Process):
             file_sync_level=self.settings.file_sync_level,
             archive_segment_file_length=self.settings.segment_length,
             archive_record_checksum=checksums[self.member_id] if checksums else None,
+            archive_cached_length=self.settings.cached_length,
             services=[self.service_name] * context.service_count,
             service_modes=["inline"] * context.service_count,
             service_snapshot_timeout_ns=context.session_timeout_ns,

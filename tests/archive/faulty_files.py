@@ -110,6 +110,9 @@ class FaultyFile:
     def start_writeback(self, offset: int, length: int) -> None:
         pass
 
+    def uncache(self, offset: int, length: int) -> None:
+        self._disk.uncached.append((self.path, offset, length))
+
     def push(self, offset: int, length: int) -> None:
         self._disk.end(self._disk.begin("push", self.path))
         pages = {page for page in range(offset // PAGE, -(-(offset + length) // PAGE))}
@@ -152,6 +155,7 @@ class FaultyDisk:
         self.locks: set[str] = set()
         self.open_files: set[FaultyFile] = set()
         self.pushed: list[Inode] = []
+        self.uncached: list[tuple[str, int, int]] = []  # path, offset, length
         self.operations = 0
         self.is_full = False  # no block can be had any more
         self.fail_at: int | None = None

@@ -84,10 +84,10 @@ def append(t, begin, end):  # type: ignore[no-untyped-def]
         from_offset = max(w[WRITTEN_BACK], w[SEGMENT_BASE]) - w[SEGMENT_BASE]
         to_offset = w[APPENDED] - w[SEGMENT_BASE]
         w[WRITTEN_BACK] = w[APPENDED]
-        if w[SYNC_LEVEL] > 0 and not sync_range(
-            t, w[SEGMENT], from_offset, to_offset - from_offset, START_WRITING
-        ):
+        if not sync_range(t, w[SEGMENT], from_offset, to_offset - from_offset, START_WRITING):
             return False
+    if w[APPENDED] >= w[PREPARE_AT]:
+        w[REASON] |= PREPARE
     if w[SYNC_LEVEL] == 0:
         w[SYNCED] = w[APPENDED]
         t.counters[w[POSITION_COUNTER]] = w[SYNCED]
@@ -111,8 +111,6 @@ def sync(t):  # type: ignore[no-untyped-def]
             return False
     elif has_proof and not _done(t):
         return False
-    if w[APPENDED] >= w[PREPARE_AT]:
-        w[REASON] |= PREPARE
     w[SYNCED] = w[APPENDED]
     w[UNPROVEN_CRC] = 0
     t.counters[w[POSITION_COUNTER]] = w[SYNCED]

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from numba import config
 
+from cluster.archive import page_cache
+from cluster.testing.disk import SimulatedFile
 from cluster.testing.network import SimulatedSocket
 from cluster.transport.sockets import Connection
 from tests.member.busy.busy_cluster import PAYLOADS, compiled_turns, log_of, processes, run, traces
@@ -97,6 +99,30 @@ def test_a_log_goes_on_in_the_next_terms_and_segments():
 
     assert answers(cluster) == payloads
     assert len(read_log(cluster)) > 3 * 64 * 1024
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_lies_far_behind_leaves_the_page_cache_whoever_takes_the_turns(monkeypatch, level):
+    uncached = []
+    monkeypatch.setattr(page_cache, "CHUNK", 16 * 1024)
+    monkeypatch.setattr(
+        SimulatedFile, "uncache", lambda self, *at: uncached.append((self.path.rpartition("/")[2], *at))
+    )
+    settings = {"file_sync_level": level, "cached_length": 64 * 1024}
+    found = []
+    for is_compiled in (True, False):
+        uncached.clear()
+        members = processes(run([[b"x" * 12_000] * 120], is_compiled=is_compiled, **settings))
+        found.append(
+            Counter((name, at + i) for name, at, length in uncached for i in range(0, length, 16 * 1024))
+        )
+
+    assert found[0] == found[1]
+    segment = members[0].life.consensus_module.log.recording.segment_length
+    (end,) = {len(log_of(member)) for member in members}
+    assert end > segment + 64 * 1024
+    expected = range(0, (end - 64 * 1024) // 16384 * 16384, 16384)
+    assert found[0] == {(f"0-{at // segment * segment}.rec", at % segment): 3 for at in expected}
 
 
 def test_a_leader_that_dies_in_compiled_turns_loses_nothing_acknowledged():
