@@ -16,9 +16,11 @@ from benchmarks.processes import idle_share
 
 BENCHMARKS = {
     "kernels": "the kernels on runs of frames, and frames to Arrow",
+    "disk": "ways to make the end of a log durable, alone and three at once",
     "members": "a member's start, its idle cost and its memory",
     "cluster": "three members: committed and echoed messages per second, round trips",
     "alone": "one message alone, beside real Aeron at its fastest and the floor, in turns",
+    "cores": "the same on one core and on more: what a message costs each process",
     "profile": "where a member's time goes, by perf, with the names of compiled functions",
     "shapes": "throughput by size, members, batches and TLS, beside real Aeron's",
     "services": "a service inline and in a process of its own: replays, clients' messages, round trips",

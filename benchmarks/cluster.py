@@ -85,6 +85,7 @@ def measure_ours(
         "batch": batch,
         "messages_per_s": round(told["messagesPerSecond"]),
         **{f"{name}_us": told["latencyUs"][name.replace("_", ".")] for name in PERCENTILES},
+        "echoed": told["echoed"],
         "never_echoed": told["offered"] - told["echoed"],
     }
 
