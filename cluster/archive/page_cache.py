@@ -21,23 +21,29 @@ class PageCache:
     def __init__(self, segments: Segments, position: int, length: int) -> None:
         self._segments = segments
         self._length = length
-        self._begin = position // CHUNK * CHUNK  # what lies before was let go of, or written by others
+        # What lies before was let go of, or written by others.
+        self._begin = self._piece_begin(position)
 
     @property
     def due_at(self) -> int:
         """The end of the recording at which there will be something to let go of."""
         return self._begin + self._length + CHUNK if self._length else POSITION_MAX
 
+    def _piece_begin(self, position: int) -> int:
+        """Where the piece of a segment file begins that holds the position."""
+        first = self._segments.first_base
+        return first + (position - first) // CHUNK * CHUNK
+
     def let_go(self, end: int) -> None:
         """The recording ends at ``end`` now. What is not on the device yet stays, whatever is asked here."""
         if end < self.due_at:
             return
-        limit = (end - self._length) // CHUNK * CHUNK
+        limit = self._piece_begin(end - self._length)
         position = max(self._begin, self._segments.start_position)
         while position < limit:
             base = self._segments.base_of(position)
             next_position = min(limit, base + self._segments.segment_length)
-            with suppress(LogDamaged, OSError):  # the file is gone; its pages are as well
+            with suppress(LogDamaged, OSError):  # gone, with its pages; or it stays, which costs memory alone
                 self._segments.file(base).uncache(position - base, next_position - position)
             position = next_position
         self._begin = limit

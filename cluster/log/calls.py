@@ -2,7 +2,8 @@
 
 A kernel that is handed the table decides nothing about where its calls go: production hands it libc's, the
 simulator its own. All arguments and results are 64-bit integers; pointers are addresses of arrays that the
-caller of the kernel keeps. Without compilation an "address" is the key of a Python function in ``PLAIN``.
+caller of the kernel keeps. Where the C function returns int, the lower half of the result counts. Without
+compilation an "address" is the key of a Python function in ``PLAIN``.
 """
 
 import ctypes

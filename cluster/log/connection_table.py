@@ -10,6 +10,7 @@ ROW_WORDS = 16
 KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
 ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
 KEPT_LENGTH, KEPT_ROW = range(7, 9)  # half a frame that is lent to compiled turns; 0 outside
+IS_PART_NEW = 9  # the half frame has begun since it was lent last
 
 # Kinds.
 NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER = range(5)  # STRANGER: a client that is only sent to
@@ -20,6 +21,7 @@ IS_QUEUED = 2  # bytes wait to be sent
 IS_PAUSED = 4
 IS_ENDING = 8  # or not connected yet
 IS_WRAPPED = 16  # its bytes are not those on the wire (TLS)
+IS_CUT = 32  # a part of what it was to get is lost: it is closed
 
 INDEX_LENGTH = 4096
 _ZEROS = np.zeros(ROW_WORDS, np.int64).data

@@ -28,6 +28,7 @@ class Lease:
         self._status = status
         self._reporter = reporter
         self._woken_ns = 0
+        self._has_just_woken = False
 
     def on_turn(self, gap_ns: int, now_ns: int, phase: Phase) -> Next | None:
         """A turn begins so long after the one before."""
@@ -37,14 +38,16 @@ class Lease:
             return None
         self._reporter.event(f"woke up after {gap_ns / SECOND:.1f} s")
         self._woken_ns = now_ns
+        self._has_just_woken = True
         self.is_looking_around = True
         return phase.check_quorum()
 
     def on_polled(self, heard: int, phase: Phase) -> Next | None:
-        """So much was there to be read in this turn."""
+        """So much was there to be read in this turn; in the first one sockets may not have been asked yet."""
         if not self.is_looking_around:
             return None
-        if phase.name in _WITHOUT_LEASE or phase.look_around(heard, self._woken_ns):
+        was_first, self._has_just_woken = self._has_just_woken, False
+        if phase.name in _WITHOUT_LEASE or (not was_first and phase.look_around(heard, self._woken_ns)):
             self.is_looking_around = False
             return None
         step = phase.check_quorum()

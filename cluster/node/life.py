@@ -233,7 +233,7 @@ class MemberLife:
         return work_count
 
     def turn_busily(self) -> int | None:
-        """Take turns in compiled code until something is rare; why it ended, None where Python has to turn.
+        """Take turns in compiled code until something is rare; why it ended, None where it took none.
 
         The reasons are bits of ``busy/words.py``. Raises what ``do_work`` raises.
         """

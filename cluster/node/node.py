@@ -319,7 +319,7 @@ class ClusterNode:
         return work_count
 
     def _turn_busily(self) -> bool | None:
-        """Take turns in compiled code until something is rare; None where Python is to take the turn."""
+        """Take turns in compiled code; whether a socket may have what ended them, None: there were none."""
         reason = None if self._life is None else self._life.turn_busily()
         return None if reason is None else reason != TIME
 

@@ -48,15 +48,15 @@ class AgentRunner:
     ) -> None:
         """``on_error`` is told of every other exception of the agent, which is then called again.
 
-        ``turn_busily`` waits and turns in compiled code, until something is rare; whether a socket has it.
-        None where it cannot.
+        ``turn_busily`` waits and turns in compiled code, until something is rare, and says whether a socket
+        may have it; None where it took no turn. A turn of the agent follows in any case.
         """
         self._agent = agent
         self._poller = poller
         self._cluster_clock = cluster_clock
         self._spin_ns = spin_ns
         self._on_error = on_error
-        self._agent_turns = turn_busily
+        self._turn_in_compiled_code = turn_busily
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -87,7 +87,7 @@ class AgentRunner:
 
     def _turn_busily(self) -> bool | None:
         try:
-            return self._agent_turns()
+            return self._turn_in_compiled_code()
         except AgentTermination:
             raise
         except Exception as error:

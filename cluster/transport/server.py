@@ -403,6 +403,7 @@ class ClientPort:
         bounds = self._bounds
         for client in self._clients.values():
             connection = client.connection
+            self._bound_buffered(client, has_taken=False)  # kernels may have received since it was served
             if connection.is_finishing and not connection.queued_bytes:
                 if now_ns > client.deadline_ns:
                     connection.close("the peer did not close its side")
@@ -460,6 +461,7 @@ class ClientPort:
     def _bound_buffered(self, client: _Client, *, has_taken: bool) -> None:
         """Note what the connection keeps of what it received; at the bound of all, who keeps most goes."""
         connection = client.connection
+        has_taken |= connection.take_part_new()
         if connection.partial_bytes == 0 or connection.is_closed:
             client.partial_ns = 0
         elif client.partial_ns == 0 or has_taken:

@@ -85,6 +85,7 @@ class Connection:
         "_is_connecting",
         "_is_finishing",
         "_is_log_allowed",
+        "_is_part_new",
         "_is_paused",
         "_limit",
         "_on_readable",
@@ -161,6 +162,7 @@ class Connection:
         self.error_number = 0
         self.position = 0  # bytes accepted by offer and write since the connection was made
         self.queued_bytes = 0
+        self._is_part_new = False
         self._is_adopted = False  # what is kept was received by others, and not looked at yet
         self._fd = sock.fileno()
         poller.register(self._fd, self, self._events)
@@ -232,9 +234,9 @@ class Connection:
         """Of its socket, until it is closed."""
         return self._fd
 
-    def adopt(self, data: np.ndarray) -> None:
+    def adopt(self, data: np.ndarray, *, is_new: bool) -> None:
         """What a kernel has received and does not take: the next ``receive`` looks at it."""
-        self.keep_part(data)
+        self.keep_part(data, is_new=is_new)
         self._is_adopted = True
         self._mark_readable()
 
@@ -247,11 +249,17 @@ class Connection:
         self._mark(IS_KEPT, False)
         return part
 
-    def keep_part(self, part: np.ndarray) -> None:
-        """Half a frame that a kernel has received."""
+    def keep_part(self, part: np.ndarray, *, is_new: bool) -> None:
+        """Half a frame that a kernel has received; ``is_new``: another one than was lent last."""
         assert self._carry is None and len(part) > 0
+        self._is_part_new |= is_new
         self._carry, self._limit = part.copy(), len(part)
         self._mark(IS_KEPT, True)
+
+    def take_part_new(self) -> bool:
+        """Whether a kernel has begun to receive another frame since this was asked last."""
+        is_new, self._is_part_new = self._is_part_new, False
+        return is_new
 
     @property
     def partial_bytes(self) -> int:

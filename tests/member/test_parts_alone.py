@@ -102,6 +102,16 @@ def test_a_lease_is_in_question_after_a_pause_as_long_as_itself(reporter, told):
     assert not lease.is_looking_around
 
 
+def test_the_turn_of_waking_up_is_not_the_one_that_has_seen_the_sockets(reporter):
+    """After compiled turns that ended by time, Python's turn takes what is ready and asks for no more."""
+    lease, following = Lease(SECOND, status(1), reporter), APhase(PhaseName.FOLLOWING, is_done=True)
+    lease.on_turn(SECOND, 10, following)
+    lease.on_polled(0, following)
+    assert lease.is_looking_around
+    lease.on_polled(0, following)
+    assert not lease.is_looking_around
+
+
 def test_a_leader_that_nobody_follows_any_more_stands_down_when_it_wakes(reporter):
     lease = Lease(SECOND, status(0), reporter)
     step = Elect("inactive follower quorum")

@@ -8,7 +8,7 @@ from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
 from cluster.member.busy.words import BASE, COMPILED_SERVICE, POSITION, READ_AT, SERVED_AT, SERVICE
 
-KEPT_BYTES = 1024 * 1024
+MOVED_FROM_BYTES = 1024 * 1024
 
 
 @routine
@@ -19,6 +19,6 @@ def make_room(t):  # type: ignore[no-untyped-def]
     if w[SERVICE] == COMPILED_SERVICE:
         needed = min(needed, w[SERVED_AT])
     done, length = needed - w[BASE], w[POSITION] - needed
-    if done >= KEPT_BYTES and done >= length:
+    if done >= MOVED_FROM_BYTES and done >= length:
         copy_bytes(t.log, 0, t.log, done, length)
         w[BASE] = needed

@@ -1,17 +1,18 @@
 """Frames between members in a busy turn: sealed, sent and opened as ``transport/envelopes.py`` does it.
 
 What a socket does not take is put into ``unsent``, for Python to offer: from then on all for that socket goes
-there, until Python has seen to it.
+there, until Python has seen to it. Where ``unsent`` is full, Python closes the connection: it would go on
+behind a gap.
 """
 
 from cluster.log.calls import address_of
-from cluster.log.connection_table import CRC, IS_QUEUED, ROW_WORDS, STATE
+from cluster.log.connection_table import CRC, IS_CUT, IS_QUEUED, ROW_WORDS, STATE
 from cluster.log.crc import crc_32, extend_crc_32
 from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, align_frame, put_header
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64, get_u32, put_i32, put_i64
 from cluster.member.busy.system import send
-from cluster.member.busy.words import EVENT, FRAME_AT, HEADER_AT, REASON, UNSENT, UNSENT_END
+from cluster.member.busy.words import FRAME_AT, HEADER_AT, IS_TO_CLOSE, REASON, UNSENT, UNSENT_END
 
 ENVELOPE_STREAM = 1001
 ENVELOPE_BYTES = 128 * 1024
@@ -33,6 +34,8 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
     row = descriptor * ROW_WORDS
     taken = 0
     length = a_length + b_length
+    if t.connections[row + STATE] & IS_CUT:
+        return False
     if t.connections[row + STATE] == 0:
         taken = send(t, descriptor, address_of(a_bytes, a), a_length, address_of(b_bytes, b), b_length)
         if taken == length:
@@ -41,10 +44,13 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
     begin = t.words[UNSENT_END]
     rest = length - taken
     t.connections[row + STATE] |= IS_QUEUED
-    if rest + 24 > t.unsent.size - begin:
-        t.words[REASON] |= EVENT
-        return False
+    t.words[REASON] |= UNSENT
     put_i64(t.unsent, begin, descriptor)
+    if rest + 24 > t.unsent.size - begin - t.connections.size:  # 16 bytes for the end of each connection
+        put_i64(t.unsent, begin + 8, IS_TO_CLOSE)
+        t.words[UNSENT_END] += 16
+        t.connections[row + STATE] |= IS_CUT
+        return False
     put_i64(t.unsent, begin + 8, rest)
     begin += 16
     if taken < a_length:
@@ -53,7 +59,6 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
         taken = a_length
     copy_bytes(t.unsent, begin, b_bytes, b + taken - a_length, length - taken)
     t.words[UNSENT_END] += 16 + (rest + 7 & ~7)
-    t.words[REASON] |= UNSENT
     return True
 
 
@@ -97,16 +102,21 @@ def piece_end(source, begin, end):  # type: ignore[no-untyped-def]
 
 
 @routine
+def is_envelope(buffer, offset):  # type: ignore[no-untyped-def]
+    """Whether the header there is an envelope's, whole; what it holds may still be on its way."""
+    return (
+        get_i32(buffer, offset + FLAGS_AND_TYPE_AT) == DATA_UNFRAGMENTED
+        and get_i32(buffer, offset + STREAM_AT) == ENVELOPE_STREAM
+        and get_u32(buffer, offset + HEADER_CRC_AT) == crc_32(buffer, offset, offset + HEADER_CRC_AT)
+    )
+
+
+@routine
 def open_envelope(t, descriptor, offset, end):  # type: ignore[no-untyped-def]
     """End of the envelope at ``received[offset]``, -1 when it is none; the connection's checksum after it."""
     buffer = t.received
     content_end = offset + get_i32(buffer, offset)
-    if (
-        content_end > end
-        or get_i32(buffer, offset + FLAGS_AND_TYPE_AT) != DATA_UNFRAGMENTED
-        or get_i32(buffer, offset + STREAM_AT) != ENVELOPE_STREAM
-        or get_u32(buffer, offset + HEADER_CRC_AT) != crc_32(buffer, offset, offset + HEADER_CRC_AT)
-    ):
+    if content_end > end or not is_envelope(buffer, offset):
         return -1, 0
     crc = t.connections[descriptor * ROW_WORDS + CRC]
     crc = extend_crc_32(crc, buffer, offset + HEADER_LENGTH, content_end)

@@ -46,7 +46,6 @@ from cluster.member.busy.words import (
     REPORTED_NS,
     SERVICE,
     SERVICES,
-    SYNC_LEVEL,
     SYNCED,
     TERM_ID,
 )
@@ -138,7 +137,7 @@ def follow(t):  # type: ignore[no-untyped-def]
     w = t.words
     if w[REASON] & FAILED:
         return
-    if w[SYNC_LEVEL] > 0 and w[SYNCED] != w[APPENDED] and not sync(t):
+    if not sync(t):
         return
     if w[SYNCED] != w[REPORTED]:
         set_position(t, w[TERM_ID], w[SYNCED])

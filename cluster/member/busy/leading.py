@@ -3,7 +3,7 @@
 followers' reports      members' rows
 clients' messages       into the log; one write, one send a follower, one sync
 quorum                  commit position; counted, served, acknowledged
-CommitPosition          with the next turn, or when nothing came for a millisecond
+CommitPosition          with the log of the next turn, or after a millisecond
 """
 
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
@@ -42,7 +42,7 @@ from cluster.member.busy.words import (
     CLUSTER_TIME,
     COMMIT_COUNTER,
     COMMIT_DUE_NS,
-    COMMIT_TOLD_NS,
+    COMMIT_RISEN_NS,
     COMMITTED,
     COMPILED_SERVICE,
     ENTRY,
@@ -72,7 +72,6 @@ from cluster.member.busy.words import (
     SERVICE,
     SERVICES,
     STREAM_POSITION,
-    SYNC_LEVEL,
     SYNCED,
     TAKEN_IN,
     TERM_ID,
@@ -263,9 +262,10 @@ def commit(t):  # type: ignore[no-untyped-def]
         w[REASON] |= ENTRY
         return
     w[COMMITTED] = w[QUORUM_POSITION] = position
-    w[COMMIT_TOLD_NS] = w[NOW_NS]
     w[COMMIT_DUE_NS] = w[NOW_NS] + w[HEARTBEAT_NS]
-    w[IS_COMMIT_UNTOLD] = 1
+    if not w[IS_COMMIT_UNTOLD]:
+        w[IS_COMMIT_UNTOLD] = 1
+        w[COMMIT_RISEN_NS] = w[NOW_NS]
     t.counters[w[COMMIT_COUNTER]] = position
     if w[SERVICE] == COMPILED_SERVICE:
         serve_committed(t)
@@ -296,6 +296,13 @@ def _count(t, limit):  # type: ignore[no-untyped-def]
 
 
 @routine
+def is_commit_due(t):  # type: ignore[no-untyped-def]
+    """Whether the commit position has waited long enough for log to go with."""
+    w = t.words
+    return w[IS_COMMIT_UNTOLD] and w[NOW_NS] - w[COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
+
+
+@routine
 def tell_commit(t):  # type: ignore[no-untyped-def]
     """Tell the followers how far the log is committed."""
     w = t.words
@@ -318,9 +325,9 @@ def lead(t):  # type: ignore[no-untyped-def]
     w = t.words
     if w[REASON] & FAILED or not flush(t):
         return
-    if w[SYNC_LEVEL] > 0 and w[SYNCED] != w[APPENDED] and not sync(t):
+    if not sync(t):
         return
     commit(t)
-    if w[IS_COMMIT_UNTOLD] and w[NOW_NS] - w[COMMIT_TOLD_NS] >= COMMIT_WAIT_NS:
+    if is_commit_due(t):
         tell_commit(t)
     make_room(t)

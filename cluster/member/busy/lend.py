@@ -19,7 +19,9 @@ from cluster.counters import Counter, CountersFile
 from cluster.log.checksum import CODES
 from cluster.log.connection_table import (
     CLIENT,
+    IS_CUT,
     IS_KEPT,
+    IS_PART_NEW,
     IS_QUEUED,
     KEPT_LENGTH,
     KEPT_ROW,
@@ -152,7 +154,7 @@ class BusyTurns:
             answer_bytes=nothing,
             egress=np.empty(EGRESS_BYTES, np.uint8),
             acks=np.empty(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
-            # All that a turn may send to all members, and to clients.
+            # All that a turn may send to members, and as much for clients; who would need more is closed.
             unsent=np.empty(
                 (len(agent.parts.members) + 1) * (context.uncommitted_bytes_max + FLUSH_BYTES), np.uint8
             ),
@@ -231,7 +233,7 @@ class BusyTurns:
         words[at.TAKEN_IN], words[at.HAS_NEWS] = recording.synced_position, 0
         words[at.IS_COMMIT_UNTOLD] = phase.is_commit_untold
         words[at.COMMIT_DUE_NS] = leader.leadership.commit_due_ns
-        words[at.COMMIT_TOLD_NS] = self._agent.turn.now_ns
+        words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
         words[at.QUORUM_POSITION] = leader.leadership.quorum_position
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             stream = streams.get(member.id)
@@ -269,7 +271,7 @@ class BusyTurns:
             commit_position=words[at.COMMITTED],
             taken_in=words[at.TAKEN_IN],
             has_news=bool(words[at.HAS_NEWS]),
-            told_ns=words[at.COMMIT_TOLD_NS],
+            told_ns=words[at.COMMIT_RISEN_NS],
             is_untold=bool(words[at.IS_COMMIT_UNTOLD]),
         )
         return self._end(recording)
@@ -437,6 +439,7 @@ class BusyTurns:
                 self._tables.keepers[slot] = descriptor + 1
                 table.set(descriptor, KEPT_ROW, slot)
                 table.set(descriptor, KEPT_LENGTH, len(part))
+                table.set(descriptor, IS_PART_NEW, 0)
                 slot += 1
         words[at.KEPT_COUNT] = slot
 
@@ -444,7 +447,9 @@ class BusyTurns:
         for slot, keeper in enumerate(self._tables.keepers.tolist()):
             if keeper:
                 begin, length = slot * at.KEPT_BYTES, table.get(keeper - 1, KEPT_LENGTH)
-                self._poller.target(keeper - 1).keep_part(self._tables.kept[begin : begin + length])
+                self._poller.target(keeper - 1).keep_part(
+                    self._tables.kept[begin : begin + length], is_new=bool(table.get(keeper - 1, IS_PART_NEW))
+                )
                 table.set(keeper - 1, KEPT_LENGTH, 0)
         self._tables.keepers[:] = 0
         self._words[at.KEPT_COUNT] = 0
@@ -511,37 +516,47 @@ class BusyTurns:
                 self._vain = 0
                 self._rests_until_ns = words[at.NOW_NS] + REST_NS
         self._agent.on_busy_turns(words[at.LAST_NS], words[at.NOW_NS])
-        if reason & at.FRAMES:
-            begin, end = self._two(at.GIVEN_BEGIN, at.GIVEN_END)
-            self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end])
-        if reason & at.UNSENT:
-            self._offer_unsent()
         if reason & at.FAILED:
             number = words[at.ERROR]
             raise recording.fail(OSError(number, os.strerror(number)))
+        if reason & at.FRAMES:
+            begin, end = self._two(at.GIVEN_BEGIN, at.GIVEN_END)
+            is_new = bool(self._poller.table.get(words[at.GIVEN], IS_PART_NEW))
+            self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end], is_new=is_new)
+        if reason & at.UNSENT:
+            self._offer_unsent()
         if reason & at.PREPARE:
             recording.prepare()
         return reason
 
     def _offer_unsent(self) -> None:
-        """Send, or queue, what sockets did not take."""
+        """Send, or queue, what sockets did not take. Who cannot be given all of it is closed."""
         unsent, end = self._tables.unsent, self._words[at.UNSENT_END]
         table, offset = self._poller.table, 0
         records = unsent[:end].view(np.int64)
         queued: dict[int, list[np.ndarray]] = {}
+        to_close: set[int] = set()
         while offset < end:
             descriptor, length = records[offset // 8 : offset // 8 + 2].tolist()
-            queued.setdefault(descriptor, []).append(unsent[offset + 16 : offset + 16 + length])
+            pieces = queued.setdefault(descriptor, [])
+            if length == at.IS_TO_CLOSE:
+                to_close.add(descriptor)
+                length = 0
+            else:
+                pieces.append(unsent[offset + 16 : offset + 16 + length])
             offset += 16 + (length + 7 & ~7)
         for descriptor, pieces in queued.items():
-            table.mark(descriptor, IS_QUEUED, False)
-            is_link = table.get(descriptor, KIND) == LINK_OUT
-            owner, target = table.get(descriptor, OWNER), self._poller.target(descriptor)
-            for piece in pieces:
-                if not is_link:
-                    self._agent.parts.clients.send(owner, piece)
-                elif target.offer(piece) <= 0:
-                    target.close("it takes nothing more")  # what follows would not join on
+            table.mark(descriptor, IS_QUEUED | IS_CUT, False)
+            if table.get(descriptor, KIND) == LINK_OUT:
+                link = self._poller.target(descriptor)
+                if not all(link.offer(piece) > 0 for piece in pieces) or descriptor in to_close:
+                    link.close("it takes nothing more")  # what follows would not join on
+                continue
+            clients, connection_id = self._agent.parts.clients, table.get(descriptor, OWNER)
+            for piece in pieces:  # one of them may end the connection of another client
+                clients.send(connection_id, piece)
+            if descriptor in to_close:
+                clients.close(connection_id, "more egress waits than a turn has room for")
 
 
 def _frame(message: AppendPosition | CommitPosition) -> np.ndarray:

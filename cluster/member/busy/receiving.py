@@ -1,13 +1,24 @@
 """What a connection brings in a busy turn: whole frames, and half a frame that waits for its rest.
 
 Half a frame is kept in a row of ``kept``, which is lent by its connection and given back to it after the run
-(``lend.py``). It comes first with the connection's next bytes, as ``transport/sockets.py`` has it.
+(``lend.py``), with whether it is another one than was lent. It comes first with the connection's next bytes,
+as ``transport/sockets.py`` has it.
 """
 
-from cluster.log.connection_table import FRAME_LENGTH_MAX, KEPT_LENGTH, KEPT_ROW, ROW_WORDS
+from cluster.log.connection_table import (
+    FRAME_LENGTH_MAX,
+    IS_PART_NEW,
+    KEPT_LENGTH,
+    KEPT_ROW,
+    KIND,
+    LINK_IN,
+    ROW_WORDS,
+)
+from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
 from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.member.busy.envelopes import is_envelope
 from cluster.member.busy.system import WOULD_BLOCK, receive
 from cluster.member.busy.words import (
     EVENT,
@@ -36,7 +47,9 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
         if length != -WOULD_BLOCK:
             t.words[REASON] |= EVENT
         return 0, 0, 0
-    if kept > 0:
+    if kept == 0:
+        t.connections[row + IS_PART_NEW] = 1
+    else:
         t.keepers[slot] = 0
         t.connections[row + KEPT_LENGTH] = 0
         t.words[KEPT_COUNT] -= 1
@@ -52,7 +65,11 @@ def leave(t, descriptor, begin, received, end, follows):  # type: ignore[no-unty
     if begin == received:
         return
     w = t.words
+    if begin > 0:
+        t.connections[descriptor * ROW_WORDS + IS_PART_NEW] = 1
     is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= KEPT_BYTES
+    if is_part and t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
+        is_part = received - begin < HEADER_LENGTH or is_envelope(t.received, begin)
     if not (is_part and _keep(t, descriptor, begin, received)):
         w[GIVEN], w[GIVEN_BEGIN], w[GIVEN_END] = descriptor, begin, received
         w[REASON] |= FRAMES

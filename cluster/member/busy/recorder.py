@@ -49,7 +49,7 @@ SLOT_LENGTH, DONE_LENGTH, DONE_OFFSET = 44, 28, 512
 
 @routine
 def has_room(t, length):  # type: ignore[no-untyped-def]
-    """Whether so many bytes fit the segment, and do not fill it."""
+    """Whether so many bytes fit the segment, do not fill it, and are not more than a copy has room for."""
     w = t.words
     return w[APPENDED] - w[SEGMENT_BASE] + length < w[SEGMENT_LENGTH] and length <= t.recorded.size
 

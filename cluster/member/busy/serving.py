@@ -4,7 +4,16 @@ As ``service/agent.py`` and ``clients/egress_publisher.py``: one send a client, 
 its acknowledgements.
 """
 
-from cluster.log.connection_table import ACKS_BEGIN, ACKS_END, CLIENT, KIND, OWNER, ROW_WORDS, STRANGER
+from cluster.log.connection_table import (
+    ACKS_BEGIN,
+    ACKS_END,
+    CLIENT,
+    INDEX_LENGTH,
+    KIND,
+    OWNER,
+    ROW_WORDS,
+    STRANGER,
+)
 from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
@@ -32,7 +41,9 @@ from cluster.member.busy.words import (
     COMMITTED,
     ECHO,
     IS_SERVING,
+    LEADER_ROLE,
     REASON,
+    ROLE,
     SERVED,
     SERVED_AT,
     SERVICE_COUNTER,
@@ -44,7 +55,6 @@ from cluster.member.busy.words import (
     TERM_ID,
 )
 
-INDEX_MASK = 4095
 # In the frame of a CommitAck.
 SESSION_AT, ACK_TERM_AT, MESSAGES_AT, ACK_POSITION_AT = 40, 48, 56, 64
 
@@ -54,7 +64,7 @@ def descriptor_of(t, connection_id):  # type: ignore[no-untyped-def]
     """The client's descriptor, or -1."""
     if connection_id == NULL_VALUE:
         return -1
-    descriptor = t.by_connection[connection_id & INDEX_MASK]
+    descriptor = t.by_connection[connection_id & INDEX_LENGTH - 1]
     if _is_of(t, descriptor, connection_id):
         return descriptor
     for other in range(t.connections.size // ROW_WORDS):
@@ -78,7 +88,7 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
     is left to Python by SERVICES.
     """
     w = t.words
-    acks = _put_acks(t) if w[IS_SERVING] else 0
+    acks = _put_acks(t) if w[ROLE] == LEADER_ROLE else 0
     while w[SERVED] < w[COMMITTED]:
         rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - w[BASE]
         status, offset, count, is_in_side = deliver_run(

@@ -107,8 +107,8 @@ def write_file(t, descriptor, address, length, offset):  # type: ignore[no-untyp
     done = 0
     while done < length:
         written = call_4(t.calls[WRITE], descriptor, address + done, length - done, offset + done)
-        if written < 0:
-            if error_number(t) != INTERRUPTED_CALL:
+        if written <= 0:
+            if written == 0 or error_number(t) != INTERRUPTED_CALL:
                 return fail(t)
         else:
             done += written

@@ -1,9 +1,19 @@
 """The busy turn of a member, as one compiled function (the seed's *Duty Cycle*, for what is frequent).
 
     wait       for sockets, no longer than until the slow tick
-    receive    members by id, then clients by connection
+    receive    members by id, then clients in turn          receiving.py
     lead       flush, sync, quorum, commit, serve           leading.py
     follow     sync, report, process, serve                 following.py
+
+What the seed has in a turn, and where it is here:
+
+    stall tracker                   the agent's on_busy_turns, after a run
+    slow tick, timers               TIME, by what is due next
+    service messages                with one pending, nothing is lent
+    consensus adapter               receive_reports, receive_log
+    ingress                         receive_ingress; a follower's clients are EVENTs
+    quorum, commit, egress          commit, serve_committed
+    sweep of uncommitted entries    take_back, after a run (lend.py)
 
 It turns until something is rare: an event of a socket that is not served here, a frame of another kind, an
 entry that is no session message, a segment that ends, a fault, the slow tick. Then it returns why, with all
@@ -17,6 +27,8 @@ from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
 from cluster.member.busy.following import follow, receive_log
 from cluster.member.busy.leading import (
+    COMMIT_WAIT_NS,
+    is_commit_due,
     lead,
     may_take_input,
     receive_ingress,
@@ -40,6 +52,7 @@ from cluster.member.busy.words import (
     INTERRUPTED,
     IS_COMMIT_UNTOLD,
     IS_STEPPED,
+    LAST_CLIENT,
     LAST_NS,
     LEADER_ROLE,
     NOW_NS,
@@ -57,8 +70,6 @@ from cluster.member.busy.words import (
     UNSENT_END,
     WORK_TURNS,
 )
-
-COMMIT_WAIT_MS = 1
 
 # What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
 _OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames", "message_calls")
@@ -89,12 +100,14 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     if w[IS_STEPPED]:
         return found
     while found == 0 and w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < w[SLOW_TICK_NS]:
+        if w[ROLE] == LEADER_ROLE and is_commit_due(t):
+            return found
         found = wait(t, 0)
         w[NOW_NS] = read_clock(t, MONOTONIC)
     if found == 0 and w[NOW_NS] < w[SLOW_TICK_NS]:
         timeout_ms = (w[SLOW_TICK_NS] - w[NOW_NS] + 999_999) // 1_000_000
         if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
-            timeout_ms = min(timeout_ms, COMMIT_WAIT_MS)
+            timeout_ms = min(timeout_ms, COMMIT_WAIT_NS // 1_000_000)
         found = wait(t, timeout_ms)
         w[NOW_NS] = read_clock(t, MONOTONIC)
     return found
@@ -102,7 +115,7 @@ def _await_events(t):  # type: ignore[no-untyped-def]
 
 @routine
 def _find_ready(t, found):  # type: ignore[no-untyped-def]
-    """Order what is ready by kind and owner; False when Python has to see one of them."""
+    """Order what is ready: members by id, clients from the one after the last; False: one is for Python."""
     w, connections = t.words, t.connections
     count = 0
     for i in range(found):
@@ -115,7 +128,7 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
         if connections[row + STATE] != 0 or not (kind == LINK_IN or is_client):
             return False
         place = count
-        while place > 0 and _comes_before(connections, descriptor, t.ready[place - 1]):
+        while place > 0 and _comes_before(t, descriptor, t.ready[place - 1]):
             t.ready[place] = t.ready[place - 1]
             place -= 1
         t.ready[place] = descriptor
@@ -125,11 +138,15 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _comes_before(connections, descriptor, other):  # type: ignore[no-untyped-def]
+def _comes_before(t, descriptor, other):  # type: ignore[no-untyped-def]
+    connections, last = t.connections, t.words[LAST_CLIENT]
     a, b = descriptor * ROW_WORDS, other * ROW_WORDS
     if connections[a + KIND] != connections[b + KIND]:
         return connections[a + KIND] == LINK_IN
-    return connections[a + OWNER] < connections[b + OWNER]
+    a_owner, b_owner = connections[a + OWNER], connections[b + OWNER]
+    if connections[a + KIND] == CLIENT and (a_owner <= last) != (b_owner <= last):
+        return b_owner <= last
+    return a_owner < b_owner
 
 
 @routine
@@ -141,6 +158,7 @@ def _receive_as_leader(t):  # type: ignore[no-untyped-def]
             receive_reports(t, descriptor)
         elif may_take_input(t):
             receive_ingress(t, descriptor)
+            w[LAST_CLIENT] = t.connections[descriptor * ROW_WORDS + OWNER]
         else:
             w[REASON] |= ROOM
         if w[REASON] & FRAMES:

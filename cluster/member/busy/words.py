@@ -61,13 +61,13 @@ TABLES = types.NamedTuple([WORDS_OUT if name in _WORDS else BYTES_OUT for name i
 
 # Why a run of turns ended: bits of REASON.
 TIME = 1  # the slow tick, or a heartbeat, is due
-EVENT = 2  # of a socket that is not served here, or an end of one that is
+EVENT = 2  # of a socket that is not served here, or the end of one that is
 FRAMES = 4  # what was received from GIVEN, from GIVEN_BEGIN on, is for Python
 UNSENT = 8  # bytes in ``unsent``
 ENTRY = 16  # an entry that is no session message is committed, or to be processed
 SERVICES = 32  # committed log is for services that are not compiled
-PREPARE = 64  # the recording wants zeros ahead, or its next segment
-ROOM = 128  # the segment or the buffer ends
+PREPARE = 64  # the recording wants zeros ahead, its next segment, or to let go of old log
+ROOM = 128  # the segment or the buffer ends, or clients are as far ahead of the commit as they may be
 FAILED = 256  # a write or sync, by ERROR
 LAGGARD = 512  # a follower was not sent all
 INTERRUPTED = 1024
@@ -140,7 +140,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     # a leader's
     IS_COMMIT_UNTOLD,
     COMMIT_DUE_NS,
-    COMMIT_TOLD_NS,
+    COMMIT_RISEN_NS,  # for the first time since it was told
     HEARTBEAT_NS,
     QUORUM_POSITION,
     # a follower's
@@ -156,12 +156,13 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     SERVICE_ROWS,
     SERVICE_TERM_ID,
     SERVICE_TIME,
-    IS_SERVING,  # leads: its answers go out
+    IS_SERVING,  # its answers go out
     SERVICE_COUNTER,
     # done
+    LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(79)
+) = range(80)
 WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
@@ -179,10 +180,11 @@ PIECES_AT = 64  # three struct iovec
 HEADER_AT = 128  # of an envelope
 FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
 ACK_AT = 256  # CommitAck, to be filled in
-PROOF_AT = 1024  # a page of the proof file
+PROOF_AT = 1024  # a slot of the proof file with its mark
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192
 
+IS_TO_CLOSE = -1  # in ``unsent``, for a length
 ACK_LENGTH = 96  # aligned
 READY_MAX = 256
 KEPT_ROWS = 32
