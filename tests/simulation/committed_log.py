@@ -12,6 +12,7 @@ from cluster.log.deliver import read_message
 from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import decode
 from cluster.protocol.enums import CloseReason
+from cluster.protocol.frame import align
 from cluster.protocol.log import (
     ClusterActionRequest,
     NewLeadershipTermEvent,
@@ -65,6 +66,13 @@ class CommittedLog:
     @property
     def end(self) -> int:
         return len(self.bytes)
+
+    def first_frame_from(self, position: int) -> int:
+        """Where the first frame begins at or behind a position, which may be of another log; or the end."""
+        begin = 0
+        while begin < min(position, self.end):
+            begin += align(int.from_bytes(self.bytes[begin : begin + 4], "little"))
+        return begin
 
     def compare(self, position: int, data: bytes, whose: str, invariant: str = "I-4") -> None:
         """``data`` is committed at ``position`` according to a member, or a reader."""

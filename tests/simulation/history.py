@@ -144,6 +144,7 @@ class _Coverage(Observer):
         self.on_turn = invariants.on_turn  # type: ignore[method-assign]
         self.on_applied = invariants.on_applied  # type: ignore[method-assign]
         self.on_started = invariants.on_started  # type: ignore[method-assign]
+        self.on_killed = invariants.on_killed  # type: ignore[method-assign]
 
     def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
         self._recorder.on_sent(member, to_member_id, buffers)

@@ -267,6 +267,12 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             self._on_leadership(member, member.leadership_term_id)
         watched.has_followed = watched.has_followed or member.is_following
 
+    def on_killed(self, member: Member) -> None:
+        """Maybe within a turn: clients may have been told of what it had committed by then."""
+        commit_position = member.commit_position
+        if commit_position > self._of(member).commit_position:
+            self._on_commit(member, self._of(member), commit_position)
+
     def _on_snapshot(self, member: Member) -> None:
         """What members take at one place in the log is the same, module and services, byte by byte."""
         latest = member.recording_log.latest_snapshot()
@@ -413,7 +419,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         begin = member.start_position
         if member.member_id in self.ever_damaged and (snapshot := member.recording_log.latest_snapshot()):
             begin = max(begin, snapshot.log_position)
-        return max(begin, min(self._rotten_to(member), self.log.end))
+        return max(begin, self.log.first_frame_from(self._rotten_to(member)))
 
     def _rotten_to(self, member: Member) -> int:
         """Up to where the bytes on a member's disk may be others than those it has written."""

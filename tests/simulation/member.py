@@ -33,6 +33,8 @@ class Observer:
 
     def on_turn(self, member: Member) -> None: ...
 
+    def on_killed(self, member: Member) -> None: ...
+
     def on_sent(self, member: Member, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
 
     def on_applied(self, member: Member, service_id: int, position: int, chain: int) -> None: ...
@@ -122,6 +124,10 @@ class Member(MemberState, member.MemberProcess):
         for service in self.services:
             service.tell_applied()
         self.observer.on_turn(self)
+
+    def on_killed(self) -> None:
+        self.observer.on_killed(self)
+        super().on_killed()
 
     def on_life_ended(self, error: BaseException) -> None:
         self.services = []
