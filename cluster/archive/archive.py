@@ -131,7 +131,13 @@ class Archive:
             try:
                 if not files.exists(f"{directory}/{CATALOG_FILE_NAME}"):
                     CatalogFile.create(files, directory)
-                catalog = CatalogFile.open(files, directory, write=True, sync_level=file_sync_level)
+                catalog = CatalogFile.open(
+                    files,
+                    directory,
+                    write=True,
+                    sync_level=file_sync_level,
+                    stale_checksum=used or Checksum.CRC_32C,
+                )
                 archive = cls(
                     directory,
                     files,

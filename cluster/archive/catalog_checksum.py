@@ -41,12 +41,12 @@ def descriptor_checksum(checksum: Checksum, data: bytes) -> int:
     return compute(checksum, np.frombuffer(data, np.uint8), 0, len(data))
 
 
-def entry_checksum(entry: CatalogEntry, data: bytes) -> Checksum | None:
+def entry_checksum(entry: CatalogEntry, data: bytes, stale: Checksum) -> Checksum | None:
     """What a catalog entry says that its frames hold; ``data`` is its descriptor with the padding.
 
-    CRC-32C where the entry has a checksum that is wrong by either.
+    ``stale`` where the entry has a checksum that is wrong by either kind: a crash came within a change of it.
     """
     if entry.header.checksum == 0:
         return None
     kinds = (kind for kind in Checksum if descriptor_checksum(kind, data) == entry.header.checksum)
-    return next(kinds, Checksum.CRC_32C)
+    return next(kinds, stale)

@@ -58,13 +58,15 @@ class CatalogFile:
 
     ``sync_level`` 0 leaves changes to the kernel; 1 and 2 make each durable before the call returns. A change
     that the disk refuses raises StorageError.
+    ``stale_checksum``: the kind of those that a crash within a change has left wrong.
     ``damage`` says where the readable part ends when a catalog is opened with ``readable_part``, ``put_back``
     where a bit had flipped.
     """
 
-    def __init__(self, file: File, *, sync_level: int) -> None:
+    def __init__(self, file: File, *, sync_level: int, stale_checksum: Checksum) -> None:
         self._file = file
         self._sync_level = sync_level
+        self._stale_checksum = stale_checksum
         self.damage: LogDamaged | None = None
         self.entries: list[CatalogEntry] = []
         self.capacity = file.size()
@@ -93,6 +95,7 @@ class CatalogFile:
         write: bool = False,
         sync_level: int = 1,
         readable_part: bool = False,
+        stale_checksum: Checksum = Checksum.CRC_32C,
     ) -> "CatalogFile":
         """The catalog of an archive directory.
 
@@ -104,7 +107,7 @@ class CatalogFile:
             raise NotAClusterDirectory(f"{directory}: no archive is here, {CATALOG_FILE_NAME} is missing")
         file = files.open(path, write=write)
         try:
-            catalog = cls(file, sync_level=sync_level)
+            catalog = cls(file, sync_level=sync_level, stale_checksum=stale_checksum)
         except LogDamaged as damage:
             file.close()
             raise damage.at(path) from None
@@ -252,6 +255,10 @@ class CatalogFile:
         self._sync()
         self.entries[index] = entry._replace(header=entry.header.replace(checksum=checksum))
 
+    def checksum_of(self, entry: CatalogEntry) -> Checksum | None:
+        """By what an entry says that the frames of its recording are to be verified."""
+        return entry_checksum(entry, self.descriptor_bytes(entry), self._stale_checksum)
+
     def descriptor_bytes(self, entry: CatalogEntry) -> bytes:
         """What a descriptor's checksum covers: the entry without its header."""
         return self._file.pread(entry.header.length, entry.offset + HEADER_LENGTH)
@@ -260,7 +267,7 @@ class CatalogFile:
         """Write single fields in the order given, then the checksum if there is one, then sync."""
         index = self._index(recording_id)
         entry = self.entries[index]
-        checksum = entry_checksum(entry, self.descriptor_bytes(entry))
+        checksum = self.checksum_of(entry)
         descriptor = entry.descriptor.replace(**changes)
         dtype = RecordingDescriptor.DTYPE
         for name, value in changes.items():

@@ -9,7 +9,6 @@ damaged frames hold is neither.
 
 import numpy as np
 
-from cluster.archive.catalog_checksum import entry_checksum
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.archive.segments import Segments
@@ -31,7 +30,7 @@ def frame_checksum(segments: Segments, catalog: CatalogFile, entry: CatalogEntry
     """
     kinds = checksum_kinds(segments, entry.descriptor)
     if not kinds:
-        return entry_checksum(entry, catalog.descriptor_bytes(entry))
+        return catalog.checksum_of(entry)
     return kinds.pop() if len(kinds) == 1 else None
 
 

@@ -153,3 +153,21 @@ def test_a_recording_that_was_given_checksums_goes_on_with_them(tmp_path):
     archive = opened(tmp_path, checksum="none")
     assert (archive.recording(0).checksum, archive.find_damage(0)) == (Checksum.CRC_32C, None)
     archive.close()
+
+
+@pytest.mark.parametrize(("configured", "kind"), [("crc32", "crc32"), ("crc32c", "crc32c"), (None, "crc32c")])
+def test_where_no_frame_tells_and_the_catalogs_checksum_is_stale_the_configured_kind_goes_on(
+    tmp_path, configured, kind
+):
+    """A crash within a change of the entry, of a recording that has lost all of its files."""
+    begun(tmp_path, "crc32")
+    for path in tmp_path.glob("*.rec"):
+        path.unlink()
+    catalog = CatalogFile.open(OsFiles(), str(tmp_path), write=True)
+    catalog.set_checksum(0, catalog.entries[0].header.checksum ^ 0x0101)
+    catalog.close()
+
+    archive = opened(tmp_path, checksum=configured)
+    assert archive.recording(0).checksum is KINDS[kind]
+    archive.stop_recording(0)
+    archive.close()
