@@ -92,10 +92,10 @@ class RecordingWriter(StoredRecording):
             if is_new or not self._files.exists(path):
                 self.segment = self._segments.create(path, is_sparse=self._is_sparse)
                 self.segment.file.fullsync()
+                self._files.sync_directory(self._directory)
             else:
                 self.segment = self._segments.open_for_writing(self.segment_base)
                 self.segment.file.datasync()
-            self._files.sync_directory(self._directory)
             if self.proof is None:
                 self.begin_proof(self.session_id)
         except OSError as error:
@@ -375,6 +375,23 @@ class Recording(RecordingWriter):
         return failure
 
     # ---- ending, cutting
+
+    def change_session(self, session_id: int) -> None:
+        """Let another publication write on at the end; nothing is opened, made or zeroed anew for it.
+
+        What was appended is safe first. Then one sync is for both: the catalog's entry, and the slot of the
+        proof file that was handed to the device before it. Of these two a power cut may keep one. The old
+        session has the other slot; the new one without a slot has its frames walked, all of which are
+        safe, and nothing lies behind them.
+        """
+        assert self.is_active and self.is_tail_clean
+        self.sync()
+        try:
+            if self.proof is not None:
+                self.proof.change_session(session_id, self.append_position)
+            self.descriptor = self._catalog.extend(self.recording_id, session_id)
+        except (OSError, StorageError) as error:
+            raise self.fail(error) from error
 
     def stop(self, timestamp: int) -> None:
         """End the recording in order: synced, its end and the time (epoch ms) in the catalog.

@@ -168,18 +168,23 @@ class SyncProofFile:
         if files.exists(path):
             files.unlink(path)
         file = files.open(path, create=True)
-        file.pwrite(bytes(LENGTH), 0)
-        file.datasync()
         proof = cls(file, session_id)
-        proof.restart(position)
+        data = bytearray(LENGTH)
+        for _ in _SLOT_OFFSETS:
+            offset = proof._take_turn(position, position, 0, None)
+            data[offset : offset + _SLOT.size] = _encode(proof.last)
+        file.pwrite(data, 0)
+        file.datasync()
         files.sync_directory(directory)
         return proof
 
-    def restart(self, position: int) -> None:
-        """Forget what was proven: the recording now ends at ``position``, and that is durable."""
-        for _ in _SLOT_OFFSETS:
-            self.write(position, position, 0)
-        self.file.datasync()
+    def change_session(self, session_id: int, position: int) -> None:
+        """Let a slot prove ``position`` for another session too; the next sync of any file makes it durable.
+
+        The other slot proves as much for the session before, as long as the catalog names that one.
+        """
+        self.last = replace(self.last, session_id=session_id)
+        self.write(position, position, 0)
 
     @property
     def says_single_frames(self) -> bool:

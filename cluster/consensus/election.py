@@ -479,9 +479,7 @@ class Election:
             return
         self._send_canvass_position(now_ns)
         self._find_promises()
-        if self._context.appointed_leader_id not in (NULL_VALUE, self._this.id):
-            return
-        if not self._may_stand():
+        if self._context.appointed_leader_id not in (NULL_VALUE, self._this.id) or not self._may_stand():
             return
         members, standing = self._members.values(), self._standing
         if is_unanimous_candidate(members, standing, self._exempt, self._context.quorum_threshold):
@@ -532,8 +530,7 @@ class Election:
         if now_ns < self._voting.nomination_deadline_ns:
             self._send_canvass_position(now_ns)
         elif self._voting.is_leader_heard:
-            # A NewLeadershipTerm is not acted on in this state (C-76), but the reference then stands
-            # against a leader that it has just heard. We look again.
+            # The reference stands against a leader that it has just heard (C-76). We look again.
             self._change_state(ElectionState.CANVASS, now_ns, "a leader was heard")
         else:
             term_id = self.candidate_term_id + 1
@@ -553,9 +550,8 @@ class Election:
             member.vote = member.promises = None
             member.candidate_term_id = NULL_VALUE
             member.is_ballot_sent = False
-        self._this.vote = True
+        self._this.vote = self._this.is_ballot_sent = True
         self._this.candidate_term_id = self.candidate_term_id
-        self._this.is_ballot_sent = True
 
     def _work_candidate_ballot(self, now_ns: int) -> None:
         members, term_id = self._members.values(), self.candidate_term_id
@@ -602,7 +598,7 @@ class Election:
             )
 
     # ---- LEADER_LOG_REPLICATION: until a majority holds the whole log, and the term's start --------------
-    # entry     the term is recorded, (term, base) on the disk; reports of older terms are void; role LEADER
+    # entry     all hear of the term; it is recorded before their reports count, not older ones; role LEADER
     # cycle     NewLeadershipTerm and CommitPosition each interval, here and in all leader states
     # message   CanvassPosition: told the term after its sender's. AppendPosition: what a follower holds.
     #           A higher term from anybody: back to INIT, in all leader states
@@ -640,7 +636,11 @@ class Election:
         for member in self._members.values():
             member.clear_report()
         led = self._led
-        self._record_term(self.leadership_term_id, led.term_base)
+        self.terms.record(self.leadership_term_id, led.term_base)
+        if self._log_recording_id != NULL_VALUE:  # others are told of it; a new log gets one with its term
+            self._time_of_last_send_ns = now_ns
+            self._send_others(self._new_leadership_term(led.previous_term_id, led.leadership.quorum_position))
+        self._do(RecordTerm(self.leadership_term_id, led.term_base, NULL_POSITION))
         self._do(SetRole(Role.LEADER))
         self._do(CreateLogPublication(self.leadership_term_id, led.term_base, led.log_session_id))
 

@@ -226,6 +226,15 @@ class ConsensusModuleAgent:
         return self.phase.awaits_events and self._has_nothing_else
 
     @property
+    def next_due_ns(self) -> int:
+        """When time gives it something to do, sockets aside.
+
+        A dial comes at its own time, which an election may wait for; all else with the slow tick.
+        """
+        dial_ns = self.parts.links.next_dial_ns
+        return self.turn.slow_tick_ns if dial_ns is None else min(dial_ns, self.turn.slow_tick_ns)
+
+    @property
     def may_be_lent(self) -> bool:
         """Whether compiled turns may stand for its own (``busy/lend.py``)."""
         return self.phase.may_be_lent and self._has_nothing_else

@@ -339,7 +339,7 @@ class Parts:
         self.transfer.reset()
         self.toggles.on_election()
         self.services.close_log(log_position)
-        self.log.leave(self.replica.now_ms)
+        self.log.leave()
         self.supervision.reset()
         self.replica.restore_uncommitted(log_position, self._turn.now_ns)
         self.snapshots.restore_uncommitted()

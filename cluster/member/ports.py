@@ -37,6 +37,11 @@ class Links(Protocol):
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""
         ...
 
+    @property
+    def next_dial_ns(self) -> int | None:
+        """When time gives ``poll`` a member to dial; None while no member is to be dialled."""
+        ...
+
 
 class Clients(Protocol):
     """Connections of clients (``cluster.transport.server.ClientPort``)."""

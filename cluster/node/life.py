@@ -254,6 +254,11 @@ class MemberLife:
         return self.consensus_module.awaits_events and self._do_services_await_events
 
     @property
+    def next_due_ns(self) -> int:
+        """When time gives it something to do, sockets aside."""
+        return self.consensus_module.next_due_ns
+
+    @property
     def _may_be_lent(self) -> bool:
         return self.consensus_module.may_be_lent and self._do_services_await_events
 

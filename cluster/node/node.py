@@ -149,6 +149,7 @@ class ClusterNode:
             spin_ns=config.idle_spin_ns,
             on_error=self._on_error,
             turn_busily=self._turn_busily,
+            next_due_ns=self._next_due_ns,
         )
         self._settings = _settings(config)
         self._machine = Machine(
@@ -327,6 +328,10 @@ class ClusterNode:
     def awaits_events(self) -> bool:
         """Whether another turn would find nothing to do but what a socket or time gives it."""
         return self._life is not None and self._life.awaits_events
+
+    def _next_due_ns(self) -> int:
+        assert self._life is not None
+        return self._life.next_due_ns
 
     def _tell_leadership(self, counters: MemberCounters) -> None:
         is_leader = (

@@ -6,7 +6,8 @@
     waits for it and takes what is frequent (``turn_busily``)
     nor for ``spin_ns`` after the last such turn: then sockets are looked at, again and again
 
-Sockets end a wait at once; without them it is as long as the slow tick of the consensus module.
+Sockets end a wait at once; without them it ends with the slow tick of the consensus module, or when the agent
+says that something else is due.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cluster.transport.poller import Poller
 
 # The shortest interval that any agent keeps: the consensus module's slow tick.
 SLEEP_MAX_S = 0.01
+NEVER_NS = (1 << 63) - 1
 
 
 class Agent(Protocol):
@@ -45,11 +47,13 @@ class AgentRunner:
         spin_ns: int,
         on_error: Callable[[Exception], None],
         turn_busily: Callable[[], bool | None] = lambda: None,
+        next_due_ns: Callable[[], int] = lambda: NEVER_NS,
     ) -> None:
         """``on_error`` is told of every other exception of the agent, which is then called again.
 
         ``turn_busily`` waits and turns in compiled code, until something is rare, and says whether a socket
-        may have it; None where it took no turn. A turn of the agent follows in any case.
+        may have it; None where it took no turn. A turn of the agent follows in any case. ``next_due_ns``: the
+        monotonic time until which the agent may sleep at most.
         """
         self._agent = agent
         self._poller = poller
@@ -57,6 +61,7 @@ class AgentRunner:
         self._spin_ns = spin_ns
         self._on_error = on_error
         self._turn_in_compiled_code = turn_busily
+        self._next_due_ns = next_due_ns
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -75,8 +80,9 @@ class AgentRunner:
             if is_on_sockets is None and (not work_count or self._agent.awaits_events):
                 # Nothing is left to do, so only a socket or time can bring more: no turns in between.
                 while not wait(0):
-                    if clock_ns() >= spin_until_ns:
-                        wait(SLEEP_MAX_S)
+                    clocked_ns = clock_ns()
+                    if clocked_ns >= spin_until_ns:
+                        wait(min(max(self._next_due_ns() - clocked_ns, 0) / 1e9, SLEEP_MAX_S))
                         break
             elif is_on_sockets is not False:
                 wait(0)

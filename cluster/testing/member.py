@@ -178,7 +178,9 @@ class MemberProcess(Process):
         if self.life.counters.module_state.get() == ConsensusModuleState.CLOSED:
             self._exit(None)
             return None
-        return 0 if work_count else self.settings.tick_ns
+        if work_count:
+            return 0
+        return min(max(self.life.next_due_ns - self.clock_ns(), 1), self.settings.tick_ns)
 
     def _turn_service(self, service_id: int, do_work: Callable[[int, int], int], *now: int) -> int:
         """One that is stalled takes no turn."""

@@ -66,6 +66,24 @@ class LinkPeer:
         self.next_dial_ns = now_ns
         self.dial_ns = 0
 
+    def on_up(self, now_ns: int) -> None:
+        """Frames can be sent, and come."""
+        self.is_up = True
+        self.is_gone = False
+        self.up_since_ns = now_ns
+        self.refusals = 0
+
+    def on_lost(self, now_ns: int) -> None:
+        """A connection of the link that was up has ended: it is dialled again at once."""
+        self.is_up = False
+        self.refusals = 0
+        self.next_dial_ns = self.lost_ns = now_ns
+
+    @property
+    def awaits_dial(self) -> bool:
+        """Whether it is to be dialled, at ``next_dial_ns``."""
+        return not self.is_up and self.outgoing is None
+
     @property
     def is_broken(self) -> bool:
         """Whether a connection of the link has ended, which its owner has not looked at yet."""

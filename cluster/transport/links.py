@@ -16,7 +16,7 @@ address is asked (``LinkClaim``), and until it has answered nothing happens to t
 
 Losing a connection is a hint, not a fact:
 
-    lost          -> on_link_down; dialled again at once, every 5 ms at first, then every 50 ms
+    lost          -> on_link_down; dialled again at once, every 2 ms at first, then every 50 ms
     same incarnation answers      -> on_link_up: the process lives
     three refusals in a row, or
     another incarnation answers   -> on_member_gone: the process that we knew is dead
@@ -58,7 +58,7 @@ from cluster.transport.tls_connection import TlsConnection
 
 MS = 1_000_000
 DIAL_INTERVAL_NS = 50 * MS
-DIAL_INTERVAL_OF_LOST_NS = 5 * MS  # right after a loss: whether the process is dead, an election waits for
+DIAL_INTERVAL_OF_LOST_NS = 2 * MS  # right after a loss: whether the process is dead, an election waits for
 LOST_FOR_NS = 50 * MS
 DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made again
 STABLE_AFTER_NS = 1_000 * MS
@@ -205,6 +205,11 @@ class MemberLinks:
             peer.awaits_events for peer in self._peers.values()
         )
 
+    @property
+    def next_dial_ns(self) -> int | None:
+        """When the next of the members that are down is to be dialled; None while there is none."""
+        return min((p.next_dial_ns for p in self._peers.values() if p.awaits_dial), default=None)
+
     def queued_bytes(self, member_id: int) -> int:
         """Bytes accepted for the member that its socket has not taken yet."""
         outgoing = self._peers[member_id].outgoing
@@ -269,12 +274,9 @@ class MemberLinks:
     def _lose(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> None:
         """An established link broke: drop both connections, so that nothing of it is heard later."""
         assert peer.is_up
-        peer.is_up = False
+        peer.on_lost(now_ns)
         self._drop_outgoing(peer)
         self._drop_incoming(peer)
-        peer.refusals = 0
-        peer.next_dial_ns = now_ns
-        peer.lost_ns = now_ns
         handler.on_link_down(peer.member_id)
 
     def _connect(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> int:
@@ -309,10 +311,7 @@ class MemberLinks:
             self._drop_incoming(peer)
             incoming = None
         if incoming is not None and peer.incoming_incarnation == peer.outgoing_incarnation:
-            peer.is_up = True
-            peer.is_gone = False
-            peer.up_since_ns = now_ns
-            peer.refusals = 0
+            peer.on_up(now_ns)
             incoming.resume()
             handler.on_link_up(peer.member_id, peer.outgoing_incarnation)
             return 1

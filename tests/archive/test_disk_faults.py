@@ -1,7 +1,7 @@
 """Whatever the disk does, what was promised is there afterwards, and nothing that was never written.
 
-A history (append and sync, roll over, truncate, go on, stop) meets a fault at its first operation, then at
-its second, and so on until a run meets none, as SQLite's tests do.
+A history (append and sync, change the session, roll over, truncate, go on, stop) meets a fault at its first
+operation, then at its second, and so on until a run meets none, as SQLite's tests do.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from tests.archive.promises import Promises, append, check
 
 
 def live(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) -> None:
-    """One member's life."""
+    """One member's life, under several leaders."""
     archive = open_archive(disk, level, checksum)
     log = told.log
     recording = archive.create_recording(
         stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
     )
     ends = [end for _, end in log.entries]
-    for end in [*ends[10:400:90], ends[-1]]:
+    for number, end in enumerate([*ends[10:400:90], ends[-1]]):
         append(recording, told, log.frames(recording.append_position, end))
+        recording.change_session(SESSION_ID + number // 2)  # to another one, and then to the same
     cut = log.entries[180][0]
     assert cut < SEGMENT_LENGTH < log.position
     told.cut_to = cut

@@ -227,6 +227,33 @@ def test_a_recording_goes_on_at_its_end_under_another_session(tmp_path):
     archive.close()
 
 
+def test_a_change_of_session_leaves_files_and_what_is_prepared_as_they_are(tmp_path):
+    log = a_log(700)
+    archive = open_archive(tmp_path)
+    recording = record(archive, log)
+    half = next(end for _, end in log.entries if end > SEGMENT_LENGTH * 3 // 4)
+    recording.append(0, log.frames(0, half))
+    while archive.do_work():
+        pass
+    segment, zeroed_to = recording.segment, recording.segment.zeroed_to
+    made_ready = (tmp_path / "recording-0.next").stat().st_ino
+
+    recording.change_session(SESSION_ID + 1)
+
+    assert recording.synced_position == recording.append_position == half
+    assert (recording.segment, segment.zeroed_to) == (segment, zeroed_to)
+    assert archive.recordings()[0].session_id == recording.session_id == SESSION_ID + 1
+    recording.append(half, log.frames(half))
+    assert (tmp_path / f"0-{SEGMENT_LENGTH}.rec").stat().st_ino == made_ready
+    recording.sync()
+    archive.abandon()
+
+    archive = open_archive(tmp_path)
+    assert "sync proof" in str(archive.recovered[0])
+    assert np.array_equal(archive.recording(0).read(0, 1 << 22), log.frames())
+    archive.close()
+
+
 def test_a_recording_may_start_within_a_term(tmp_path):
     log = LogWriter(start=TERM_LENGTH + 4096)
     log.term(3)

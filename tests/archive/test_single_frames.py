@@ -75,6 +75,22 @@ def test_after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_
     assert operations(disk) == handed_over
 
 
+def test_another_session_begins_without_a_promise_about_what_follows():
+    disk = FaultyDisk()
+    archive = open_archive(disk, 1, "crc32c")
+    recording = recording_in(archive)
+    one_by_one(recording, 0, MIN + 2)
+    disk.history.clear()
+    recording.change_session(SESSION_ID + 1)
+    assert [what for what in disk.history if what.startswith("sync")] == [
+        "sync /member/archive/archive.catalog"
+    ]
+    assert operations(disk) == ["pwrite proof", "push proof"]
+    recording.append(ENDS[MIN + 1], LOG.frames(ENDS[MIN + 1], ENDS[MIN + 3]))
+    recording.sync()
+    assert operations(disk) == ["pwrite", "pwrite proof", "push proof", "sync", "pwrite proof"]
+
+
 @pytest.mark.parametrize("level", [1, 2])
 def test_frames_without_checksums_are_always_proven_before_they_are_synced(level):
     disk = FaultyDisk()
@@ -86,12 +102,13 @@ def test_frames_without_checksums_are_always_proven_before_they_are_synced(level
 
 
 def live(disk: FaultyDisk, told: Promises) -> None:
-    """Streaks of single frames, batches of a few pages, two appends before a sync, a cut, an end."""
+    """Streaks of single frames, changes of session, batches of pages, two appends before a sync, a cut."""
     archive = open_archive(disk, 1, "crc32c")
     recording = recording_in(archive)
     for begin, end, batch_end in ((0, 5, 10), (12, 16, 16), (18, 23, 23)):
         for at in ENDS[begin:end]:
             append(recording, told, LOG.frames(recording.append_position, at))
+        recording.change_session(SESSION_ID + begin)
         told.appended = ENDS[batch_end + 1]
         recording.append(recording.append_position, LOG.frames(recording.append_position, ENDS[batch_end]))
         recording.append(recording.append_position, LOG.frames(recording.append_position, told.appended))

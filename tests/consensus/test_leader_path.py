@@ -8,6 +8,7 @@ from cluster.consensus.actions import (
     CreateLogPublication,
     JoinServicesToLog,
     RecordTerm,
+    Send,
     SetRole,
     StartReplay,
     StopReplay,
@@ -58,7 +59,7 @@ def test_the_role_is_leader_from_the_first_leader_state_on():
     assert the_one(actions, SetRole) == SetRole(Role.LEADER)
 
 
-def test_a_term_begins_where_the_log_ends_and_is_recorded_before_anyone_hears_of_it():
+def test_a_term_begins_where_the_log_ends_and_is_recorded_first_where_it_begins_the_log():
     driven, actions = led(400, 1000)
 
     assert the_one(actions, RecordTerm) == RecordTerm(TERM, 1000)
@@ -73,6 +74,26 @@ def test_a_term_begins_where_the_log_ends_and_is_recorded_before_anyone_hears_of
         (4, 1000, 1000),
         (TERM, 1000, -1),
     ]
+
+
+def test_others_hear_of_a_term_while_it_is_recorded_and_their_reports_count_when_it_is():
+    driven = in_candidate_ballot(400, 1000)
+    driven.election.on_log_created(7)
+    driven.hears(vote(1, TERM), vote(2, TERM))
+
+    actions = driven.work()
+
+    first, second, recorded = [action for action in actions if isinstance(action, Send | RecordTerm)]
+    assert (first.member_id, second.member_id) == (1, 2)
+    assert first.message == second.message
+    assert recorded == RecordTerm(TERM, 1000)
+    told = first.message
+    assert (told.log_leadership_term_id, told.next_leadership_term_id) == (1, TERM)
+    assert (told.term_base_log_position, told.leader_recording_id, told.commit_position) == (1000, 7, 0)
+    assert told.log_session_id == the_one(actions, CreateLogPublication).log_session_id
+    assert driven.state is S.LEADER_LOG_REPLICATION
+    assert not sent(driven.work(), NewLeadershipTerm), "it is told again with the interval"
+    assert sent(driven.work(after=200 * MS), NewLeadershipTerm)
 
 
 @pytest.mark.conformance("C-99", "C-100")

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.counters import Counter
 from cluster.protocol.enums import ElectionState
-from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 
 
 def a_cluster(members=3, seed=1, **settings):
@@ -107,6 +107,10 @@ def test_an_appointed_leader_that_lost_what_one_other_has_leads_by_the_vote_of_t
     leader.kill()
     cluster.run(20 * SECOND)
     leader.start()
+    cluster.run_until(lambda: leader.election_state is ElectionState.LEADER_LOG_REPLICATION)
+    leader.stall_service()
+    cluster.run(50 * MS)
+    leader.release_service()  # the others follow: what it writes goes out before it is synced
     while not leader.is_leading:
         cluster.step()
     safe = leader.synced_position  # the first entry of its term is on its way, and not synced

@@ -104,11 +104,14 @@ def test_a_leader_that_stops_in_order_is_followed_by_another_at_once():
     cluster = a_busy_cluster(members=5)
     leader = cluster.leader
     others = [member for member in cluster.members if member is not leader]
+    elections = {member: member.counters.election_count.get() for member in others}
     leader.stop()
     stopped_ns = cluster.world.now_ns
     cluster.run(5 * MS)
     assert sum("closed its log" in line for line in cluster.events) > len(others) / 2
-    cluster.run_until(lambda: all(member.is_electing for member in others), 200 * MS)
+    cluster.run_until(
+        lambda: all(member.counters.election_count.get() > elections[member] for member in others), 200 * MS
+    )
 
     cluster.await_leader()
     assert cluster.world.now_ns - stopped_ns < 700 * MS

@@ -66,7 +66,7 @@ def processing(log, counters, replica, snapshots):
 
 
 def writer_of(log, session_id=7):
-    log.extend(session_id, now_ms=0)
+    log.extend(session_id)
     return LogWriter(log.params(session_id), start=log.append_position, leadership_term_id=0, time=TIME)
 
 
@@ -151,7 +151,7 @@ def test_a_new_log_has_the_shape_of_its_leaders(log):
 def test_another_leaders_session_goes_on_in_the_same_recording(log):
     first = log.create(7, None)
     end = write(log, 2, session_id=7)[-1]
-    assert log.extend(7, now_ms=0) is first
-    second = log.extend(8, now_ms=0)
+    assert log.extend(7) is first
+    second = log.extend(8)
     assert (second.recording_id, second.session_id, second.append_position) == (0, 8, end)
     assert second.position_counter is not None

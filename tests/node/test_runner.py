@@ -1,5 +1,7 @@
 """When a member's thread looks at sockets, sleeps, and leaves the turn to compiled code."""
 
+import time
+
 import pytest
 
 from cluster.node.runner import SLEEP_MAX_S, AgentRunner
@@ -11,6 +13,7 @@ class Member:
     def __init__(self, work=(), busy=(), awaits_events=False):
         self.work, self.busy = list(work), list(busy)
         self.awaits_events = awaits_events
+        self.due_in_ns = 10**9
         self.calls = []
         self.runner = AgentRunner(
             self,
@@ -19,10 +22,11 @@ class Member:
             spin_ns=0,
             on_error=lambda error: self.calls.append(error),
             turn_busily=self.turn_busily,
+            next_due_ns=lambda: time.monotonic_ns() + self.due_in_ns,
         )
 
     def wait(self, timeout_s):
-        self.calls.append("sleep" if timeout_s == SLEEP_MAX_S else "look")
+        self.calls.append("sleep" if timeout_s == SLEEP_MAX_S else "nap" if timeout_s else "look")
         return 0
 
     def wake(self):
@@ -47,6 +51,18 @@ class Member:
 
 def test_without_work_it_sleeps_until_a_socket_or_time_has_some():
     assert Member(work=[0, 0]).run() == "look sleep turn look sleep turn"
+
+
+def test_it_sleeps_no_longer_than_until_something_is_due():
+    member = Member(work=[0, 0])
+    member.due_in_ns = 3_000_000
+    assert member.run() == "look nap turn look nap turn"
+
+
+def test_what_is_overdue_is_not_slept_for():
+    member = Member(work=[0, 0])
+    member.due_in_ns = -1_000_000
+    assert member.run() == "look look turn look look turn"
 
 
 def test_after_work_it_looks_at_sockets_and_never_sleeps():

@@ -78,7 +78,7 @@ def test_a_process_that_ends_is_gone_after_three_refusals(members, endpoints):
     assert a.links.send(1, frame(b"x", session_id=0, stream_id=108)) == Offer.NOT_CONNECTED
 
 
-def test_who_is_lost_is_dialled_every_5_ms_at_first_so_that_a_death_is_known_after_10(members, endpoints):
+def test_who_is_lost_is_dialled_every_2_ms_at_first_so_that_a_death_is_known_after_4(members, endpoints):
     now_ns = 1
     two = {n: endpoints[n] for n in (0, 1)}
     a, b = members(0, two, clock_ns=lambda: now_ns), members(1, two)
@@ -90,8 +90,17 @@ def test_who_is_lost_is_dialled_every_5_ms_at_first_so_that_a_death_is_known_aft
         for _ in range(20):
             a.turn()
         assert not a.links.is_gone(1), "three refusals, and no two of them at once"
-        now_ns += 5 * MS
+        assert a.links.next_dial_ns == now_ns + 2 * MS, "its owner can rest until then"
+        now_ns += 2 * MS
     turn_until(lambda: a.links.is_gone(1), a)
+
+
+def test_nobody_is_to_be_dialled_while_all_links_are_up(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    assert a.links.next_dial_ns is not None
+    turn_until(lambda: linked(a, b), a, b)
+    assert a.links.next_dial_ns is None
 
 
 def test_a_killed_process_is_gone_and_its_successor_is_told_apart(members, endpoints):

@@ -407,7 +407,7 @@ class BusyTurns:
         words, agent, table = self._words, self._agent, self._poller.table
         self._lend_recording(recording)
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
-        words[at.SLOW_TICK_NS] = min(agent.turn.slow_tick_ns, agent.phase.next_due_ns)
+        words[at.SLOW_TICK_NS] = min(agent.next_due_ns, agent.phase.next_due_ns)
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
         words[at.LAST_NS] = words[at.NOW_NS] = agent.turn.now_ns
         if not (

@@ -76,13 +76,15 @@ class MemberLog:
         self._show(self.recording)
         return self.recording
 
-    def extend(self, session_id: int, now_ms: int) -> Recording:
+    def extend(self, session_id: int) -> Recording:
         """Have the recording written under this session. Raises StorageError."""
         recording = self.recording
         assert recording is not None
-        if not recording.is_active or recording.session_id != session_id:
-            recording.stop(now_ms)
+        if not recording.is_active:
             self._archive.extend(recording.recording_id, session_id)
+            self._show(recording)
+        elif recording.session_id != session_id:
+            recording.change_session(session_id)
             self._show(recording)
         return recording
 
@@ -91,11 +93,15 @@ class MemberLog:
         if self.recording is not None:
             self.recording.stop(now_ms)
 
-    def leave(self, now_ms: int) -> None:
-        """Nobody is led or followed any more: nothing is written, and what is written is synced."""
+    def leave(self) -> None:
+        """Nobody is led or followed any more: nothing is written, and what is written is synced.
+
+        The recording rests as it is, for the next leader to go on with. Raises StorageError.
+        """
         self.publication = None
         self.subscription = None
-        self.stop(now_ms)
+        if self.recording is not None and self.recording.is_active:
+            self.recording.sync()
 
     # ---- terms
 

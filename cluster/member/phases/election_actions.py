@@ -177,12 +177,12 @@ class ElectionActions:
     def _active_recording(self, log_session_id: int) -> Recording:
         """The log's recording, being written under this session."""
         self._recording()
-        return self._ports.log.extend(log_session_id, self._ports.replica.now_ms)
+        return self._ports.log.extend(log_session_id)
 
     # ---- leading
 
     def _create_log_publication(self, action: actions.CreateLogPublication) -> None:
-        self._ports.log_sender.streams.open(self._recording())
+        self._ports.log_sender.streams.open(self._active_recording(action.log_session_id))
 
     def _append_new_leadership_term_event(self, action: actions.AppendNewLeadershipTermEvent) -> None:
         ports = self._ports
