@@ -31,6 +31,7 @@ BENCHMARKS = {
     "snapshots": "for how long a snapshot holds the ingress, by the size of a service's state",
     "wiped": "an empty directory filled again while the cluster works, beside the disk alone",
     "spark_source": "the Log through Spark, beside a synthetic source and Kafka's",
+    "spark_clusters": "the same rows out of one cluster, two and four, in one query",
     "spark_latency": "from an offer to the row in foreachBatch, and the parts of a trigger",
     "spark_sink": "rows from Spark into three members, each once and at least once",
     "sql_latency": "from the append of a message to the SQL of DuckDB and polars that counts it",
@@ -45,7 +46,7 @@ def main() -> int:
         prog="python -m benchmarks",
         description="Measure, and write benchmarks/results/.",
         epilog="benchmarks:\n"
-        + "".join(f"  {name:<13} {text}\n" for name, text in BENCHMARKS.items())
+        + "".join(f"  {name:<14} {text}\n" for name, text in BENCHMARKS.items())
         + "\nExample:\n  python -m benchmarks cluster --seconds 5 --peers ../peers",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

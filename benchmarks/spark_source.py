@@ -95,7 +95,7 @@ def _measure(
     rates: dict[str, list[dict[str, float]]] = {name: [] for name in queries}
     for _ in range(rounds + 1):
         for name, rows in queries.items():
-            rates[name].append(_drain(rows, folder / "checkpoint"))
+            rates[name].append(drain(rows, folder / "checkpoint"))
     medians = {}
     for name, runs in rates.items():
         medians[name] = {key: round(statistics.median(run[key] for run in runs[1:])) for key in runs[0]}
@@ -112,7 +112,8 @@ def _measure(
         }
 
 
-def _drain(rows: DataFrame, checkpoint: Path) -> dict[str, float]:
+def drain(rows: DataFrame, checkpoint: Path) -> dict[str, float]:
+    """Run a stream of ``ROWS`` rows to its end: rows a second of the whole query, and of its triggers."""
     shutil.rmtree(checkpoint, ignore_errors=True)
     began = time.monotonic()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
@@ -145,7 +146,7 @@ def _beside_kafka(command: Path, queries: dict[int, DataFrame], folder: Path) ->
         kafka = subprocess.Popen([str(command)], stdout=said, env=environment)
         while kafka.poll() is None:
             for tasks, rows in queries.items():
-                rates[tasks].append(_drain(rows, folder / "checkpoint"))
+                rates[tasks].append(drain(rows, folder / "checkpoint"))
             fcntl.flock(lock, fcntl.LOCK_UN)
             time.sleep(LOCK_PAUSE_S)
             fcntl.flock(lock, fcntl.LOCK_EX)
