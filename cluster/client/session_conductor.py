@@ -193,7 +193,8 @@ class SessionConductor:
                 interval_ns = self._context.keep_alive_interval_ns
                 if interval_ns is not None and now_ns - self.last_sent_ns >= interval_ns:
                     self.send_keep_alive()
-                self._probe_leader(now_ns)
+                if self._publication is not None:  # else it was lost just now
+                    self._probe_leader(now_ns)
             case ClientState.AWAIT_NEW_LEADER:
                 self._seek_leader(now_ns)
             case ClientState.AWAIT_NEW_LEADER_CONNECTION:
@@ -222,6 +223,8 @@ class SessionConductor:
                     self.end(self._taken.fault)
         except RemoteProtocolError as error:
             connection.close(str(error))
+            while connection.has_frames:  # who says that is not heard further
+                connection.release(connection.end)
         return is_heard
 
     def _on_message(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
@@ -244,9 +247,13 @@ class SessionConductor:
 
     def _on_acknowledged(self, messages: int, position: int) -> None:
         """So many of the session's messages are committed, the last one up to ``position`` of the log."""
-        if messages > self.window.offered:
-            raise RemoteProtocolError(f"{messages} messages acknowledged, {self.window.offered} were offered")
-        if self.window.acknowledge(messages):
+        window = self.window
+        if messages > window.acknowledged and not window.is_sent(messages):
+            raise RemoteProtocolError(
+                f"leader {self.leader_member_id} acknowledges {messages} messages; expected at most "
+                f"{window.sent}, which were sent to it"
+            )
+        if window.acknowledge(messages):
             self.committed_position = position
 
     # -- answers of a supervised session --
@@ -386,10 +393,10 @@ class SessionConductor:
             is_awaited = self.state in (ClientState.AWAIT_NEW_LEADER, ClientState.AWAIT_NEW_LEADER_CONNECTION)
         if not is_awaited:
             return
-        if not window.acknowledged <= resumed.appended_messages <= window.offered:
+        if not window.acknowledged <= resumed.appended_messages <= window.sent_to_any:
             self.end(
                 f"leader {resumed.leader_member_id} holds {resumed.appended_messages} messages of the "
-                f"session, {window.acknowledged} were committed and {window.offered} offered"
+                f"session, {window.acknowledged} were committed and {window.sent_to_any} sent"
             )
             return
         self._publication = publication

@@ -12,6 +12,7 @@ with the new term, and nothing goes twice.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from typing import Protocol
 
@@ -39,7 +40,7 @@ class Writable(Protocol):
 class _Segment:
     """A run of whole frames: ``buffer[:end]``, of which ``sent`` bytes were written."""
 
-    __slots__ = ("buffer", "end", "first", "length", "messages", "sent", "view")
+    __slots__ = ("_walked", "_walked_end", "buffer", "end", "first", "length", "messages", "sent", "view")
 
     def __init__(self, length: int, first: int) -> None:
         self.length = length
@@ -52,6 +53,15 @@ class _Segment:
         self.sent = 0
         self.first = first  # number of its first message
         self.messages = 0
+        self._walked = self._walked_end = 0  # so many of its messages end there
+
+    def end_of(self, messages: int) -> int:
+        """Where the first ``messages`` of it end. It goes on from the last answer, unless it is for fewer."""
+        if messages < self._walked:
+            self._walked = self._walked_end = 0
+        self._walked_end = skip_messages(self.buffer, self._walked_end, self.end, messages - self._walked)
+        self._walked = messages
+        return self._walked_end
 
 
 class UnacknowledgedWindow:
@@ -77,6 +87,7 @@ class UnacknowledgedWindow:
         self.offered = 0
         self.acknowledged = 0
         self.position = 0  # bytes framed since the session opened
+        self._sent_before = 0  # messages that leaders before this one were sent, at most
         self.is_paused = False  # nothing is written but the rest of a frame, until ``rewind``
         self._prefix = b""
         self._set_prefix()
@@ -98,6 +109,27 @@ class UnacknowledgedWindow:
     @property
     def unacknowledged(self) -> int:
         return self.offered - self.acknowledged
+
+    def is_sent(self, messages: int) -> bool:
+        """Whether the leader was sent the first ``messages`` whole, or said that it holds them."""
+        if not self._unsent:
+            return messages <= self.offered - len(self._gathered)
+        segment = self._unsent[0]
+        ahead = messages - segment.first + 1
+        return ahead <= 0 or (ahead <= segment.messages and segment.end_of(ahead) <= segment.sent)
+
+    @property
+    def sent(self) -> int:
+        """How many messages that holds for. To count them takes long."""
+        if not self._unsent:
+            return self.offered - len(self._gathered)
+        first, ahead = self._unsent[0].first, range(self._unsent[0].messages)
+        return first - 1 + bisect_right(ahead, 0, key=lambda count: not self.is_sent(first + count))
+
+    @property
+    def sent_to_any(self) -> int:
+        """How many messages some leader was sent: no log can hold more."""
+        return max(self._sent_before, self.sent)
 
     # -- in --
 
@@ -254,8 +286,10 @@ class UnacknowledgedWindow:
     # -- acknowledged --
 
     def acknowledge(self, messages: int) -> bool:
-        """Forget the first ``messages`` of the session, which are committed; True when that is news."""
-        assert messages <= self.offered
+        """Forget the first ``messages`` of the session, which are committed; True when that is news.
+
+        They were sent (``is_sent``).
+        """
         if messages <= self.acknowledged:
             return False
         self.acknowledged = messages
@@ -283,10 +317,11 @@ class UnacknowledgedWindow:
     def rewind(self, messages: int, leadership_term_id: int) -> None:
         """The leader of ``leadership_term_id`` holds the first ``messages``: send the others to it.
 
-        ``messages`` lies between what is acknowledged and what was offered; what was written of the others
+        ``messages`` lies between what is acknowledged and ``sent_to_any``; what was written of the others
         went to a leader that is none any more.
         """
-        assert self.acknowledged <= messages <= self.offered
+        self._sent_before = self.sent_to_any
+        assert self.acknowledged <= messages <= self._sent_before
         self._frame_gathered()
         self.is_paused = False
         self.leadership_term_id = leadership_term_id
@@ -294,7 +329,7 @@ class UnacknowledgedWindow:
         self._unsent.clear()
         for segment in self._segments:
             appended = min(max(messages - segment.first + 1, 0), segment.messages)
-            segment.sent = skip_messages(segment.buffer, 0, segment.end, appended)
+            segment.sent = segment.end_of(appended)
             restamp(segment.buffer, segment.sent, segment.end, leadership_term_id)
             if segment.sent < segment.end:
                 self._unsent.append(segment)

@@ -347,6 +347,42 @@ def test_a_leader_that_lost_committed_messages_is_not_followed(cluster):
     assert "holds 0 messages of the session, 2 were committed" in client.why_closed
 
 
+def test_a_leader_that_holds_what_no_leader_was_sent_is_not_followed(cluster):
+    client = connect(cluster)
+    cluster.leader.connection.takes = 100
+    client.offer_batch([b"1", b"2"])
+    cluster.leader.stop()
+    cluster.log.append(b"what nobody was sent")
+    cluster.elect(1)
+
+    poll_until(client, lambda: client.is_closed)
+
+    assert client.why_closed == "leader 1 holds 2 messages of the session, 0 were committed and 1 sent"
+
+
+def test_a_leader_may_hold_what_one_before_the_last_was_sent(cluster):
+    client = connect(cluster)
+    client.offer_batch([b"1", b"2", b"3"])
+    cluster.leader.stop()
+    held, cluster.log = cluster.log, []
+    cluster.elect(1)
+
+    def on_resume(connection, resume):
+        connection.takes = 40  # no message whole
+        connection.put(link_frame(cluster.resume(resume.correlation_id)))
+
+    cluster.leader.on_resume = on_resume
+    poll_until(client, lambda: client.leader_member_id == 1)
+    assert cluster.log == []
+    cluster.leader.stop()
+    cluster.log = held
+    cluster.elect(2)
+
+    poll_until(client, lambda: client.leader_member_id == 2)
+    assert client.offer(b"4") > 0
+    assert cluster.log == [b"1", b"2", b"3", b"4"]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_through_any_history_each_message_is_in_the_log_once_and_in_order(seed):
     """Leaders die, come back, are elected again in place; sockets take as much as they like."""

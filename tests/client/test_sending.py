@@ -146,15 +146,26 @@ def test_waiting_for_commits_ends_with_how_many_are_missing(cluster):
         client.await_committed(timeout_s=0.5)
 
 
-def test_an_acknowledgement_of_what_was_not_offered_ends_the_connection(cluster):
+@pytest.mark.parametrize("whole", [0, 1, 2])
+def test_an_acknowledgement_of_what_was_not_sent_ends_the_connection_and_the_session_goes_on(cluster, whole):
     client = connect(cluster)
-    cluster.acknowledge(1)
     first = cluster.leader.connection
+    first.takes = 96 * whole + 40  # so many whole messages, and the begin of another
+    client.offer_batch([b"one", b"two", b"three"])
+    cluster.acknowledge(whole)
+    client.poll_egress()
+    assert (client.acknowledged, first.is_closed) == (whole, False)
 
+    cluster.acknowledge(whole + 1)
     client.poll_egress()
 
     assert first.is_closed
-    assert "1 messages acknowledged, 0 were offered" in first.why_closed
+    assert first.why_closed == (
+        f"leader 0 acknowledges {whole + 1} messages; expected at most {whole}, which were sent to it"
+    )
+    assert not first.has_frames, "they would be heard again and again"
+    poll_until(client, lambda: client.state is ClientState.CONNECTED)
+    assert cluster.log == [b"one", b"two", b"three"]
 
 
 @pytest.mark.conformance("S-36")
