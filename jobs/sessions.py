@@ -6,6 +6,7 @@ session, and have no row.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
@@ -104,20 +105,22 @@ def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
     """The sessions whose opening was purged, as SESSION_OPEN entries without a timestamp.
 
     They are those of the first snapshot that the log still reaches. ``position`` is where the opening ended.
-    Empty when the log has its beginning, and when ``source`` starts elsewhere or names endpoints: members
-    do not serve snapshots to readers. Raises NotAClusterDirectory, LogDamaged.
+    Empty when the log has its beginning, and when ``source`` starts elsewhere. Raises NotAClusterDirectory,
+    LogDamaged, and TimedOut when no member answers.
     """
     from spark_connector.log import open_reader
     from spark_connector.options import SourceOptions
+    from spark_connector.snapshot_copies import snapshots_of
     from spark_connector.snapshot_rows import sessions_of_first_snapshot
 
     options = SourceOptions.parse(source)
-    if options.cluster_dirs is None or options.starting_offsets not in (None, EARLIEST):
+    if options.starting_offsets not in (None, EARLIEST):
         return []
     start = open_reader(options).start_position
     if start == 0:
         return []
-    found = sessions_of_first_snapshot(options.cluster_dirs, options.archive_dirs, start)
+    with closing(snapshots_of(options)) as snapshots:
+        found = sessions_of_first_snapshot(snapshots, start)
     kept = ("clusterSessionId", "correlationId", "responseStreamId", "responseChannel", "encodedPrincipal")
     return [
         {"entryType": "SESSION_OPEN", "position": row["openedLogPosition"], **{k: row.get(k) for k in kept}}

@@ -8,11 +8,12 @@ The Log says that a timer fired; that it was scheduled, and for when, is in snap
   not before that deadline: else it was set anew.
 
 Timers that are set and fire between two snapshots have no deadline here; ``spark_connector.replay_service``
-has all of them. Without a member's directory (``--endpoints``) there are no snapshots, and all have FIRED.
+has all of them.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from jobs.command import parser, run_main
@@ -121,7 +122,7 @@ def timers(entries: DataFrame) -> DataFrame:
 
 
 class TimersOfSnapshots:
-    """The timers of the snapshots that a member's directory has, each snapshot once.
+    """The timers of the snapshots that members have, in their directories or over endpoints, each once.
 
     A snapshot may be written after a batch beyond its log position: it comes with a later batch then.
     """
@@ -130,17 +131,18 @@ class TimersOfSnapshots:
         """Raises ConfigurationError for options of a source that are none."""
         from spark_connector.options import SourceOptions
 
-        options = SourceOptions.parse(source)
-        self._dirs = options.cluster_dirs or ()
-        self._archive_dirs = options.archive_dirs
+        self._options = SourceOptions.parse(source)
         self._taken = -1
 
     def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
-        """Raises NotAClusterDirectory, LogDamaged."""
+        """Raises NotAClusterDirectory, LogDamaged, and TimedOut when no member answers."""
+        from spark_connector.snapshot_copies import snapshots_of
         from spark_connector.snapshot_rows import pending_timers
 
+        with closing(snapshots_of(self._options)) as snapshots:
+            taken = list(pending_timers(snapshots, self._taken, end))
         found: list[dict[str, Any]] = []
-        for position, pending in pending_timers(self._dirs, self._archive_dirs, self._taken, end):
+        for position, pending in taken:
             self._taken = position
             found.append({"entryType": SNAPSHOT, "position": position})
             found += [

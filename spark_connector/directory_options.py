@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from cluster.errors import ConfigurationError
-from spark_connector.connection_options import ConnectionOptions, Options, option_field
+from spark_connector.connection_options import ConnectionOptions, option_field
 from spark_connector.options import SPARK_SOURCE_OPTIONS
 from spark_connector.places import wrong_value
 from spark_connector.replay_options import REPLAY_KINDS, parse_kinds, parse_service_id
@@ -21,36 +21,9 @@ def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _check_given(kind: str, name: str, value: object) -> None:
-    if not value:
-        raise ConfigurationError(f"format cluster-{kind} needs option {name}, which is not given")
-
-
 @dataclass(frozen=True, slots=True)
-class SnapshotOptions(Options):
-    """The options of ``cluster-snapshot``."""
-
-    cluster_dir: str = option_field(
-        "clusterDir", parse_text, "a member's directory, or that of all members", ""
-    )
-    archive_dir: str | None = option_field(
-        "archiveDir", parse_text, "a member's archive, where it does not lie beside its cluster directory"
-    )
-    service_ids: tuple[int, ...] = option_field(
-        "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
-    )
-    is_latest: bool = option_field("latest", parse_flag, "only the newest log position", False, "false")
-
-    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
-    KIND = "snapshot"
-
-    def __post_init__(self) -> None:
-        _check_given(self.KIND, "clusterDir", self.cluster_dir)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOptions(ConnectionOptions):
-    """The options of ``cluster-replay``. ``None`` stands for an option not given."""
+class PlaceOptions(ConnectionOptions):
+    """Where snapshots are: at members that run, or in directories. ``None``: the option is not given."""
 
     cluster_dir: str | None = option_field(
         "clusterDir", parse_text, "a member's directory, or that of all members, instead of `endpoints`"
@@ -61,20 +34,9 @@ class ReplayOptions(ConnectionOptions):
     request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
         parse_count,
-        "how long one of `endpoints` may take to answer before another is asked",
+        "how long one of `endpoints` may take to answer",
         shown="5000",
     )
-    service: str = option_field(
-        "service", parse_text, "the service, `module:ClassName`, as members name it", ""
-    )
-    service_id: int = option_field("serviceId", parse_service_id, "the service's id in the cluster", 0, "0")
-    kinds: tuple[str, ...] = option_field(
-        "kinds", parse_kinds, "comma list of the kinds of rows wanted", REPLAY_KINDS, "all"
-    )
-    is_whole: bool = option_field("whole", parse_flag, "replay all in one task", False, "false")
-
-    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
-    KIND = "replay"
 
     @property
     def cluster_dirs(self) -> tuple[str, ...] | None:
@@ -88,13 +50,47 @@ class ReplayOptions(ConnectionOptions):
 
     def __post_init__(self) -> None:
         ConnectionOptions.__post_init__(self)
-        _check_given(self.KIND, "service", self.service)
         if (self.endpoints is None) == (self.cluster_dir is None):
             given = "neither is" if self.endpoints is None else "both are"
             raise ConfigurationError(
-                f"format cluster-replay needs option endpoints or option clusterDir; {given} given"
+                f"format cluster-{self.KIND} needs option endpoints or option clusterDir; {given} given"
             )
         if self.archive_dir is not None and self.cluster_dir is None:
             raise ConfigurationError("option archiveDir goes with clusterDir, which is not given")
         if self.request_timeout_ms is not None and self.endpoints is None:
             raise ConfigurationError("option requestTimeoutMs goes with endpoints, which is not given")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions(PlaceOptions):
+    """The options of ``cluster-snapshot``."""
+
+    service_ids: tuple[int, ...] = option_field(
+        "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
+    )
+    is_latest: bool = option_field("latest", parse_flag, "only the newest log position", False, "false")
+
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
+    KIND = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions(PlaceOptions):
+    """The options of ``cluster-replay``."""
+
+    service: str = option_field(
+        "service", parse_text, "the service, `module:ClassName`, as members name it", ""
+    )
+    service_id: int = option_field("serviceId", parse_service_id, "the service's id in the cluster", 0, "0")
+    kinds: tuple[str, ...] = option_field(
+        "kinds", parse_kinds, "comma list of the kinds of rows wanted", REPLAY_KINDS, "all"
+    )
+    is_whole: bool = option_field("whole", parse_flag, "replay all in one task", False, "false")
+
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
+    KIND = "replay"
+
+    def __post_init__(self) -> None:
+        if not self.service:
+            raise ConfigurationError("format cluster-replay needs option service, which is not given")
+        PlaceOptions.__post_init__(self)

@@ -10,10 +10,10 @@ history is replayed in parallel, and each task proves its part.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -21,19 +21,21 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from cluster.errors import ClusterError, DataLoss
 from spark_connector.columns import given_columns, record_batches, struct_type
 from spark_connector.directory_options import ReplayOptions
-from spark_connector.replay_begin import snapshot_positions, snapshots_of
-from spark_connector.replay_columns import REPLAY_COLUMNS
+from spark_connector.replay_begin import snapshot_positions
+from spark_connector.replay_columns import NOT_COMPARED, REPLAY_COLUMNS
 from spark_connector.service_replay import app_version_of, event_row, service_replay
+from spark_connector.snapshot_copies import snapshots_of, warn_of_silent
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from cluster.backup.member_snapshots import SilentMember
     from cluster.reader import LogReader
     from cluster.reader.replayed_log import ReplayInterval
     from cluster.reader.snapshots import StoredSnapshot
     from cluster.service.replay import Saved, ServiceReplay
-    from spark_connector.replay_begin import Snapshots
+    from spark_connector.snapshot_copies import Snapshots
 
 SHOWN_BYTES = 100
 
@@ -77,8 +79,9 @@ class ReplayReader(DataSourceReader):
         options = self._options
         with _log_of(options) as reader:
             start, end = reader.start_position, reader.end_position()
-        with closing(snapshots_of(options)) as snapshots:
+        with closing(snapshots_of(options, options.service_id)) as snapshots:
             positions = snapshot_positions(snapshots, start)
+            warn_of_silent(snapshots)
         intervals = replay_intervals(start, end, positions, is_whole=options.is_whole)
         # Spark asks for one at least.
         return [ReplayTask(interval) for interval in intervals] or [ReplayTask(None)]
@@ -107,8 +110,12 @@ def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[di
     """
     where = {"beginPosition": interval.begin, "endPosition": interval.end}
     try:
-        with _log_of(options) as reader, closing(snapshots_of(options)) as snapshots:
-            rows = _all_rows(options, interval, reader, snapshots)
+        with (
+            _log_of(options) as reader,
+            closing(snapshots_of(options, options.service_id)) as snapshots,
+            closing(CopiesOnce(snapshots)) as copies,
+        ):
+            rows = _all_rows(options, interval, reader, copies)
             wanted = (row for row in rows if row["kind"] in options.kinds)
             for number, row in enumerate(wanted):
                 yield {**where, "number": number, **row}
@@ -117,8 +124,43 @@ def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[di
         raise ClusterError(f"{what} failed: {error}") from error
 
 
+class CopiesOnce:
+    """The snapshots that a task needs, to begin with and to compare with; each is fetched once."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+        self._begun: dict[int, tuple[StoredSnapshot, Iterator[StoredSnapshot]]] = {}
+
+    def first(self, position: int) -> StoredSnapshot:
+        """One of those at a position; it stays until ``at`` goes on from it. Raises as ``at``."""
+        if position not in self._begun:
+            copies = self._snapshots.copies(position)
+            if (copy := next(copies, None)) is None:
+                raise DataLoss(f"the snapshot at position {position} is gone since the replay was planned")
+            self._begun[position] = copy, copies
+        return self._begun[position][0]
+
+    def at(self, position: int) -> Iterator[StoredSnapshot]:
+        """Those of all members at a position, each there until the next is asked for.
+
+        Raises DataLoss when they are gone since this was planned, TimedOut when no member answers.
+        """
+        self.first(position)
+        copy, others = self._begun.pop(position)
+        return chain([copy], others)
+
+    @property
+    def silent(self) -> list[SilentMember]:
+        """The members that have not answered so far."""
+        return list(self._snapshots.silent)
+
+    def close(self) -> None:
+        """Delete what was fetched and not used."""
+        self._begun.clear()
+
+
 def _all_rows(
-    options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: Snapshots
+    options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: CopiesOnce
 ) -> Iterator[dict[str, Any]]:
     from cluster.service.replay import Saved
 
@@ -140,7 +182,7 @@ def _all_rows(
 
 
 def _replay(
-    options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: Snapshots
+    options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: CopiesOnce
 ) -> ServiceReplay:
     """The service as it is at the begin, by the first copy of the snapshot there that can be read."""
     from cluster.reader.replayed_log import ReplayedLog
@@ -148,7 +190,7 @@ def _replay(
 
     app_version = _app_version(interval, reader, snapshots)
     unreadable: ClusterError | None = None
-    for start in _copies(snapshots, interval.begin) if interval.is_from_snapshot else (None,):
+    for start in snapshots.at(interval.begin) if interval.is_from_snapshot else (None,):
         try:
             return service_replay(
                 options.service,
@@ -166,23 +208,13 @@ def _replay(
     raise unreadable
 
 
-def _copies(snapshots: Snapshots, position: int) -> Generator[StoredSnapshot]:
-    """Those of all members at a position. Raises DataLoss when they are gone since this was planned."""
-    copy = None
-    for copy in snapshots.copies(position):
-        yield copy
-    if copy is None:
-        raise DataLoss(f"the snapshot at position {position} is gone since the replay was planned")
-
-
-def _app_version(interval: ReplayInterval, reader: LogReader, snapshots: Snapshots) -> int:
+def _app_version(interval: ReplayInterval, reader: LogReader, snapshots: CopiesOnce) -> int:
     """Of the application that saved what is compared, else of the log's first leadership term."""
     from cluster.archive.files import OsFiles
 
     saved = [*interval.compared, *([interval.begin] if interval.is_from_snapshot else [])]
     if saved:
-        with closing(_copies(snapshots, saved[0])) as copies:  # a fetched one is there as long as this
-            return next(copies).app_version(OsFiles())
+        return snapshots.first(saved[0]).app_version(OsFiles())
     return app_version_of(reader, interval.begin, interval.end)
 
 
@@ -191,10 +223,13 @@ def _state(records: Iterable[bytes], position: int) -> Iterator[dict[str, Any]]:
 
 
 def _compared(
-    replay: ServiceReplay, snapshots: Snapshots, position: int, saved: Saved | None
+    replay: ServiceReplay, snapshots: CopiesOnce, position: int, saved: Saved | None
 ) -> Iterator[dict[str, Any]]:
-    """A row for each member's snapshot at a position; ``saved`` is what the replay saves there, or None."""
-    for stored in _copies(snapshots, position):
+    """A row for each member's snapshot at a position; ``saved`` is what the replay saves there, or None.
+
+    A member that does not answer has a row, too, which says so.
+    """
+    for stored in snapshots.at(position):
         difference = _difference(stored, saved)
         yield {
             "kind": "SNAPSHOT",
@@ -204,6 +239,14 @@ def _compared(
             "directory": stored.directory,
             "isEqual": not difference if replay.compares_snapshots else None,
             "message": difference or None,
+        }
+    for member in snapshots.silent:
+        yield {
+            "kind": "SNAPSHOT",
+            "position": position,
+            "memberId": member.member_id,
+            "directory": member.endpoint,
+            "message": f"{NOT_COMPARED}{member}",
         }
 
 

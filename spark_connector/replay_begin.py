@@ -1,4 +1,4 @@
-"""Where a replay can begin: snapshots in directories, or of members over the network."""
+"""Where a replay can begin."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import LogPurged
 from spark_connector.options import SourceOptions
+from spark_connector.snapshot_copies import snapshots_of
 
 if TYPE_CHECKING:
-    from cluster.backup.member_snapshots import MemberSnapshots
-    from cluster.reader.snapshots import DirectorySnapshots, StoredSnapshot
-    from spark_connector.directory_options import ReplayOptions
-
-    Snapshots = MemberSnapshots | DirectorySnapshots
+    from cluster.reader.snapshots import StoredSnapshot
+    from spark_connector.snapshot_copies import Snapshots
 
 
 def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[StoredSnapshot | None]:
@@ -24,7 +22,7 @@ def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[St
     One that is fetched from a member is gone when the next is asked for. Raises LogPurged after the last, if
     the log begins at ``log_start`` by then.
     """
-    with closing(snapshots_of(options)) as snapshots:
+    with closing(snapshots_of(options, options.service_id)) as snapshots:
         at = snapshots.newest(position)
         while at is not None and at >= log_start:
             yield from snapshots.copies(at)
@@ -37,7 +35,7 @@ def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[St
 def check_begin(options: SourceOptions, log_start: int, position: int) -> None:
     """Raise LogPurged when no replay can be at ``position``."""
     if log_start > 0:
-        with closing(snapshots_of(options)) as snapshots:
+        with closing(snapshots_of(options, options.service_id)) as snapshots:
             at = snapshots.newest(position)
         if at is None or at < log_start:
             raise _gone(options, log_start, position)
@@ -47,7 +45,7 @@ def first_begin(options: SourceOptions, log_start: int) -> int:
     """The first position at which a replay can begin: 0, or that of a snapshot. Raises LogPurged."""
     if log_start == 0:
         return 0
-    with closing(snapshots_of(options)) as snapshots:
+    with closing(snapshots_of(options, options.service_id)) as snapshots:
         positions = snapshot_positions(snapshots, log_start)
     if not positions:
         raise LogPurged(
@@ -74,22 +72,3 @@ def snapshot_positions(snapshots: Snapshots, least: int) -> list[int]:
         positions.append(at)
         at = snapshots.newest(at - 1) if at > 0 else None
     return positions
-
-
-def snapshots_of(options: SourceOptions | ReplayOptions) -> Snapshots:
-    if options.endpoints is None:
-        from cluster.reader.snapshots import DirectorySnapshots
-
-        return DirectorySnapshots(
-            options.cluster_dirs or (), options.service_id, archive_dirs=options.archive_dirs
-        )
-    from cluster.backup.member_snapshots import MemberSnapshots
-    from cluster.reader.remote import TIMEOUT_S
-
-    return MemberSnapshots(
-        options.endpoints,
-        options.service_id,
-        tls=options.tls,
-        credentials=options.credentials,
-        timeout_s=TIMEOUT_S if options.request_timeout_ms is None else options.request_timeout_ms / 1000,
-    )

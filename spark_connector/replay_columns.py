@@ -5,6 +5,8 @@ from __future__ import annotations
 from spark_connector.columns import Columns
 from spark_connector.replay_options import REPLAY_KINDS, STREAM_KINDS
 
+NOT_COMPARED = "not compared: "  # begins the message of a row that stands for a member that does not answer
+
 REPLAY_COLUMNS: Columns = {
     "kind": ("STRING", "what the row is: " + ", ".join(REPLAY_KINDS)),
     "beginPosition": ("BIGINT", "where the interval begins"),
@@ -21,9 +23,12 @@ REPLAY_COLUMNS: Columns = {
     "isEqual": (
         "BOOLEAN",
         "SNAPSHOT: whether the replay saves what the member has saved; null where the service says that its "
-        "snapshots are not to be compared",
+        "snapshots are not to be compared, and for a member that does not answer",
     ),
-    "message": ("STRING", "SNAPSHOT: the first difference; ERROR: what a callback raised, and where"),
+    "message": (
+        "STRING",
+        "SNAPSHOT: the first difference, or why none was sought; ERROR: what a callback raised, and where",
+    ),
 }
 
 # Of a stream: what tells of members' snapshots is of a batch alone.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import MembersApart
 from spark_connector.directory_options import ReplayOptions
+from spark_connector.log import warn
+from spark_connector.replay_columns import NOT_COMPARED
 from spark_connector.replay_options import REPLAY_KINDS
 
 if TYPE_CHECKING:
@@ -61,11 +63,15 @@ class ReplayedService:
     def verify(self) -> int:
         """Compare all snapshots; returns how many are what the replay saves.
 
-        Raises MembersApart with interval, position and member of those that are not.
+        Names members that do not answer on standard error. Raises MembersApart with interval, position and
+        member of the snapshots that are not what the replay saves.
         """
-        rows = self.snapshots.where("isEqual IS NOT NULL").collect()
         # Spark would replay once more to sort them.
-        compared = sorted(rows, key=lambda row: (row["position"], row["directory"]))
+        rows = sorted(self.snapshots.collect(), key=lambda row: (row["position"], row["directory"]))
+        for row in rows:
+            if (row["message"] or "").startswith(NOT_COMPARED):
+                warn(f"the snapshot at position {row['position']} is {row['message']}")
+        compared = [row for row in rows if row["isEqual"] is not None]
         differing = [row for row in compared if not row["isEqual"]]
         lines = [
             f"member {row['memberId']} ({row['directory']}) at position {row['position']}, replayed from "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from spark_connector.columns import Columns
 
 if TYPE_CHECKING:
+    from cluster.archive.snapshot_archive import SnapshotImage
     from cluster.reader.snapshots import StoredSnapshot
+    from spark_connector.snapshot_copies import Snapshots
 
 SERVICE_STATE = "SERVICE_STATE"
 # What is of a member's own recordings, or of the answers that it happens to keep.
@@ -25,7 +28,7 @@ OF_ONE_MEMBER = frozenset({"SNAPSHOT_ANSWER", "SNAPSHOT_RECORDING", "SNAPSHOT_CH
 
 SNAPSHOT_COLUMNS: Columns = {
     "memberId": ("INT", "the member, by its mark file"),
-    "directory": ("STRING", "its directory"),
+    "directory": ("STRING", "its directory or, over the network, its endpoint"),
     "serviceId": ("INT", "whose snapshot it is: -1 the consensus module, else a service"),
     "recordingId": ("BIGINT", "the recording in the archive of the member"),
     "leadershipTermId": ("BIGINT", "the leadership term in which it was taken"),
@@ -66,15 +69,19 @@ def _snake(name: str) -> str:
 _ATTRIBUTES = {name: _snake(name) for name in _FIELDS}
 
 
-def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, Any]]:
-    """The records of one service's snapshots at one position, each with the columns that it has.
+def snapshot_rows(found: tuple[StoredSnapshot, ...], snapshots: Snapshots) -> Iterator[dict[str, Any]]:
+    """The records of one service's snapshots at one position, which were ``found`` among ``snapshots``, each
+    with the columns that it has.
 
-    Raises LogDamaged, RemoteProtocolError.
+    Raises as ``snapshots.opened``, LogDamaged, RemoteProtocolError.
     """
-    from cluster.archive.files import OsFiles
+    with ExitStack() as opened:
+        yield from _rows(found, [opened.enter_context(snapshots.opened(one)) for one in found])
+
+
+def _rows(found: tuple[StoredSnapshot, ...], images: list[SnapshotImage]) -> Iterator[dict[str, Any]]:
     from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 
-    files = OsFiles()
     places = [
         {
             "memberId": snapshot.member_id,
@@ -85,16 +92,15 @@ def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, A
             "logPosition": snapshot.log_position,
             "clusterTime": snapshot.timestamp,
         }
-        for snapshot in snapshots
+        for snapshot in found
     ]
-    is_after_end = [False for _ in snapshots]
-    images = [snapshot.open(files) for snapshot in snapshots]
+    is_after_end = [False for _ in found]
     for index, records in enumerate(zip_longest(*images)):
         agree = len(set(records)) == 1 if len(records) > 1 else None
         for number, record in enumerate(records):
             if record is None:
                 continue
-            is_own = is_after_end[number] and snapshots[number].service_id != CONSENSUS_MODULE_SERVICE_ID
+            is_own = is_after_end[number] and found[number].service_id != CONSENSUS_MODULE_SERVICE_ID
             fields = {"recordType": SERVICE_STATE} if is_own else _fields(record)
             is_after_end[number] |= fields.get("mark") == "END"
             agrees = None if fields["recordType"] in OF_ONE_MEMBER else agree
@@ -107,23 +113,18 @@ def snapshot_rows(snapshots: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, A
             }
 
 
-def sessions_of_first_snapshot(
-    dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None, position: int
-) -> list[dict[str, Any]]:
+def sessions_of_first_snapshot(snapshots: Snapshots, position: int) -> list[dict[str, Any]]:
     """The sessions in the first snapshot at or after ``position``, a row each, by id.
 
     Their columns are those of CLUSTER_SESSION, and ``encodedPrincipal`` of a service's CLIENT_SESSION. Empty
-    without such a snapshot. Raises NotAClusterDirectory, LogDamaged.
+    without such a snapshot. Raises LogDamaged, and TimedOut when no member answers.
     """
-    found = [one for one in _all_snapshots(dirs, archive_dirs) if one.log_position >= position]
-    if not found:
-        return []
-    first = min(one.log_position for one in found)
-    of_service = {one.service_id: one for one in reversed(found) if one.log_position == first}
+    found = snapshots.listed(position - 1)
+    first = [one for one in found if one.log_position == found[0].log_position]
     opened: dict[int, dict[str, Any]] = {}
     principals: dict[int, Any] = {}
-    for service_id in sorted(of_service):
-        for row in snapshot_rows((of_service[service_id],)):
+    for service_id in sorted({one.service_id for one in first}):
+        for row in _rows_of_any([one for one in first if one.service_id == service_id], snapshots):
             if row["recordType"] == "CLUSTER_SESSION":
                 opened[row["clusterSessionId"]] = row
             elif row["recordType"] == "CLIENT_SESSION":
@@ -139,22 +140,18 @@ class PendingTimer:
     deadline: dt.datetime | None
 
 
-def pending_timers(
-    dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None, after: int, end: int
-) -> Iterator[tuple[int, list[PendingTimer]]]:
+def pending_timers(snapshots: Snapshots, after: int, end: int) -> Iterator[tuple[int, list[PendingTimer]]]:
     """The snapshots with log positions beyond ``after`` up to ``end``, in their order, and their timers.
 
     One that several members have is read once, of the first that has it whole. One that is deleted meanwhile
-    is left out. Raises NotAClusterDirectory where no directory is one, LogDamaged where no copy is whole.
+    is left out. Raises LogDamaged where no copy is whole, and TimedOut when no member answers.
     """
     from cluster.protocol.enums import ClusterTimeUnit
     from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 
-    found = [
-        one for one in _all_snapshots(dirs, archive_dirs) if one.service_id == CONSENSUS_MODULE_SERVICE_ID
-    ]
-    for position in sorted({one.log_position for one in found if after < one.log_position <= end}):
-        rows = _rows_of_any([one for one in found if one.log_position == position])
+    found = [one for one in snapshots.listed(after) if one.service_id == CONSENSUS_MODULE_SERVICE_ID]
+    for position in sorted({one.log_position for one in found if one.log_position <= end}):
+        rows = _rows_of_any([one for one in found if one.log_position == position], snapshots)
         if rows:
             per_second = ClusterTimeUnit[rows[0]["timeUnit"]].per_second
             timers = [row for row in rows if row["recordType"] == "TIMER"]
@@ -164,23 +161,21 @@ def pending_timers(
             )
 
 
-def _rows_of_any(copies: list[StoredSnapshot]) -> list[dict[str, Any]]:
+def _rows_of_any(copies: list[StoredSnapshot], snapshots: Snapshots) -> list[dict[str, Any]]:
     """The records of the first copy that is whole; none where all were deleted after they were listed."""
-    from cluster import LogDamaged, NotAClusterDirectory
-    from cluster.archive.files import OsFiles
-    from cluster.reader.snapshots import stored_snapshots
+    from cluster import ClusterError, DataLoss, NotAClusterDirectory
 
-    damaged = None
+    failed = None
     for copy in copies:
         try:
-            return list(snapshot_rows((copy,)))
-        except NotAClusterDirectory:
+            return list(snapshot_rows((copy,), snapshots))
+        except (NotAClusterDirectory, DataLoss):
             continue
-        except LogDamaged as error:
-            if copy in stored_snapshots(OsFiles(), copy.directory, copy.archive):
-                damaged = damaged or error
-    if damaged is not None:
-        raise damaged
+        except ClusterError as error:
+            if failed is None and snapshots.is_there(copy):
+                failed = error
+    if failed is not None:
+        raise failed
     return []
 
 
@@ -191,27 +186,6 @@ def _as_time(value: int, per_second: int) -> dt.datetime | None:
         )
     except OverflowError:
         return None
-
-
-def _all_snapshots(dirs: tuple[str, ...], archive_dirs: tuple[str, ...] | None) -> list[StoredSnapshot]:
-    """Those in ``dirs``, in the order of these; without the directories that cannot be read.
-
-    As the log itself, which goes on with the others. Raises what is wrong with the first where none can be.
-    """
-    from cluster import ClusterError
-    from cluster.archive.files import OsFiles
-    from cluster.reader.snapshots import stored_snapshots
-
-    found: list[StoredSnapshot] = []
-    errors: list[ClusterError] = []
-    for place in zip(dirs, archive_dirs or (None,) * len(dirs)):
-        try:
-            found += stored_snapshots(OsFiles(), *place)
-        except ClusterError as error:
-            errors.append(error)
-    if errors and len(errors) == len(dirs):
-        raise errors[0]
-    return found
 
 
 def _fields(record: bytes) -> dict[str, Any]:

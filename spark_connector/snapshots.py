@@ -6,14 +6,16 @@ A task reads the snapshots that all members have of one service at one log posit
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from spark_connector.columns import given_columns, record_batches, struct_type
 from spark_connector.directory_options import SnapshotOptions
+from spark_connector.snapshot_copies import snapshots_of, warn_of_silent
 from spark_connector.snapshot_rows import SNAPSHOT_COLUMNS, snapshot_rows
 
 if TYPE_CHECKING:
@@ -49,19 +51,20 @@ class SnapshotsOfMembers(InputPartition):
 
 
 class SnapshotReader(DataSourceReader):
-    """Plans and reads; a task raises LogDamaged for a snapshot that is not whole."""
+    """Plans and reads. A task raises LogDamaged for a snapshot that is not whole, and fails for a member that
+    answered when it was planned and does not now.
+    """
 
     def __init__(self, options: SnapshotOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Raises NotAClusterDirectory, LogDamaged."""
-        from cluster.archive.files import OsFiles
-        from cluster.reader.snapshots import stored_snapshots
-
+        """Raises NotAClusterDirectory, LogDamaged, and TimedOut when no member answers."""
         wanted = self._options
-        found = stored_snapshots(OsFiles(), wanted.cluster_dir, wanted.archive_dir)
+        with closing(snapshots_of(wanted)) as snapshots:
+            found = snapshots.listed()
+            warn_of_silent(snapshots)
         found = [one for one in found if not wanted.service_ids or one.service_id in wanted.service_ids]
         if wanted.is_latest and found:
             found = [one for one in found if one.log_position == found[-1].log_position]
@@ -71,4 +74,9 @@ class SnapshotReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SnapshotsOfMembers)
-        return record_batches(snapshot_rows(partition.snapshots), SNAPSHOT_COLUMNS, self._columns)
+        return record_batches(self._rows(partition.snapshots), SNAPSHOT_COLUMNS, self._columns)
+
+    def _rows(self, planned: tuple[StoredSnapshot, ...]) -> Iterator[dict[str, Any]]:
+        if planned:
+            with closing(snapshots_of(self._options)) as snapshots:
+                yield from snapshot_rows(planned, snapshots)

@@ -1,23 +1,28 @@
 """Snapshots of a running cluster, found and fetched as a backup does it, for who only reads them.
 
 Every member answers the query for the newest snapshot at or before a position, and serves its recordings to
-who may read (backup_sessions.py, served_recordings.py).
+who may read (backup_sessions.py, served_recordings.py). A member that does not answer, or breaks off, is
+asked no more, and is among those that are ``silent``.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
+from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.supplier import described, event_error, frames_of
-from cluster.errors import ClusterError, TimedOut
+from cluster.errors import ClusterError, DataLoss, TimedOut
 from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
-from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
+from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.link import LogStatus
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.protocol.session import SessionEvent
@@ -36,16 +41,29 @@ from cluster.transport.tls import TlsFiles, tls_in
 POLL_INTERVAL_S = 0.005
 
 
-class MemberSnapshots:
-    """The snapshots of one service that the members at ``endpoints`` have, as ``DirectorySnapshots``.
+class SilentMember(NamedTuple):
+    """A member that does not answer. ``member_id`` is None where nothing says which one it is."""
 
-    TLS and credentials are as for ``RemoteLog``. ``timeout_s`` is how long one member may take to answer.
+    member_id: int | None
+    endpoint: str
+    why: str
+
+    def __str__(self) -> str:
+        name = "the member" if self.member_id is None else f"member {self.member_id}"
+        return f"{name} at {self.endpoint} does not answer: {self.why}"
+
+
+class MemberSnapshots:
+    """The snapshots of one service, or of all, that the members at ``endpoints`` have.
+
+    As ``DirectorySnapshots``: ``directory`` of a snapshot is the member's endpoint. TLS and credentials are
+    as for ``RemoteLog``. ``timeout_s`` is how long one member may take to answer.
     """
 
     def __init__(
         self,
         endpoints: str,
-        service_id: int,
+        service_id: int | None = None,
         *,
         tls: TlsFiles | None = None,
         credentials: bytes | CredentialsSupplier | None = None,
@@ -60,133 +78,210 @@ class MemberSnapshots:
         credentials = credentials_in(os.environ) if credentials is None else credentials
         open_client = log_client_opener(credentials)
         self._world = Dialler(tls)
-        self._suppliers: list[MemberSupplier] = []
+        self._suppliers: dict[str, tuple[MemberSupplier, int | None]] = {}  # and the ids, by endpoint
         known = parse_endpoints(endpoints)
-        found, failures = _members(known, lambda endpoint: open_client(endpoint, timeout_s, tls))
+        found, silent = _members(known, lambda endpoint: open_client(endpoint, timeout_s, tls))
+        self._silent = {one.endpoint: one for one in silent}
         if not found:
-            raise TimedOut(f"no member answers: {'; '.join(failures)}")
-        for member_id in in_order(found, FOLLOWER, os.getpid()):
-            endpoint, supplier = known[member_id], as_supplier(credentials)
+            self._world.close()
+            raise self._no_answer()
+        for key in in_order(found, FOLLOWER, os.getpid()):
+            endpoint, supplier, status = known[key], as_supplier(credentials), found[key]
             client = open_client(endpoint, timeout_s, tls)
-            cluster_id = found[member_id].cluster_id
-            self._suppliers.append(MemberSupplier(endpoint, client, self._world, supplier, cluster_id))
+            made = MemberSupplier(endpoint, client, self._world, supplier, status.cluster_id)
+            self._suppliers[made.name] = (made, status.member_id if status.member_id >= 0 else None)
+
+    @property
+    def silent(self) -> list[SilentMember]:
+        """The members that have not answered so far."""
+        return list(self._silent.values())
 
     def newest(self, at_or_before: int | None) -> int | None:
         """Where the newest snapshot is, of any member, at or before a position; None without one.
 
-        Raises ClusterError when no member answers.
+        Raises TimedOut when no member answers.
         """
-        answers, failures = self._ask(at_or_before)
-        if not answers:
-            raise ClusterError("; ".join(failures))
-        positions = [
-            one.log_position
-            for _, response in answers
-            for one in response.snapshots
-            if one.service_id == self._service_id
-            and (at_or_before is None or one.log_position <= at_or_before)
-        ]
-        return max(positions, default=None)
+        positions = (one.log_position for one in self._offered(at_or_before) if self._is_wanted(one))
+        return max((one for one in positions if at_or_before is None or one <= at_or_before), default=None)
+
+    def listed(self, beyond: int = -1) -> list[StoredSnapshot]:
+        """Those with log positions after ``beyond``, by position, service and member, to be ``opened``.
+
+        Raises TimedOut when no member answers.
+        """
+        found: list[StoredSnapshot] = []
+        at: int | None = None
+        while at is None or at > beyond:
+            offered = self._offered(at)
+            positions = (one.log_position for one in offered if at is None or one.log_position <= at)
+            position = max(positions, default=-1)
+            if position <= beyond:
+                break
+            found += [one for one in offered if one.log_position == position and self._is_wanted(one)]
+            at = position - 1
+        return sorted(found, key=lambda one: (one.log_position, one.service_id, one.member_id or 0))
 
     def copies(self, log_position: int) -> Iterator[StoredSnapshot]:
         """The snapshot at a position, as each member has it that has it; gone when the next is asked for.
 
-        Raises ClusterError for a member that breaks off while no other has it.
+        Raises ClusterError for a member that breaks off while no other has it, TimedOut when none answers.
         """
-        answers, _ = self._ask(log_position)
-        error: ClusterError | None = None
-        for supplier, response in answers:
-            offered = {one.service_id: one for one in response.snapshots if one.log_position == log_position}
-            if self._service_id not in offered:
+        is_found, error = False, None
+        for one in self._offered(log_position):
+            if one.log_position != log_position or not self._is_wanted(one):
                 continue
             with TemporaryDirectory(prefix="cluster-snapshot-") as folder:
                 try:
-                    snapshot = self._fetch(supplier, offered, response.member_id, folder)
+                    snapshot = self._fetch(one, folder)
                 except ClusterError as raised:
                     error = raised
                     continue
-                error = None
+                is_found = True
                 yield snapshot
-        if error is not None:
+        if error is not None and not is_found:
             raise error
+
+    @contextmanager
+    def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
+        """One that was ``listed``, fetched for as long as this is entered.
+
+        Raises DataLoss when its member has deleted it, and what the member answers, if it answers.
+        """
+        with TemporaryDirectory(prefix="cluster-snapshot-") as folder:
+            yield self._fetch(snapshot, folder).open(OsFiles())
+
+    def is_there(self, snapshot: StoredSnapshot) -> bool:
+        """True: ``opened`` raises DataLoss for one that its member has deleted."""
+        return True
 
     def close(self) -> None:
         """Drop the connections."""
-        for supplier in self._suppliers:
+        for supplier, _ in self._suppliers.values():
             supplier.close()
+        self._world.close()
+
+    def _is_wanted(self, snapshot: StoredSnapshot) -> bool:
+        return self._service_id is None or snapshot.service_id == self._service_id
+
+    def _no_answer(self) -> TimedOut:
+        return TimedOut(f"no member answers: {'; '.join(one.why for one in self.silent)}")
 
     # ---- one member
 
-    def _ask(self, at_or_before: int | None) -> tuple[list[tuple[MemberSupplier, BackupResponse]], list[str]]:
-        """(the answers of members, why others have none)"""
-        answers, failures = [], []
-        for number, supplier in enumerate(self._suppliers):
+    def _offered(self, at_or_before: int | None) -> list[StoredSnapshot]:
+        """What members say that they have: of each the newest at or before a position, else its oldest."""
+        waiting = dict.fromkeys(self._suppliers)
+        answers: dict[str, BackupResponse] = {}
+        for number, name in enumerate(self._suppliers):
             query = BackupQuery(number, CONSENSUS, CLIENT_PROTOCOL_VERSION, at_or_before, "replay")
-            try:
-                answers.append((supplier, self._answer(supplier, query)))
-            except ClusterError as error:
-                failures.append(str(error))
-        return answers, failures
-
-    def _answer(self, supplier: MemberSupplier, query: BackupQuery) -> BackupResponse:
-        supplier.ask(query)
+            self._suppliers[name][0].ask(query)
         deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
-        while (answer := supplier.poll()) is None:
-            if self._now_ns() > deadline_ns:
-                raise TimedOut(f"{supplier.name}: no answer within {self._timeout_s:g} s")
-            self._world.wait(POLL_INTERVAL_S)
+        while waiting:
+            for name in list(waiting):
+                try:
+                    answer = self._polled(name, is_late=self._now_ns() > deadline_ns)
+                except ClusterError as error:
+                    self._leave_out(name, error)
+                    del waiting[name]
+                    continue
+                if answer is not None:
+                    answers[name] = answer
+                    del waiting[name]
+            if waiting:
+                self._world.wait(POLL_INTERVAL_S)
+        if not answers:
+            raise self._no_answer()
+        return [
+            one for name in self._suppliers if name in answers for one in _described_in(name, answers[name])
+        ]
+
+    def _polled(self, name: str, *, is_late: bool) -> BackupResponse | None:
+        answer = self._suppliers[name][0].poll()
         if isinstance(answer, SessionEvent):
-            raise event_error(supplier.name, answer)
+            raise event_error(name, answer)
+        if answer is None and is_late:
+            raise TimedOut(f"{name}: no answer within {self._timeout_s:g} s")
         return answer
 
-    def _fetch(
-        self,
-        supplier: MemberSupplier,
-        offered: dict[int, BackupSnapshotRecording],
-        member_id: int | None,
-        folder: str,
-    ) -> StoredSnapshot:
-        """Into an archive in ``folder``, with that of the consensus module, by which it is checked."""
+    def _leave_out(self, name: str, error: ClusterError) -> None:
+        supplier, member_id = self._suppliers.pop(name)
+        supplier.close()
+        self._silent[name] = SilentMember(member_id, name, str(error))
+
+    def _fetch(self, offered: StoredSnapshot, folder: str) -> StoredSnapshot:
+        """Into an archive in ``folder``, with that of the consensus module, by which it is checked.
+
+        A member that breaks off is left out from then on; one that has deleted it is not.
+        """
+        name = offered.directory
+        if name not in self._suppliers:
+            raise TimedOut(str(self._silent.get(name) or f"no member is known at {name}"))
+        supplier, _ = self._suppliers[name]
         directory = str(Path(folder, "archive"))
         archive = Archive.open(directory, files=OsFiles(), file_sync_level=0, epoch_ms=epoch_ms)
-        recording_ids = {}
+        fetched: dict[int | None, int] = {}
         try:
-            for service_id in (CONSENSUS_MODULE_SERVICE_ID, self._service_id):
-                if (one := offered.get(service_id)) is not None:
-                    answers = supplier.read_recording(one.recording_id)
-                    status = described(supplier.name, answers)
-                    recording = create_snapshot_of(archive, status)
-                    for frames in frames_of(supplier.name, answers):
-                        append_snapshot(supplier.name, recording, status, frames)
-                    archive.stop_recording(recording.recording_id)
-                    recording_ids[service_id] = recording.recording_id
+            for recording_id in dict.fromkeys((offered.module_recording_id, offered.recording_id)):
+                if recording_id is not None:
+                    fetched[recording_id] = _fetch_recording(supplier, recording_id, archive)
+        except DataLoss:
+            raise
+        except ClusterError as error:
+            self._leave_out(name, error)
+            raise
         finally:
             archive.close()
-        wanted = offered[self._service_id]
-        return StoredSnapshot(
-            supplier.name,
-            directory,
-            member_id,
-            self._service_id,
-            recording_ids[self._service_id],
-            recording_ids.get(CONSENSUS_MODULE_SERVICE_ID),
-            wanted.leadership_term_id,
-            wanted.log_position,
-            wanted.timestamp,
+        return replace(
+            offered,
+            archive=directory,
+            recording_id=fetched[offered.recording_id],
+            module_recording_id=fetched.get(offered.module_recording_id),
+        )
+
+
+def _fetch_recording(supplier: MemberSupplier, recording_id: int, archive: Archive) -> int:
+    """Its id there."""
+    answers = supplier.read_recording(recording_id)
+    status = described(supplier.name, answers)
+    recording = create_snapshot_of(archive, status)
+    for frames in frames_of(supplier.name, answers):
+        append_snapshot(supplier.name, recording, status, frames)
+    archive.stop_recording(recording.recording_id)
+    return recording.recording_id
+
+
+def _described_in(endpoint: str, response: BackupResponse) -> Iterator[StoredSnapshot]:
+    """The snapshots of an answer; the archive of none is here."""
+    modules = {
+        one.log_position: one.recording_id
+        for one in response.snapshots
+        if one.service_id == CONSENSUS_MODULE_SERVICE_ID
+    }
+    for one in response.snapshots:
+        yield StoredSnapshot(
+            endpoint,
+            "",
+            response.member_id,
+            one.service_id,
+            one.recording_id,
+            modules.get(one.log_position),
+            one.leadership_term_id,
+            one.log_position,
+            one.timestamp,
         )
 
 
 def _members(
     known: dict[int, Endpoint], open_client: Callable[[Endpoint], LogClient]
-) -> tuple[dict[int, LogStatus], list[str]]:
-    """(members that answer, by the keys of ``known``, which gets those that they report; others' reasons)"""
+) -> tuple[dict[int, LogStatus], list[SilentMember]]:
+    """(members that answer, by the keys of ``known``, which gets those that they report; the others)"""
     found: dict[int, LogStatus] = {}
-    failures: dict[int, str] = {}
+    silent: dict[int, SilentMember] = {}
     for _ in range(2):
-        asked = {key: open_client(known[key]) for key in known if key not in found and key not in failures}
+        asked = {key: open_client(known[key]) for key in known if key not in found and key not in silent}
         for key, answer in statuses(asked).items():
             if isinstance(answer, ClusterError):
-                failures[key] = str(answer)
+                silent[key] = SilentMember(key if key >= 0 else None, str(known[key]), str(answer))
             elif all(answer.member_id != other.member_id for other in found.values()):
                 found[key] = answer
         for client in asked.values():
@@ -194,4 +289,5 @@ def _members(
         for status in list(found.values()):
             adopt_reported(known, status)
         found = {key: status for key, status in found.items() if key in known}
-    return found, list(failures.values())
+        silent = {key: one for key, one in silent.items() if key in known}
+    return found, list(silent.values())

@@ -1,6 +1,7 @@
 """The snapshots that members keep in their archives, one recording each, found by their recording logs."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cluster.archive.catalog_file import CatalogFile
@@ -162,10 +163,16 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
 
 
 class DirectorySnapshots:
-    """The snapshots of one service in directories of members, or of a cluster."""
+    """The snapshots of one service, or of all, in directories of members, or of a cluster."""
+
+    silent = ()  # members that do not answer: directories do
 
     def __init__(
-        self, dirs: Sequence[str], service_id: int, *, archive_dirs: Sequence[str] | None = None
+        self,
+        dirs: Sequence[str],
+        service_id: int | None = None,
+        *,
+        archive_dirs: Sequence[str] | None = None,
     ) -> None:
         """Directories that cannot be read are passed over. Raises the error of the last when none can."""
         archives = [None] * len(dirs) if archive_dirs is None else archive_dirs
@@ -178,7 +185,7 @@ class DirectorySnapshots:
                 errors.append(error)
         if len(errors) == len(dirs):
             raise errors[-1]
-        self._found = [one for one in found if one.service_id == service_id]
+        self._found = [one for one in found if service_id is None or one.service_id == service_id]
 
     def newest(self, at_or_before: int | None) -> int | None:
         """Where the newest snapshot is at or before a position, or at all; None without one."""
@@ -188,6 +195,20 @@ class DirectorySnapshots:
     def copies(self, log_position: int) -> Iterator[StoredSnapshot]:
         """The snapshot at a position, as each directory has it that has it."""
         return (one for one in self._found if one.log_position == log_position)
+
+    def listed(self, beyond: int = -1) -> list[StoredSnapshot]:
+        """Those with log positions after ``beyond``, by position and service, in the order of directories."""
+        found = (one for one in self._found if one.log_position > beyond)
+        return sorted(found, key=lambda one: (one.log_position, one.service_id))
+
+    @contextmanager
+    def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
+        """One that was ``listed``. Raises as ``StoredSnapshot.open``."""
+        yield snapshot.open(OsFiles())
+
+    def is_there(self, snapshot: StoredSnapshot) -> bool:
+        """Whether its directory still has it. Raises NotAClusterDirectory, LogDamaged, StorageError."""
+        return snapshot in stored_snapshots(OsFiles(), snapshot.directory, snapshot.archive)
 
     def close(self) -> None:
         """There is nothing open."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import ClusteredService, LogDamaged, NotAClusterDirectory
+from cluster import ClusteredService, LogDamaged, NotAClusterDirectory, TimedOut
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.reader.snapshots import stored_snapshots
@@ -172,7 +172,7 @@ def test_a_snapshot_that_is_deleted_while_it_is_read_is_left_out(stages, tmp_pat
     directory = shutil.copytree(f"{stages[0]}/member-0", tmp_path / "member-0")
     seen = []
 
-    def purging(copies):
+    def purging(copies, snapshots):
         archive = Archive.open(str(directory / "archive"), files=OsFiles(), epoch_ms=lambda: 0)
         archive.purge_recording(copies[0].recording_id)
         archive.close()
@@ -184,8 +184,9 @@ def test_a_snapshot_that_is_deleted_while_it_is_read_is_left_out(stages, tmp_pat
     assert len(seen) == 1
 
 
-def test_without_a_directory_there_are_no_snapshots():
-    assert TimersOfSnapshots({"endpoints": "127.0.0.1:20110"})(True, 1 << 62) == []
+def test_snapshots_of_members_that_do_not_answer_are_not_taken_for_none():
+    with pytest.raises(TimedOut, match=r"no member answers: .*127\.0\.0\.1:1"):
+        TimersOfSnapshots({"endpoints": "127.0.0.1:1"})(True, 1 << 62)
 
 
 @pytest.mark.conformance("S-297")

@@ -24,18 +24,26 @@ runpy.run_module(f"jobs.{sys.argv[0]}", run_name="__main__")
 
 def options(member_dir, table, *arguments):
     """Those of a command line that has the writer delta-rs."""
+    return _options(table, "--cluster-dir", member_dir, *arguments)
+
+
+def _options(table, *arguments):
     made = parser("log_to_delta", "", "")
     add_table(made)
     add_writer(made)
-    given = ["--writer", DELTA_RS, "--cluster-dir", member_dir, "--table", str(table)]
-    return options_of(made, [*given, *arguments])
+    return options_of(made, ["--writer", DELTA_RS, "--table", str(table), *arguments])
 
 
 def run(member_dir, table, *arguments):
     """Keep the one table that the folder of all would have under the name of ``table``."""
+    run_over(("--cluster-dir", member_dir), table, *arguments)
+
+
+def run_over(where, table, *arguments):
+    """The same of a log that two words of the command line name."""
     jobs = arrow_tables_in(str(Path(table).parent))
     job = jobs[str(table)]
-    keep(job.name, {str(table): job}, options(member_dir, table, *arguments))
+    keep(job.name, {str(table): job}, _options(table, *where, *arguments))
 
 
 def run_alone(name, member_dir, *arguments):

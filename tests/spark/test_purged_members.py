@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 from typer.testing import CliRunner
 
-from cluster import ClusterClient
+from cluster import ClusterClient, ConfigurationError
 from cluster.archive.files import OsFiles
 from cluster.backup.member_snapshots import MemberSnapshots
+from cluster.backup.member_supplier import MemberSupplier
 from cluster.cli.tool import app as tool
-from cluster.errors import LogPurged, MembersApart, TimedOut
+from cluster.errors import ClusterError, LogPurged, MembersApart, TimedOut
 from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
 from cluster.reader.snapshots import DirectorySnapshots
 from jobs.demo.cluster_process import ClusterProcess, free_base_port
-from spark_connector import replay_service, replayed_stream
+from jobs.schemas import PENDING
+from jobs.sessions import opened_before
+from jobs.timers import TimersOfSnapshots
+from spark_connector import register, replay_service, replayed_stream
 from spark_connector.options import SourceOptions
+from spark_connector.replay import ReplayDataSource
+from spark_connector.snapshots import SnapshotDataSource
 from spark_connector.source import ClusterBatchReader
 from tests.spark.pipeline import wait_for
 from tests.spark.readers import COLUMNS, payloads
 from tests.spark.service_streams import each, offsets, rows, stream
 
-ECHO = "tests.spark.replayed_services:Batched"
+ECHO = "tests.spark.replayed_services:Reminded"
+NOBODY = "9=127.0.0.1:1"
 TERM_LENGTH = 64 * 1024
 SETTINGS = (
     "log_term_length=64k",
@@ -136,3 +146,157 @@ def test_a_place_before_the_first_snapshot_is_refused_when_the_query_starts(clus
 def test_without_any_member_the_reasons_are_given():
     with pytest.raises(TimedOut, match=r"no member answers: .*127\.0\.0\.1:1"):
         MemberSnapshots("127.0.0.1:1", 0, timeout_s=1)
+
+
+# ---- each snapshot once, and of each member
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """How often each recording of each member was fetched."""
+    counts = Counter()
+    read_recording = MemberSupplier.read_recording
+
+    def counting(supplier, recording_id):
+        counts[supplier.name, recording_id] += 1
+        return read_recording(supplier, recording_id)
+
+    monkeypatch.setattr(MemberSupplier, "read_recording", counting)
+    return counts
+
+
+def replayed_rows(fetched, **options):
+    """The rows of each task, and what it fetched more than once."""
+    source = ReplayDataSource({"service": ECHO, **options})
+    reader = source.reader(source.schema())
+    for partition in reader.partitions():
+        fetched.clear()
+        found = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+        yield found, {recording: count for recording, count in fetched.items() if count > 1}
+
+
+@pytest.mark.parametrize("kinds", ["SNAPSHOT", "STATE", "EGRESS,SNAPSHOT,STATE"])
+def test_a_task_fetches_each_snapshot_once(cluster, fetched, kinds):
+    tasks = list(replayed_rows(fetched, endpoints=cluster.endpoints, kinds=kinds))
+
+    assert len(tasks) == 2 and all(again == {} for _, again in tasks)
+    assert fetched, "the last one begins with a snapshot, and compares none"
+
+
+def test_a_member_that_does_not_answer_is_in_the_rows_and_in_what_verify_says(spark, cluster, capfd):
+    endpoints = f"{cluster.endpoints},{NOBODY}"
+    replayed = replay_service(spark, ECHO, endpoints=endpoints)
+
+    found = replayed.snapshots.collect()
+    (silent,) = (row for row in found if row["memberId"] == 9)
+    assert (silent["isEqual"], silent["directory"]) == (None, "127.0.0.1:1")
+    assert silent["position"] == found[0]["position"]
+    says = "not compared: member 9 at 127.0.0.1:1 does not answer: "
+    assert silent["message"].startswith(says)
+    capfd.readouterr()
+    assert replayed.verify() == 3
+    assert re.search(rf"cluster source: the snapshot at position {found[0]['position']} is {says}",
+                     capfd.readouterr().err)  # fmt: skip
+
+
+# ---- snapshots as rows
+
+
+def snapshot_rows(**options):
+    source = SnapshotDataSource(options)
+    reader = source.reader(source.schema())
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_the_rows_of_snapshots_that_members_send_are_those_of_their_directories(cluster, capfd):
+    there = snapshot_rows(endpoints=f"{cluster.endpoints},{NOBODY}")
+    here = snapshot_rows(clusterDir=str(cluster.directory))
+
+    assert {row["memberId"] for row in there} == {0, 1, 2} and {row["serviceId"] for row in there} == {-1, 0}
+    assert len({row["logPosition"] for row in there}) >= 2
+    assert [{**row, "directory": ""} for row in there] == [{**row, "directory": ""} for row in here]
+    assert {f"{row['memberId']}={row['directory']}" for row in there} == set(cluster.endpoints.split(","))
+    said = capfd.readouterr().err
+    assert "cluster source: member 9 at 127.0.0.1:1 does not answer: " in said
+    latest = snapshot_rows(endpoints=cluster.endpoints, latest="true", serviceIds="0")
+    assert latest == [row for row in there if row["logPosition"] == there[-1]["logPosition"]
+                      and row["serviceId"] == 0]  # fmt: skip
+
+
+def test_a_member_that_answered_to_the_plan_and_not_to_the_task_fails_it(cluster, monkeypatch):
+    source = SnapshotDataSource({"endpoints": cluster.endpoints})
+    reader = source.reader(source.schema())
+    (partition, *_) = reader.partitions()
+    read_recording = MemberSupplier.read_recording
+
+    def failing(supplier, recording_id):
+        if supplier.name == cluster.endpoints.rpartition("=")[2]:
+            raise ClusterError("no more")
+        return read_recording(supplier, recording_id)
+
+    monkeypatch.setattr(MemberSupplier, "read_recording", failing)
+    with pytest.raises(ClusterError, match="no more"):
+        list(reader.read(partition))
+
+
+def test_spark_reads_the_snapshots_of_members(spark, cluster):
+    register(spark)
+    found = spark.read.format("cluster-snapshot").option("endpoints", cluster.endpoints).load()
+
+    assert found.where("NOT membersAgree").count() == 0
+    timers = found.where("recordType = 'TIMER'").select("memberId", "correlationId").distinct()
+    assert sorted(map(tuple, timers.collect())) == [(0, 7), (1, 7), (2, 7)]
+
+
+def test_snapshots_are_of_members_or_of_directories():
+    for options, text in (
+        ({"endpoints": "h:1", "clusterDir": "c1"}, "needs option endpoints or option clusterDir; both are"),
+        ({"clusterDir": "c1", "requestTimeoutMs": "1"}, "option requestTimeoutMs goes with endpoints"),
+        ({"endpoints": "h:1", "archiveDir": "a"}, "option archiveDir goes with clusterDir, which is not"),
+        ({"endpoints": "h:1", "user": "u"}, "user and password file are given together"),
+    ):
+        with pytest.raises(ConfigurationError, match=text):
+            SnapshotDataSource(options)
+    with pytest.raises(TimedOut, match="no member answers: "):
+        snapshot_rows(endpoints=NOBODY, requestTimeoutMs="1000")
+
+
+# ---- what the jobs take of snapshots
+
+
+def test_jobs_take_sessions_and_timers_of_a_purged_head_from_members(cluster):
+    there, here = {"endpoints": cluster.endpoints}, {"clusterDir": str(cluster.directory / "member-0")}
+
+    sessions = opened_before(there)
+    assert [row["clusterSessionId"] for row in sessions] == [1] and sessions == opened_before(here)
+    of_members, of_directory = TimersOfSnapshots(there), TimersOfSnapshots(here)
+    timers = of_members(True, 1 << 40)
+    assert timers == of_directory(True, 1 << 40)
+    assert {row["correlationId"] for row in timers if row["entryType"] == PENDING} == {7}
+    assert of_members(False, 1 << 40) == [], "each snapshot once"
+
+
+def test_jobs_over_endpoints_keep_the_tables_that_they_keep_over_a_directory(cluster, tmp_path):
+    from deltalake import DeltaTable
+
+    from tests.jobs.without_spark import run_over
+
+    kept = {}
+    for name, where in (
+        ("there", ("--endpoints", cluster.endpoints)),
+        ("here", ("--cluster-dir", str(cluster.directory / "member-0"))),
+    ):
+        for table in ("sessions", "timers"):
+            run_over(where, tmp_path / name / table)
+            kept[name, table] = DeltaTable(tmp_path / name / table).to_pyarrow_table().to_pylist()
+    for table in ("sessions", "timers"):
+        assert kept["there", table] == kept["here", table]
+    (session, *_) = kept["there", "sessions"]
+    assert (session["clusterSessionId"], session["openPosition"]) == (1, None)
+    assert session["correlationId"] is not None
+    assert [(row["correlationId"], row["state"]) for row in kept["there", "timers"]] == [(7, "SCHEDULED")]

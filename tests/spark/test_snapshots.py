@@ -163,9 +163,9 @@ def test_a_damaged_snapshot_is_told_with_its_file(orders, tmp_path):
 
 def test_what_is_wrong_with_the_options_is_said_when_the_source_is_made(tmp_path):
     for options, text in (
-        ({}, "format cluster-snapshot needs option clusterDir, which is not given"),
+        ({}, "format cluster-snapshot needs option endpoints or option clusterDir; neither is given"),
         ({"clusterDir": "c1", "serviceIds": "x"}, "option serviceIds is 'x'; expected a comma list of"),
-        ({"clusterDir": "c1", "endpoints": "x"}, "unknown snapshot option 'endpoints'"),
+        ({"clusterDir": "c1", "sessions": "x"}, "unknown snapshot option 'sessions'"),
     ):
         with pytest.raises(ConfigurationError) as refused:
             SnapshotDataSource(options)
