@@ -204,11 +204,13 @@ def export(
         batches = reader.batches(
             _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
         )
+        from cluster.reader.file_systems import masked
+
         count = _write(batches, format, file)
         if as_json:
-            print(json.dumps({"file": file, "format": format.value, "entries": count}))
+            print(json.dumps({"file": masked(file), "format": format.value, "entries": count}))
         else:
-            print(f"{count} entries in {file}")
+            print(f"{count} entries in {masked(file)}")
         diagnostics.finish()
 
 
@@ -293,7 +295,7 @@ def _write(batches: Iterator[pa.RecordBatch], format: Format, file: str) -> int:
     import pyarrow.parquet as pq
 
     from cluster.log.columns import ROW_SCHEMA
-    from cluster.reader.file_systems import file_system_of
+    from cluster.reader.file_systems import file_system_of, masked
 
     file_system, path = file_system_of(file)
     aside = f"{path}.tmp"
@@ -314,7 +316,7 @@ def _write(batches: Iterator[pa.RecordBatch], format: Format, file: str) -> int:
             file_system.delete_file(aside)
         if isinstance(error, OSError):
             what = "writing failed" if error.errno is not None else f"writing failed: {error}"
-            raise StorageError(file, error.errno, what) from error
+            raise StorageError(masked(file), error.errno, what) from error
         raise
     return count
 
@@ -330,9 +332,9 @@ def _append(reader: LogReader, folder: str, as_json: bool) -> None:
         if not as_json:
             print(file.path)
     if as_json:
-        print(json.dumps({"folder": folder, "files": written, "end": exported.end_position}))
+        print(json.dumps({"folder": exported.where, "files": written, "end": exported.end_position}))
     else:
-        print(f"{folder} has the log up to position {exported.end_position}")
+        print(f"{exported.where} has the log up to position {exported.end_position}")
 
 
 def _print(batches: Iterator[pa.RecordBatch], payload: Payload, as_json: bool, is_flushed: bool) -> None:

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
-from cluster.reader.file_systems import file_system_of
+from cluster.reader.file_systems import file_system_of, masked
 from cluster.reader.token import identity_text, is_one_log
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ExportedLog:
 
     def __init__(self, where: str) -> None:
         """Raises ConfigurationError for what is no folder, and as ``look``."""
-        self.where = where
+        self.where = masked(where)  # for people
         self._file_system, self._folder = _folder_of(where)
         self.files: Sequence[ExportedFile] = ()
         self.look()
@@ -286,9 +286,9 @@ def _folder_of(where: str) -> tuple[FileSystem, str]:
     try:
         info = file_system.get_file_info(folder)
     except OSError as error:
-        raise ConfigurationError(f"{where} cannot be opened: {error}") from error
+        raise ConfigurationError(f"{masked(where)} cannot be opened: {error}") from error
     if info.type == fs.FileType.File:
-        raise ConfigurationError(f"{where} is a file; expected a folder")
+        raise ConfigurationError(f"{masked(where)} is a file; expected a folder")
     return file_system, folder
 
 

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
+# Where credentials are in a URI: a user and a password before the host, as far as the last @ where the
+# password is not encoded, and parameters of such names.
+_USER = re.compile(r"(?<=://)([^/?#]*|[^/?#]*:[^?#]*)(?=@)")
+_SECRET = re.compile(r"(?<=[?&])([^=&]*(?:key|secret|token|pass|sig|cred)[^=&]*)=[^&#]*", re.IGNORECASE)
+MASK = "***"
+
+
+def masked(where: str) -> str:
+    """``where`` for people: of a URI without the credentials that it may have."""
+    if not _URI.match(where):
+        return where
+    return _SECRET.sub(rf"\1={MASK}", _USER.sub(MASK, where))
 
 
 def file_system_of(where: str) -> tuple[FileSystem, str]:
@@ -27,8 +39,10 @@ def file_system_of(where: str) -> tuple[FileSystem, str]:
     try:
         file_system, path = fs.FileSystem.from_uri(where)
     except (pa.ArrowException, OSError, ValueError) as error:
+        shown = masked(where)
+        why, *_ = str(error).replace(where, shown).splitlines() or [""]
         raise ConfigurationError(
-            f"{where} cannot be opened; expected a path of this host, or a URI of pyarrow.fs (file, s3, gs, "
-            f"abfs, hdfs): {error}"
-        ) from error
+            f"{shown} cannot be opened; expected a path of this host, or a URI of pyarrow.fs (file, s3, gs, "
+            f"abfs, hdfs): {why}"
+        ) from None  # its text has the credentials
     return file_system, path.rstrip("/")

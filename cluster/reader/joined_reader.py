@@ -36,7 +36,7 @@ class JoinedReader(LogReader):
         self.exported = ExportedLog(export_dir)
         if not self.exported.files:
             raise ConfigurationError(
-                f"{export_dir} has no file of a log; expected some of cluster log export --append"
+                f"{self.exported.where} has no file of a log; expected some of cluster log export --append"
             )
         self._is_checked = False
         self._check_cluster()

@@ -158,6 +158,7 @@ def test_export_writes_to_an_object_store_as_to_a_disk(run, tmp_path, monkeypatc
         store.is_refusing = True
         status, _, err = run("export", "--dir", members() / "member-2", store.uri("late.arrow"))
         assert status == 1 and "late.arrow" in err and "writing failed: When" in err
+        assert "secret" not in out + err and "s3://***@bucket/" in out and "s3://***@bucket/" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """Exported files, and a log whose head is purged, read with them: the same entries as before the purge."""
 
 import json
+import traceback
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cluster.log.entry_filter import EntryFilter
 from cluster.reader import LogReader
 from cluster.reader import exported_log as exporting
 from cluster.reader.exported_log import METADATA_KEY, ExportedLog
+from cluster.reader.file_systems import masked
 from cluster.reader.joined_reader import JoinedReader
 from tests.reader.object_store import object_store
 from tests.reader.scripted import FakeMember, open_reader
@@ -262,7 +264,35 @@ def test_a_folder_that_cannot_be_is_refused(live, tmp_path):
             reader(live, export_dir=where)
     with (
         object_store() as store,
-        pytest.raises(ConfigurationError, match=r"bucket/log\?.* cannot be opened: "),
+        pytest.raises(ConfigurationError, match=r"s3://\*\*\*@bucket/log\?.* cannot be opened: "),
     ):
         store.is_refusing = True
         reader(live, export_dir=store.uri("log"))
+
+
+@pytest.mark.parametrize(
+    "where, shown",
+    [
+        ("s3://key:secret@bucket/log", "s3://***@bucket/log"),
+        ("s3://key:se/cr@et@bucket/log?region=here", "s3://***@bucket/log?region=here"),
+        ("abfs://:secret@account/log", "abfs://***@account/log"),
+        ("s3://bucket/log?secret_key=x&region=here&sas_token=y", "s3://bucket/log?secret_key=***&region=here"
+         "&sas_token=***"),
+        ("s3://bucket/a@b", "s3://bucket/a@b"),
+        ("/home/key:secret@here", "/home/key:secret@here"),
+        ("hdfs://host:9000/log", "hdfs://host:9000/log"),
+    ],
+)  # fmt: skip
+def test_credentials_in_a_uri_are_not_shown(where, shown):
+    assert masked(where) == shown
+
+
+@pytest.mark.parametrize(
+    "where", ["s3://key:secret@b c/log", "s5://key:secret@bucket/log", "s3://key:se/secret@bucket/log"]
+)
+def test_a_uri_that_cannot_be_opened_is_told_in_a_line_without_its_credentials(where):
+    with pytest.raises(ConfigurationError, match=r"://\*\*\*@.* cannot be opened") as refused:
+        ExportedLog(where)
+
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "secret" not in shown and len(str(refused.value).splitlines()) <= 2
