@@ -20,7 +20,7 @@ from cluster.archive.files import OsFiles
 from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.supplier import described, event_error, frames_of
-from cluster.errors import ClusterError, DataLoss, TimedOut
+from cluster.errors import AuthenticationRejected, ClusterError, DataLoss, TimedOut, TlsFailed
 from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.link import LogStatus
@@ -46,11 +46,11 @@ class SilentMember(NamedTuple):
 
     member_id: int | None
     endpoint: str
-    why: str
+    error: ClusterError
 
     def __str__(self) -> str:
         name = "the member" if self.member_id is None else f"member {self.member_id}"
-        return f"{name} at {self.endpoint} does not answer: {self.why}"
+        return f"{name} at {self.endpoint} does not answer: {self.error}"
 
 
 class MemberSnapshots:
@@ -70,7 +70,9 @@ class MemberSnapshots:
         timeout_s: float = TIMEOUT_S,
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
-        """Find the members. Raises ConfigurationError, and TimedOut when none answers, with each reason."""
+        """Find the members. Raises ConfigurationError and, with each reason, TimedOut when none answers,
+        AuthenticationRejected or TlsFailed when all refuse.
+        """
         self._service_id = service_id
         self._timeout_s = timeout_s
         self._now_ns = now_ns
@@ -163,8 +165,13 @@ class MemberSnapshots:
     def _is_wanted(self, snapshot: StoredSnapshot) -> bool:
         return self._service_id is None or snapshot.service_id == self._service_id
 
-    def _no_answer(self) -> TimedOut:
-        return TimedOut(f"no member answers: {'; '.join(one.why for one in self.silent)}")
+    def _no_answer(self) -> ClusterError:
+        """Why nobody does; whose fault it is where all say the same."""
+        errors = [one.error for one in self.silent]
+        same = (
+            kind for kind in (TlsFailed, AuthenticationRejected) if all(isinstance(e, kind) for e in errors)
+        )
+        return next(same, TimedOut)(f"no member answers: {'; '.join(map(str, errors))}")
 
     # ---- one member
 
@@ -206,7 +213,7 @@ class MemberSnapshots:
     def _leave_out(self, name: str, error: ClusterError) -> None:
         supplier, member_id = self._suppliers.pop(name)
         supplier.close()
-        self._silent[name] = SilentMember(member_id, name, str(error))
+        self._silent[name] = SilentMember(member_id, name, error)
 
     def _fetch(self, offered: StoredSnapshot, folder: str) -> StoredSnapshot:
         """Into an archive in ``folder``, with that of the consensus module, by which it is checked.
@@ -281,7 +288,7 @@ def _members(
         asked = {key: open_client(known[key]) for key in known if key not in found and key not in silent}
         for key, answer in statuses(asked).items():
             if isinstance(answer, ClusterError):
-                silent[key] = SilentMember(key if key >= 0 else None, str(known[key]), str(answer))
+                silent[key] = SilentMember(key if key >= 0 else None, str(known[key]), answer)
             elif all(answer.member_id != other.member_id for other in found.values()):
                 found[key] = answer
         for client in asked.values():
