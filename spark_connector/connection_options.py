@@ -27,9 +27,12 @@ def parse_endpoint_list(name: str, value: str) -> str:
     return text
 
 
-def option_field(name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "") -> Any:
+def option_field(
+    name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "", *, repr: bool = True
+) -> Any:
     """A field of an options class. ``shown`` is how the documentation writes the default."""
-    return field(default=default, metadata={"name": name, "parse": parse, "meaning": meaning, "shown": shown})
+    metadata = {"name": name, "parse": parse, "meaning": meaning, "shown": shown}
+    return field(default=default, repr=repr, metadata=metadata)
 
 
 class Options:

@@ -6,7 +6,7 @@ of a sink. So making one costs nothing and touches nothing outside; it only refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -23,7 +23,8 @@ from spark_connector.cluster_names import (
 from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
-from spark_connector.options import SinkOptions, SourceOptions, check_names, unused_in_batch
+from spark_connector.options import SinkOptions, SourceOptions, check_names
+from spark_connector.remarks import remarks
 from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
@@ -71,10 +72,10 @@ class ClusterDataSource(DataSource):
         from spark_connector.source import ClusterBatchReader, FilteringBatchReader
 
         if clusters := named_clusters(self.options):
-            self._warn_of_unused(clusters.values())
+            self._tell_remarks(list(clusters.values()))
             return _many_batch_reader(clusters, schema)
         options = SourceOptions.parse(self.options)
-        self._warn_of_unused([options])
+        self._tell_remarks([options])
         if options.service is not None:
             raise ConfigurationError(
                 f"option service is {options.service}, which is for a stream; format cluster-replay gives a "
@@ -83,12 +84,11 @@ class ClusterDataSource(DataSource):
         kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
         return kind(options, _columns(options, schema), _decoded_column(options, schema))
 
-    def _warn_of_unused(self, parsed: Iterable[SourceOptions]) -> None:
+    def _tell_remarks(self, parsed: list[SourceOptions]) -> None:
         from spark_connector.log import warn
 
-        begins = [options.starting_offsets for options in parsed]
-        for name in unused_in_batch(self.options, begins):
-            warn(f"option {name} does nothing in a batch read; it is for a stream")
+        for line in remarks(self.options, parsed, is_stream=False):
+            warn(line)
 
     def streamReader(
         self, schema: StructType
@@ -97,8 +97,13 @@ class ClusterDataSource(DataSource):
 
         try:
             if clusters := named_clusters(self.options):
-                return _many_stream_reader(clusters, schema)
-            return _stream_reader(SourceOptions.parse(self.options), schema)
+                many = _many_stream_reader(clusters, schema)
+                many.remarks = tuple(remarks(self.options, list(clusters.values()), is_stream=True))
+                return many
+            options = SourceOptions.parse(self.options)
+            reader = _stream_reader(options, schema)
+            reader.remarks = tuple(remarks(self.options, [options], is_stream=True))
+            return reader
         except ConfigurationError as error:
             return RefusedStreamReader(error)
 

@@ -99,6 +99,19 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggers = 0
         self._last_read = dict.fromkeys(readers, -1)  # in which trigger each was read
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Of all readers the first tells it."""
+        return self._first.remarks
+
+    @remarks.setter
+    def remarks(self, lines: tuple[str, ...]) -> None:
+        self._first.remarks = lines
+
+    @property
+    def _first(self) -> ClusterStreamReader:
+        return next(iter(self._readers.values()))
+
     def prepareForTriggerAvailableNow(self) -> None:
         for reader in self._readers.values():
             reader.prepareForTriggerAvailableNow()
@@ -108,7 +121,7 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """That of all clusters: they have the same."""
-        return next(iter(self._readers.values())).getDefaultReadLimit()
+        return self._first.getDefaultReadLimit()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
@@ -130,7 +143,7 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         in_turn = sorted(
             (name for name in news if news[name] > 0), key=lambda name: (self._last_read[name], news[name])
         )
-        room = next(iter(self._readers.values())).room(limit)
+        room = self._first.room(limit)
         ends = {}
         for left, name in zip(range(len(in_turn), 0, -1), in_turn):
             if room.is_taken:

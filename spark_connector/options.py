@@ -67,15 +67,6 @@ ENTRY_TYPES = (
 ERROR, LATEST_STRATEGY = "error", "latest"
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERY_MODES = ("exactly-once", "at-least-once")
 
-# What says how a stream goes on; a batch read is one range of the log.
-STREAM_OPTIONS = (
-    "maxEntriesPerTrigger",
-    "maxBytesPerTrigger",
-    "minEntriesPerTrigger",
-    "maxTriggerDelay",
-    "consumerGroup",
-)
-
 # What Spark itself puts among the options of a sink, or reads from them.
 SPARK_SINK_OPTIONS = frozenset(
     {
@@ -160,6 +151,7 @@ class SourceOptions(ConnectionOptions):
         parse_text,
         "folder of files of `cluster log export --append`, on this host or as `s3://…`, `hdfs://…`: what the "
         "cluster has purged is read from there",
+        repr=False,  # it may have credentials
     )
     read_preference: ReadPreference | None = option_field(  # noqa: RUF009 - a field, as all of these
         "readPreference",
@@ -483,19 +475,6 @@ class SinkOptions(ConnectionOptions):
                 f"option deliveryMode is at-least-once, txnAppId is {application!r}; expected one of them"
             )
         Lane(application, REGISTRATION, version)  # says what a name cannot be
-
-
-def unused_in_batch(given: Iterable[str], begins: Iterable[Place | None]) -> list[str]:
-    """Of the names ``given`` those that do nothing in a batch read that begins at ``begins``.
-
-    A group is read where the read begins there; it is not reported for.
-    """
-    known = {name.partition(".")[0].lower() for name in given}
-    return [
-        name
-        for name in STREAM_OPTIONS
-        if name.lower() in known and not (name == "consumerGroup" and GROUP in begins)
-    ]
 
 
 def check_names(given: Iterable[str]) -> None:

@@ -48,17 +48,55 @@ FRAME_COLUMNS = {
     "streamId": "INT",
     "reservedValue": "BIGINT",
 }
+# What the columns mean, for DESCRIBE.
+ROW_COMMENTS = {
+    "position": "where the entry's first frame starts, in bytes of the Log; unique",
+    "endPosition": "position after the entry, excluded: what services see",
+    "leadershipTermId": "the leadership term that the entry belongs to",
+    "entryType": "SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, CLUSTER_ACTION or NEW_LEADERSHIP_TERM",
+    "timestamp": "cluster time of the entry",
+    "clusterTime": "cluster time as the Log has it, in the cluster's time unit",
+    "clusterSessionId": "session entries: the session; negative for a service's messages to its own cluster",
+    "correlationId": "SESSION_OPEN: of the connect request; TIMER: of the timer",
+    "payload": "SESSION_MESSAGE: what was sent, reassembled from its fragments",
+    "responseStreamId": "SESSION_OPEN: stream that the client listens on",
+    "responseChannel": "SESSION_OPEN: channel that the client listens on",
+    "encodedPrincipal": "SESSION_OPEN: who the authenticator says the client is",
+    "closeReason": "SESSION_CLOSE: CLIENT_ACTION, SERVICE_ACTION or TIMEOUT",
+    "action": "CLUSTER_ACTION: what the leader asked for, such as SNAPSHOT",
+    "actionFlags": "CLUSTER_ACTION: its flags; 1 means for standbys only",
+    "termBaseLogPosition": "NEW_LEADERSHIP_TERM: position where the term begins",
+    "leaderMemberId": "NEW_LEADERSHIP_TERM: the member that leads the term",
+    "logSessionId": "NEW_LEADERSHIP_TERM: session id of the leader's log publication",
+    "timeUnit": "NEW_LEADERSHIP_TERM: unit of clusterTime",
+    "appVersion": "NEW_LEADERSHIP_TERM: the services' semantic version as a number",
+}
+FRAME_COMMENTS = {
+    "frameFlags": "of the entry's first frame: 192 for an entry in one frame, 128 for the first of several",
+    "termId": "term buffer that its first frame lies in",
+    "termOffset": "where it lies in there",
+    "frameSessionId": "the log's session id, or the frame's checksum where the member records checksums",
+    "streamId": "stream of the log",
+    "reservedValue": "as Aeron has it",
+}
 _ALL_COLUMNS = ROW_COLUMNS | FRAME_COLUMNS
+_COMMENTS = {name.lower(): comment for name, comment in (ROW_COMMENTS | FRAME_COMMENTS).items()}
 _BY_LOWER_NAME = {name.lower(): name for name in (*_ALL_COLUMNS, DECODED)}
 
 
 def ddl(names: Iterable[str], decoded: str = "", more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The schema with the columns ``names``, in their spelling; ``decoded`` is the type of that column.
+    """The schema with the columns ``names``, in their spelling, and comments on those of the log; ``decoded``
+    is the type of that column.
 
     ``more``: columns that are not the log's.
     """
     types = {name.lower(): kind for name, kind in {**_ALL_COLUMNS, DECODED: decoded, **more}.items()}
-    return ", ".join(f"{name} {types[name.lower()]}" for name in names)
+    return ", ".join(f"{name} {types[name.lower()]}{_comment(name)}" for name in names)
+
+
+def _comment(name: str) -> str:
+    text = _COMMENTS.get(name.lower(), "").replace("'", r"\'")
+    return f" COMMENT '{text}'" if text else ""
 
 
 ROW_DDL = ddl(ROW_COLUMNS)

@@ -92,6 +92,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Spark makes several of these: the one that plans keeps its few notes, the one that reads has none.
     """
 
+    remarks: tuple[str, ...] = ()  # lines of ``remarks.py``, for the one that plans to tell
+
     def __init__(
         self, options: SourceOptions, columns: tuple[str, ...], decoded: DecodedColumn | None = None
     ) -> None:
@@ -205,6 +207,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _source_log(self) -> SourceLog:
         if self._log is None:
             self._log = SourceLog(self._options)
+            for line in self.remarks:
+                warn(line)
         return self._log
 
     def _tip(self, log: SourceLog) -> int:

@@ -64,6 +64,8 @@ def parse_directories(name: str, value: str) -> tuple[str, ...]:
     paths = tuple(path.strip() for path in value.split(","))
     if not all(paths) or len(set(paths)) < len(paths):
         raise wrong_value(name, value, "a directory, or a comma list of different ones")
+    if any(re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path) for path in paths):
+        raise wrong_value(name, value, "directories on this host, without a scheme")
     return paths
 
 

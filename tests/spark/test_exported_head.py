@@ -133,7 +133,17 @@ def test_a_query_of_spark_goes_on_from_files_in_an_object_store(spark, live, tmp
 
         pipeline.options = {"exportDir": store.uri("exported"), "maxBytesPerPartition": "64k"}
         pipeline.run()
+        given = {"clusterDir": str(live.directory), **pipeline.options}
+        read = spark.read.format("cluster").options(**given).load()
+        assert read.count() > 0
+        store.is_refusing = True
+        with pytest.raises(Exception, match=r"s3://\*\*\*@bucket/exported\?.* cannot be opened") as refused:
+            spark.read.format("cluster").options(**given).load().count()
     assert pipeline.lines() == live.sent
+    plans = read._jdf.queryExecution().toString() + pipeline.query.lastProgress.json
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for text in (plans, str(refused.value), str(SourceOptions.parse(given)), kept.decode(errors="replace")):
+        assert "somebody" not in text and ":secret" not in text
 
 
 def test_options_that_do_not_go_with_files_are_refused():

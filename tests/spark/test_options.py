@@ -317,6 +317,42 @@ def test_a_batch_says_which_options_do_nothing_in_it(cluster, capsys):
     assert told(startingOffsets="group", minPartitions="3") == [], "the group says where it begins"
 
 
+@pytest.mark.parametrize("cluster", ["", ".eu"])
+def test_an_option_that_does_nothing_without_another_is_told(cluster, capsys):
+    def of_stream(**options):
+        given = {f"endpoints{cluster}": "0=a:1", **options}
+        return list(ClusterDataSource(given).streamReader(StructType().add("position", "long")).remarks)
+
+    def of_batch(**options):
+        given = {f"endpoints{cluster}": "0=a:1", **options}
+        ClusterDataSource(given).reader(StructType().add("position", "long"))
+        return [line.removeprefix("cluster source: ") for line in capsys.readouterr().err.splitlines()]
+
+    for name, value, needed, other in (
+        ("decodeMode", "FAILFAST", "decode", "json:id BIGINT"),
+        ("startingOffsetsByTimestampStrategy", "latest", "startingTimestamp", "0"),
+        ("maxTriggerDelay", "1s", "minEntriesPerTrigger", "3"),
+    ):
+        alone = [f"option {name} does nothing without {needed}, which is not given"]
+        assert of_stream(**{name: value}) == alone
+        assert of_stream(**{name: value, needed: other}) == []
+        if name != "maxTriggerDelay":
+            assert of_batch(**{name.upper(): value}) == alone
+            assert of_batch(**{name: value, needed: other}) == []
+    assert of_stream(readUncommitted="true")[0].startswith(
+        "option readUncommitted does nothing without clust"
+    )
+    assert of_stream(readUncommitted="false") == of_batch(readUncommitted="false") == []
+    assert of_batch(readUncommitted="true") == [
+        "option readUncommitted does nothing in a batch read; it is for a stream"
+    ]
+    (line,) = of_stream(pushFilters="true")
+    assert line.startswith(
+        "option pushFilters does nothing in a stream, for Spark pushes no filters into one; "
+    )
+    assert of_stream(pushFilters="false") == of_batch(pushFilters="true") == []
+
+
 def test_the_sink_needs_endpoints_and_takes_what_spark_adds():
     assert "endpoints" in refusal(SinkOptions.parse, {"checkpointLocation": "/c"})
     assert SinkOptions.parse(
@@ -391,3 +427,26 @@ def test_files_for_tls_are_paths_and_nothing_is_read_when_they_are_given(options
         fewer = {name: path for name, path in both.items() if name.lower() != lacking.lower()}
         with pytest.raises(ConfigurationError, match=missing):
             options.parse(fewer)
+
+
+def test_a_time_that_may_be_in_seconds_is_told(capsys):
+    def told(**options):
+        ClusterDataSource({"endpoints": "0=a:1", **options}).reader(StructType().add("position", "long"))
+        return capsys.readouterr().err.splitlines()
+
+    assert told(startingTimestamp="1767225600") == [
+        "cluster source: option startingTimestamp is 1767225600 in milliseconds, 1970-01-21T10:53:45Z; if "
+        "seconds were meant, give 1767225600000 (2026-01-01T00:00:00Z)"
+    ]
+    (line,) = told(endingTimestamp="1767225600")
+    assert "option endingTimestamp" in line
+    assert told(startingTimestamp="1767225600000") == told(startingTimestamp="0") == []
+    assert told(startingTimestamp="2026-01-01T00:00:00Z") == []
+
+
+def test_a_directory_has_no_scheme():
+    for text in ("file:///c1/member-0", "s3://bucket/member-0", "/c1/member-0,dbfs:/c1/member-1"):
+        says = refusal(SourceOptions.parse, {"clusterDir": text})
+        assert says.startswith(
+            f"option clusterDir is '{text}'; expected directories on this host, without a scheme"
+        )

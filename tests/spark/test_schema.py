@@ -13,15 +13,20 @@ from pyspark.sql.types import (
 
 from cluster.errors import ConfigurationError
 from cluster.log.columns import FRAME_SCHEMA, ROW_SCHEMA
+from spark_connector import register
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.schema import (
     FRAME_COLUMNS,
+    FRAME_COMMENTS,
     ROW_COLUMNS,
+    ROW_COMMENTS,
     check_sink_schema,
     ddl,
     row_columns,
     wanted_columns,
 )
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
 
 
 def schema(*fields):
@@ -110,12 +115,28 @@ def source(**options):
 def test_the_option_columns_is_the_schema_of_the_rows():
     chosen = source(columns="endposition, payload")
 
-    assert chosen.schema() == "endposition BIGINT, payload BINARY"
+    assert chosen.schema() == ddl(["endposition", "payload"])
+    assert chosen.schema().startswith("endposition BIGINT COMMENT 'position after the entry, excluded: what ")
     rows = schema(("endposition", LongType()), ("payload", BinaryType()))
     assert chosen.reader(rows)._columns == ("endposition", "payload")
     assert chosen.streamReader(rows)._columns == ("endposition", "payload")
     assert source().schema() == ddl(ROW_COLUMNS)
     assert source(includeFrameHeader="true").schema() == ddl([*ROW_COLUMNS, *FRAME_COLUMNS])
+
+
+def test_describe_says_what_each_column_means(spark, tmp_path):
+    write_member(tmp_path, a_log(3))
+    register(spark)
+    spark.sql(
+        f"CREATE TEMPORARY VIEW described USING cluster "
+        f"OPTIONS (clusterDir '{tmp_path}', includeFrameHeader 'true')"
+    )
+    try:
+        comments = {row["col_name"]: row["comment"] for row in spark.sql("DESCRIBE described").collect()}
+    finally:
+        spark.catalog.dropTempView("described")
+    assert comments == ROW_COMMENTS | FRAME_COMMENTS
+    assert comments["position"].startswith("where the entry's first frame starts")
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,23 @@ def pipeline(spark, live, tmp_path):
 
 
 @pytest.mark.conformance("S-223")
+def test_a_batch_keeps_the_range_of_its_first_action_until_it_is_loaded_again(spark, live):
+    """Spark asks once a DataFrame, or view, which ranges there are."""
+    live.lines(live.session_id, 0, 10)
+    load = spark.read.format("cluster").option("clusterDir", str(live.directory)).load
+    create = f"CREATE OR REPLACE TEMPORARY VIEW kept USING cluster OPTIONS (clusterDir '{live.directory}')"
+    entries = load()
+    spark.sql(create)
+    counts = [entries.count(), spark.table("kept").count()]
+    live.lines(live.session_id, 10, 5)
+
+    assert [entries.count(), spark.table("kept").count()] == counts == [12, 12]
+    assert len(entries.limit(5).collect()) == len(entries.take(5)) == 5
+    spark.sql(create)
+    assert [load().count(), spark.table("kept").count()] == [17, 17]
+    spark.catalog.dropTempView("kept")
+
+
 def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
     sent = live.lines(live.session_id, 0, 100)
     query = pipeline.start()

@@ -6,8 +6,10 @@ import struct
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged
+from spark_connector.data_source import ClusterDataSource
 from spark_connector.options import SourceOptions
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
 from tests.archive.logs import a_log
@@ -525,3 +527,18 @@ def test_a_log_without_an_entry_is_an_empty_stream_that_goes_on_when_the_first_c
     assert end["cluster"] == "0:1800000000000:1877313736"
     assert len(rows(reader, reader.partitions(start, end))) == 1
     log.stop()
+
+
+@pytest.mark.parametrize("name", ["", ".eu"])
+def test_who_plans_a_stream_says_once_which_options_do_nothing_in_it(live, capsys, name):
+    source = ClusterDataSource({f"clusterDir{name}": str(live.directory), "pushFilters": "true"})
+    reader, reading = (source.streamReader(StructType().add("position", "long")) for _ in range(2))
+    live.lines(live.session_id, 0, 3)
+
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    live.lines(live.session_id, 3, 3)
+    for partition in reader.partitions(end, reader.latestOffset(end, ALL)):
+        assert list(reading.read(partition))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cluster source: option pushFilters does nothing in a stream, ")

@@ -1,0 +1,76 @@
+"""Options that are right and may not do what was meant; pure, as ``options.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from spark_connector.options import SourceOptions
+from spark_connector.places import GROUP, Instant
+
+# What says how a stream goes on; a batch read is one range of the log.
+STREAM_OPTIONS = (
+    "maxEntriesPerTrigger",
+    "maxBytesPerTrigger",
+    "minEntriesPerTrigger",
+    "maxTriggerDelay",
+    "readUncommitted",
+    "consumerGroup",
+)
+# Options that say something of another one.
+NEEDS = {
+    "decodeMode": "decode",
+    "startingOffsetsByTimestampStrategy": "startingTimestamp",
+    "maxTriggerDelay": "minEntriesPerTrigger",
+    "readUncommitted": "clusterDir",
+}
+
+
+def remarks(given: Mapping[str, str], parsed: Sequence[SourceOptions], *, is_stream: bool) -> Iterator[str]:
+    """Lines for who has ``given`` them; ``parsed`` are the options of each cluster."""
+    yield from _unused(given, parsed, is_stream)
+    for option in parsed:
+        for name, place in (
+            ("startingTimestamp", option.starting_timestamp),
+            ("endingTimestamp", option.ending_timestamp),
+        ):
+            if place is not None and _may_be_seconds(place):
+                milliseconds, seconds = (
+                    f"{datetime.fromtimestamp(int(place.text) / unit, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                    for unit in (1000, 1)
+                )
+                yield (
+                    f"option {name} is {place.text} in milliseconds, {milliseconds}; if seconds were meant, "
+                    f"give {place.text}000 ({seconds})"
+                )
+
+
+def _may_be_seconds(place: Instant) -> bool:
+    """Whether it is a number that is of our days in seconds, and of 1970 in milliseconds."""
+    return place.text.isdigit() and len(place.text) == 10
+
+
+def _unused(given: Mapping[str, str], parsed: Sequence[SourceOptions], is_stream: bool) -> Iterator[str]:
+    """A line for each name of ``given`` that does nothing in the read that is made."""
+    known = {name.partition(".")[0].lower() for name in given}
+    if not any(options.read_uncommitted for options in parsed):
+        known.discard("readuncommitted")
+
+    def is_given(name: str) -> bool:
+        return name.lower() in known
+
+    if is_stream:
+        if any(options.push_filters for options in parsed):
+            yield (
+                "option pushFilters does nothing in a stream, for Spark pushes no filters into one; "
+                "entryTypes, sessions and templateIds leave out entries there"
+            )
+    else:
+        # A group is read where the read begins there; it is not reported for.
+        begins_at_group = any(options.starting_offsets == GROUP for options in parsed)
+        for name in STREAM_OPTIONS:
+            if is_given(name) and not (name == "consumerGroup" and begins_at_group):
+                yield f"option {name} does nothing in a batch read; it is for a stream"
+    for name, needed in NEEDS.items():
+        if is_given(name) and not is_given(needed) and (is_stream or name not in STREAM_OPTIONS):
+            yield f"option {name} does nothing without {needed}, which is not given"
