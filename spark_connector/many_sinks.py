@@ -71,7 +71,8 @@ class _ManyWriter:
                     parts[name] = task.finish()
                 return RoutedRows(parts)
         except ClusterError as error:
-            raise type(error)(f"{task_name()}, cluster {name}: {error}") from error
+            error.args = (f"{task_name()}, cluster {name}: {error}",)
+            raise
 
     def _register_names(self, name: str) -> None:
         """With one cluster. Raises ConfigurationError where the batch was begun with others."""

@@ -67,7 +67,8 @@ class _ClusterWriter:
             except BatchRegistered:
                 return RowsCommitted(0, -1, application, is_registered=True)
         except ClusterError as error:
-            raise type(error)(f"{task_name()}: {error}") from error
+            error.args = (f"{task_name()}: {error}",)
+            raise
 
     def _send(self, iterator: Iterator[pa.RecordBatch], lane: Lane | None) -> tuple[int, int]:
         with Ahead(iterator) as batches, Sender(self.options, lane) as sender:

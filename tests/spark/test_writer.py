@@ -6,7 +6,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
+from cluster.errors import ClientClosed, LocalProtocolError, LogDamaged, TimedOut
+from cluster.protocol.lane import LaneStanding
 from spark_connector.options import SinkOptions
 from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
 from tests.spark.played import PlayedClient, PlayedTask
@@ -42,6 +43,20 @@ def test_rows_go_out_in_their_order_and_the_task_tells_how_many_are_committed(cl
     assert writer().write(rows) == RowsCommitted(rows=4, committed_position=384)
     assert client.log == [b"a", b"b", b"c", b""]
     assert client.was_closed
+
+
+def test_damage_in_the_log_is_told_with_the_task_that_reads_its_rows_back(client, monkeypatch):
+    def damaged(*_):
+        raise LogDamaged("a/0-0.rec", 96, "checksum mismatch")
+        yield
+
+    properties = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "7"}
+    monkeypatch.setattr("spark_connector.task.TaskContext.get", lambda: PlayedTask(**properties))
+    monkeypatch.setattr("spark_connector.known_rows.payloads_of", damaged)
+    client.lane_standing = LaneStanding(rows=1, begin=0, end=96, session_id=1)
+    says = r"^batch 7 of query q, partition 3, attempt 1: a/0-0\.rec at offset 96: checksum mismatch"
+    with pytest.raises(LogDamaged, match=says):
+        writer(deliveryMode="exactly-once").write(batches([b"a"]))
 
 
 def test_the_column_may_be_spelt_otherwise(client):
