@@ -127,6 +127,12 @@ class SourceLog:
     def start_position(self) -> int:
         return self._reader.start_position
 
+    def earliest(self) -> int:
+        """Where the log begins, all members having been asked. A log that lacks its head goes on there."""
+        position = self._reader.earliest_position()
+        tell_warnings(self._options)
+        return self.retained(position)
+
     @property
     def term_length(self) -> int:
         return self._reader.term_length
@@ -168,7 +174,7 @@ class SourceLog:
         """
         from cluster.reader.search import first_entry
 
-        begin = self.retained(self.start_position)
+        begin = self.earliest()
         return first_entry(self._reader, column, least, min(begin, end), end)
 
     def entry_ends(self, begin: int, end: int) -> Iterator[np.ndarray]:
@@ -207,6 +213,7 @@ class SourceLog:
         start = self._reader.retained_from(position)
         if position >= start:
             return position
+        tell_warnings(self._options)
         return self.after_purge(f"position {position} of cluster {self.cluster} was asked for", start)
 
     def after_purge(self, what: str, start: int) -> int:

@@ -49,7 +49,7 @@ def _position(log: SourceLog, option: str, wanted: Offset, end: int) -> int:
     _check_cluster(log, option, wanted)
     position = wanted.position
     if position == EARLIEST.position:
-        return min(log.retained(log.start_position), end)
+        return min(log.earliest(), end)
     if position == LATEST.position:
         return end
     if position > end:
@@ -67,9 +67,10 @@ def _group_begin(log: SourceLog, option: str, end: int) -> int:
     position = log.group_position()
     if position is not None:
         return _position(log, option, Offset(None, position), end)
-    if log.start_position > 0:
+    start = log.earliest()
+    if start > 0:
         what = f"where consumer group {log.group} is was asked for, which has no report left"
-        return log.after_purge(what, log.start_position)
+        return log.after_purge(what, start)
     return 0
 
 

@@ -43,7 +43,11 @@ class CommittedLog(Protocol):
 
     @property
     def start_position(self) -> int:
-        """First position that is still there."""
+        """First position that is still there, as far as is known."""
+        ...
+
+    def await_start(self) -> int:
+        """The same for one who is about to go without what lies before: all who may have it were asked."""
         ...
 
     @property

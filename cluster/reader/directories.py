@@ -117,6 +117,9 @@ class DirectoriesLog:
     def start_position(self) -> int:
         return self._extent.start
 
+    def await_start(self) -> int:
+        return self.start_position
+
     @property
     def term_length(self) -> int:
         return self._extent.tip.log.term_length

@@ -84,6 +84,9 @@ class DirectoryLog:
     def start_position(self) -> int:
         return self.state.descriptor.start_position
 
+    def await_start(self) -> int:
+        return self.start_position
+
     @property
     def term_length(self) -> int:
         return self.state.descriptor.term_buffer_length

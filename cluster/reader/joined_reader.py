@@ -45,11 +45,15 @@ class JoinedReader(LogReader):
     def start_position(self) -> int:
         return min(self.log.start_position, self.exported.start_position)
 
+    def earliest_position(self) -> int:
+        return min(self.log.await_start(), self.exported.start_position)
+
     def retained_from(self, position: int) -> int:
         joint = self.log.start_position
         if position >= joint or self._has_head(position, joint):
             return position
-        return joint
+        joint = self.log.await_start()
+        return position if position >= joint or self._has_head(position, joint) else joint
 
     def boundary_at_or_after(
         self,
@@ -85,7 +89,7 @@ class JoinedReader(LogReader):
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        position = self.start_position if from_position is None else from_position
+        position = self.earliest_position() if from_position is None else from_position
         joint = self.log.start_position
         while True:
             if position < joint:
@@ -127,7 +131,7 @@ class JoinedReader(LogReader):
         on_damage: OnDamage | None = None,
     ) -> Iterator[pa.RecordBatch]:
         wanted = None if columns is None else tuple(columns)
-        position = self.start_position if from_position is None else from_position
+        position = self.earliest_position() if from_position is None else from_position
         joint = self.log.start_position
         if position < joint:
             until = joint if to_position is None else min(joint, to_position)

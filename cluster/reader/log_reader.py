@@ -147,7 +147,11 @@ class LogReader:
 
     def retained_from(self, position: int) -> int:
         """``position`` where the log is still there from it on; else where it goes on after what is not."""
-        return max(position, self.start_position)
+        return position if position >= self.start_position else max(position, self.log.await_start())
+
+    def earliest_position(self) -> int:
+        """``start_position`` once all members were asked that may have more of the log."""
+        return self.log.await_start()
 
     @property
     def term_length(self) -> int:
@@ -229,7 +233,7 @@ class LogReader:
         """Where a range begins. Raises LogPurged for a group without a report in a log without its head."""
         if from_position is not None:
             return from_position
-        start = self.start_position
+        start = self.earliest_position()
         if self._reader_group is None:
             return start
         position = self._group.position

@@ -138,6 +138,7 @@ class RemoteLog:
         self._asked_all_ms = 0
         self._identity: LogIdentity | None = None
         self._starts: dict[int, int] = {}  # where the log of each member that answered begins
+        self._missing: set[int] = set()  # members that were waited for in vain
         self._status: link.LogStatus  # the last from the preferred member
         self._order: list[int] = []  # preferred first
         try:
@@ -168,7 +169,7 @@ class RemoteLog:
     def _ask_all(self) -> tuple[dict[int, link.LogStatus], dict[int, ClusterError]]:
         """(those that answered, those that did not); takes note of what they say."""
         self._asked_all_ms = self._now_ms()
-        self._starts.clear()
+        starts, self._starts = self._starts, {}
         found: dict[int, link.LogStatus] = {}
         failures: dict[int, ClusterError] = {}
         for member_id, answer in statuses(self._clients).items():
@@ -180,6 +181,8 @@ class RemoteLog:
         failures = {m: error for m, error in failures.items() if m in self._clients}
         met = [m for m in self._clients if m not in found and m not in failures]
         self._order = [*in_order(found, self._preference, self._spread), *met, *failures]
+        self._starts = self._starts or starts
+        self._missing -= found.keys()
         return found, failures
 
     def _meet(self, key: int, status: link.LogStatus) -> int:
@@ -247,6 +250,42 @@ class RemoteLog:
         """The first position that any member holds of those that answered."""
         return min(self._starts.values())
 
+    def await_start(self) -> int:
+        """``start_position`` once all members have answered: what one has purged another may still hold.
+
+        One that does not answer for ``give_up_s`` is told of in ``warnings``, and not waited for again.
+        """
+        deadline_ms = self._now_ms() + self._give_up_ms
+        while self.start_position > 0:
+            found, failures = self._ask_all()
+            is_complete = len(found) + len(failures) == len(self._clients)
+            what = f"the log begins at {self.start_position}"
+            if not self._is_worth_waiting(failures, deadline_ms, what) and is_complete:
+                break
+        return self.start_position
+
+    def _are_few(self, found: dict[int, link.LogStatus]) -> bool:
+        """Whether some members are found, but no majority of those that are known by their ids."""
+        members = sum(member_id >= 0 for member_id in found)
+        return 0 < members <= sum(member_id >= 0 for member_id in self._clients) // 2
+
+    def _is_worth_waiting(self, failures: dict[int, ClusterError], deadline_ms: int, what: str) -> bool:
+        """Whether one of the members that did not answer may yet do so; waits a moment for it then.
+
+        At the deadline those that are silent are noted as missing, with a warning of what is so without them.
+        """
+        silent = {member_id for member_id, error in failures.items() if isinstance(error, Unreachable)}
+        if silent <= self._missing:
+            return False
+        if self._now_ms() > deadline_ms:
+            self._missing |= silent
+            self.warnings.append(
+                f"{what} at the members that answer; others may have more: {_describe(failures)}"
+            )
+            return False
+        self._wait(RETRY_INTERVAL_S)
+        return True
+
     @property
     def term_length(self) -> int:
         return self._status.term_length
@@ -278,8 +317,17 @@ class RemoteLog:
         return self._commit_position
 
     def end_position(self) -> int:
-        """The highest commit position of all members that answer."""
-        found, _ = self._ask_all()
+        """The highest commit position of all members that answer.
+
+        Less than a majority may be far behind what is committed: others get ``give_up_s`` to answer, and are
+        told of in ``warnings``, and not waited for again, when they do not.
+        """
+        deadline_ms = self._now_ms() + self._give_up_ms
+        found, failures = self._ask_all()
+        while self._are_few(found):
+            if not self._is_worth_waiting(failures, deadline_ms, f"the log ends at {self._commit_position}"):
+                break
+            found, failures = self._ask_all()
         if found:
             self._status = found[self._order[0]]
         else:

@@ -92,12 +92,13 @@ class FakeMember:
         self.is_closed = True
 
 
-def open_reader(members, spread=0, endpoints="", **options):
+def open_reader(members, spread=0, endpoints="", on_wait=lambda seconds: None, **options):
     now_ms = 0
 
     def wait(seconds):
         nonlocal now_ms
         now_ms += int(seconds * 1000)
+        on_wait(seconds)
 
     return LogReader(
         RemoteLog(

@@ -303,6 +303,76 @@ def test_the_log_begins_where_that_of_the_member_with_most_of_it_does(members, s
     assert positions(reader) == whole(640, 6400)
 
 
+def test_what_lies_before_is_not_given_up_while_a_member_that_may_have_it_is_silent(members):
+    """As of a member that was filled from a snapshot, and is the first to answer after a restart of all."""
+    members[1].start = 3200
+    members[0].is_up = members[2].is_up = False
+    turns = []
+
+    def come_back_later(_):
+        turns.append(None)
+        members[0].is_up = members[2].is_up = len(turns) > 100
+
+    reader = open_reader(members, on_wait=come_back_later)
+    assert reader.start_position == 3200 and reader.retained_from(3200) == 3200 and not turns
+    assert reader.retained_from(64) == 64
+    for member in (members[0], members[2]):
+        member.is_up = False
+    reader.end_position()
+    turns.clear()
+    assert positions(reader) == whole(0, 6400)
+    assert reader.warnings == []
+
+
+def test_a_member_that_stays_silent_is_told_of_and_not_waited_for_again(members):
+    members[1].start, members[2].start = 3200, 640
+    members[0].is_up = False
+    seconds = []
+    reader = open_reader(members, on_wait=seconds.append)
+
+    assert reader.retained_from(0) == 640
+    assert 20 <= sum(seconds) < 21
+    assert reader.earliest_position() == 640 and 20 <= sum(seconds) < 21, "it is not waited for again"
+    (told,) = reader.warnings
+    assert "begins at 640 at the members that answer" in told and "member 0: down" in told
+    members[0].is_up = True
+    assert reader.earliest_position() == 0
+
+
+def test_the_end_is_not_that_of_one_member_while_the_others_are_silent(members):
+    """As of a member that catches up, and is the first to answer."""
+    members[1].committed = 640
+    members[0].is_up = members[2].is_up = False
+    seconds = []
+
+    def come_back_later(waited):
+        seconds.append(waited)
+        members[2].is_up = sum(seconds) > 10
+
+    reader = open_reader(members, on_wait=come_back_later)
+    assert reader.end_position() == 6400 and 10 < sum(seconds) < 11, "two of three have answered"
+    assert reader.warnings == []
+
+
+def test_the_end_is_that_of_one_member_when_the_others_stay_silent(members):
+    members[0].is_up = members[2].is_up = False
+    seconds = []
+    reader = open_reader(members, on_wait=seconds.append)
+    assert reader.end_position() == reader.end_position() == 6400 and 20 <= sum(seconds) < 21
+    (told,) = reader.warnings
+    assert "the log ends at 6400 at the members that answer" in told and "member 2: down" in told
+
+
+def test_members_that_are_all_silent_leave_what_is_known_of_the_begin(members):
+    members[0].start = members[1].start = members[2].start = 640
+    reader = open_reader(members)
+    for member in members:
+        member.is_up = False
+    with pytest.raises(TimedOut):
+        reader.end_position()
+    assert reader.start_position == 640
+
+
 def test_a_boundary_is_looked_for_at_a_member_that_holds_the_log_before_it(members):
     members[1].start = 3200
     reader = open_reader(members)

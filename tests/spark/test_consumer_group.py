@@ -103,10 +103,13 @@ def test_a_group_without_a_report_in_a_purged_log_loses_data_by_name(tmp_path, m
     reader = ClusterStreamReader(options, ("position",))
 
     class Purged:
-        cluster, group, start_position = "c", "late", 4096
+        cluster, group = "c", "late"
 
         def committed_end(self):
             return 8192
+
+        def earliest(self):
+            return 4096
 
         def group_position(self):
             return None
