@@ -274,11 +274,22 @@ def _has_table(place: str) -> bool:
 
 
 def _planned(checkpoint: Path) -> Offset | None:
-    """Where a query goes on over ``checkpoint``; None when it holds no batch."""
-    newest = max(checkpoint.glob("offsets/[0-9]*"), key=lambda path: int(path.name), default=None)
+    """Where a query goes on over ``checkpoint``; None when it holds no batch.
+
+    Raises ConfigurationError for what is no offset, as a file that a power cut left empty.
+    """
+    files = (path for path in checkpoint.glob("offsets/[0-9]*") if path.name.isdecimal())
+    newest = max(files, key=lambda path: int(path.name), default=None)
     if newest is None:
         return None
-    offset = Offset.from_json(json.loads(newest.read_text().splitlines()[-1]))
+    try:
+        given = json.loads(newest.read_text().splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise ConfigurationError(
+            f"{newest} is damaged ({error}); expected an offset that Spark wrote. With another --checkpoint "
+            "a job goes on behind what its tables hold"
+        ) from None
+    offset = Offset.from_json(given)
     is_done = (checkpoint / "commits" / newest.name).exists()
     if is_done or offset.from_position is None:
         return offset

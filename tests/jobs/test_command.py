@@ -143,6 +143,16 @@ def test_a_job_with_a_checkpoint_says_where_it_goes_on(told, tmp_path):
         told()
 
 
+@pytest.mark.parametrize("left", [b"", b'v1\n{"batchWatermarkMs":0', b"\xff\xfe", b"v1\n"], ids=repr)
+def test_a_checkpoint_that_a_power_cut_damaged_is_named(told, tmp_path, left):
+    checkpoint = tmp_path / "t" / "_checkpoint"
+    shutil.copytree(ROOT / "tests" / "data" / "spark-checkpoint-1", checkpoint)
+    (checkpoint / "offsets" / "7").write_bytes(left)
+    (checkpoint / "offsets" / "8.tmp").touch()
+    with pytest.raises(ConfigurationError, match=r"offsets/7 is damaged \(.*another --checkpoint"):
+        told(checkpoint=str(checkpoint))
+
+
 @pytest.mark.parametrize("interval", ["5 seconds", "1 minute", "200 ms", "0.5 seconds"])
 def test_a_trigger_may_be_an_interval(interval):
     assert options("--trigger", interval).trigger == {"processingTime": interval}
