@@ -9,10 +9,12 @@ that take in the same entries, the protocol lets one commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cluster import ConfigurationError, PositionToken
+from cluster.errors import StorageError
 from jobs.command import INTERVAL
 from jobs.delta_table import ATTEMPTS, Missing, is_name
 from jobs.history import check_token
@@ -249,14 +251,18 @@ class _Keeper:
         return self._log.retained(known)
 
     def open(self) -> None:
-        """Look at the table as it is now. Raises ConfigurationError for one that this writer has not made."""
+        """Look at the table as it is now.
+
+        Raises ConfigurationError for one that this writer has not made, StorageError for one that is damaged.
+        """
         from deltalake import DeltaTable
 
         self._table = None
-        if not DeltaTable.is_deltatable(self._place):
-            return
-        table = DeltaTable(self._place)
-        metadata = table.metadata()
+        with _named(self._place):
+            if not DeltaTable.is_deltatable(self._place):
+                return
+            table = DeltaTable(self._place)
+            metadata = table.metadata()
         properties = metadata.configuration
         if properties.get(WRITER) != DELTA_RS or IDENTITY not in properties:
             writer = properties.get(WRITER, "another writer, such as Spark")
@@ -276,15 +282,28 @@ class _Keeper:
         properties = {WRITER: DELTA_RS, IDENTITY: self._log.cluster}
         if self.job.reduced is None:
             properties |= layout.properties
-        return DeltaTable.create(
-            self._place,
-            arrow_schema(layout.columns),
-            mode="ignore",
-            name=layout.name,
-            description=layout.comment,
-            configuration=properties,
-            raise_if_key_not_exists=False,  # WRITER and IDENTITY are ours
-        )
+        with _named(self._place):
+            return DeltaTable.create(
+                self._place,
+                arrow_schema(layout.columns),
+                mode="ignore",
+                name=layout.name,
+                description=layout.comment,
+                configuration=properties,
+                raise_if_key_not_exists=False,  # WRITER and IDENTITY are ours
+            )
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """What delta-rs says of the table at ``place``, without its stack, as a StorageError with the place."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise StorageError(place, None, f"the table cannot be opened or made: {said}") from None
 
 
 def _no_snapshots(is_first: bool, end: int) -> Found:

@@ -11,6 +11,7 @@ import deltalake
 import pytest
 
 from cluster import ConfigurationError, LogReader, TimedOut, parse_token
+from cluster.errors import StorageError
 from jobs import as_of, delta_rs, verify
 from jobs.delta_rs import IDENTITY
 from jobs.delta_table import delta_table, open_table, read
@@ -50,6 +51,21 @@ def test_spark_reads_what_delta_rs_wrote_as_it_reads_its_own(spark, small, kept,
         )
     )
     assert set(statistics["minValues"]) <= set(LOG.properties["delta.dataSkippingStatsColumns"].split(","))
+
+
+@pytest.mark.parametrize("left", ["a file", "a damaged log", "a log without its begin"])
+def test_a_table_that_cannot_be_opened_or_made_is_named_in_a_line(member_dir, table, left):
+    first = table / "_delta_log" / f"{0:020}.json"
+    if left == "a file":
+        shutil.rmtree(table)
+        table.touch()
+    elif left == "a damaged log":
+        first.write_text("{bad")
+    else:
+        first.unlink()
+    with pytest.raises(StorageError, match=rf"^{table}: the table cannot be opened or made: ") as said:
+        run(member_dir, str(table))
+    assert "\n" not in str(said.value)
 
 
 @pytest.mark.parametrize("name", ["log", "sessions"])
