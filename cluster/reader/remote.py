@@ -258,10 +258,10 @@ class RemoteLog:
         deadline_ms = self._now_ms() + self._give_up_ms
         while self.start_position > 0:
             found, failures = self._ask_all()
-            is_complete = len(found) + len(failures) == len(self._clients)
-            what = f"the log begins at {self.start_position}"
-            if not self._is_worth_waiting(failures, deadline_ms, what) and is_complete:
-                break
+            if self._is_worth_waiting(failures, deadline_ms, f"the log begins at {self.start_position}"):
+                continue
+            if len(found) + len(failures) == len(self._clients) or self._now_ms() > deadline_ms:
+                break  # else a member was met that is to be asked
         return self.start_position
 
     def _are_few(self, found: dict[int, link.LogStatus]) -> bool:
