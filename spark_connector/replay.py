@@ -78,7 +78,7 @@ class ReplayReader(DataSourceReader):
 
         options = self._options
         with _log_of(options) as reader:
-            start, end = reader.start_position, reader.end_position()
+            start, end = reader.earliest_position(), reader.end_position()
         with closing(snapshots_of(options, options.service_id)) as snapshots:
             positions = snapshot_positions(snapshots, start)
             warn_of_silent(snapshots)
