@@ -1,15 +1,15 @@
 """One non-blocking stream connection that carries whole frames, over TCP or a Unix socket.
 
-Receiving: one ``recv_into`` fills a buffer that all connections of an owner share; a kernel finds where
-the whole frames end; the owner looks at them and gives back what it took. Only what is left over, half
-a frame or frames that could not be taken, is copied aside until the next turn. A frame that the shared
-buffer cannot hold gets a buffer of its own for as long as it takes to arrive.
+Receiving: one ``recv_into`` fills a buffer that all connections of an owner share; a kernel finds where the
+whole frames end; the owner looks at them and gives back what it took. Only what is left over, half a frame
+or frames that could not be taken, is copied aside until the next turn. A frame that the shared buffer
+cannot hold gets a buffer of its own for as long as it takes to arrive.
 
     owner: wait -> connection.receive() -> buffer[start:end] -> connection.release(consumed_end)
 
-Sending: ``offer`` hands the pieces to the kernel in one call and copies only what the socket did not
-take into a bounded queue; with a queue standing it refuses whole batches by Aeron's names. ``write`` is
-for callers whose bytes stay where they are until sent: it never queues.
+Sending: ``offer`` hands the pieces to the kernel in one call and copies only what the socket did not take
+into a bounded queue; with a queue standing it refuses whole batches by Aeron's names. ``write`` is for
+callers whose bytes stay where they are until sent: it never queues.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ class Connection:
         "_is_connecting",
         "_is_finishing",
         "_is_log_allowed",
-        "_is_part_new",
         "_is_paused",
         "_limit",
         "_on_readable",
@@ -103,6 +102,7 @@ class Connection:
         "frame_length_max",
         "is_closed",
         "is_incompatible",
+        "is_part_new",
         "is_readable",
         "position",
         "queued_bytes",
@@ -162,7 +162,7 @@ class Connection:
         self.error_number = 0
         self.position = 0  # bytes accepted by offer and write since the connection was made
         self.queued_bytes = 0
-        self._is_part_new = False
+        self.is_part_new = False  # a kernel has begun another frame, since its owner has cleared this
         self._is_adopted = False  # what is kept was received by others, and not looked at yet
         self._fd = sock.fileno()
         poller.register(self._fd, self, self._events)
@@ -177,8 +177,7 @@ class Connection:
     @property
     def local_address(self) -> tuple[str, int]:
         """Host and port of this end of a TCP connection."""
-        host, port = self._sock.getsockname()[:2]
-        return host, port
+        return self._sock.getsockname()[:2]
 
     @property
     def has_frames(self) -> bool:
@@ -194,11 +193,10 @@ class Connection:
         if self._is_finishing and events & _ERROR_OR_HANG_UP:
             self.close("both sides are done")
             return
-        if events & WRITABLE:
-            if self._has_unsent:
-                self.flush()
-            else:
-                self._watch()  # once was enough for want_writable
+        if events & WRITABLE and self._has_unsent:
+            self.flush()
+        elif events & WRITABLE:
+            self._watch()  # once was enough for want_writable
         if events & (READABLE | _ERROR_OR_HANG_UP):
             self._mark_readable()
 
@@ -252,14 +250,9 @@ class Connection:
     def keep_part(self, part: np.ndarray, *, is_new: bool) -> None:
         """Half a frame that a kernel has received; ``is_new``: another one than was lent last."""
         assert self._carry is None and len(part) > 0
-        self._is_part_new |= is_new
+        self.is_part_new |= is_new
         self._carry, self._limit = part.copy(), len(part)
         self._mark(IS_KEPT, True)
-
-    def take_part_new(self) -> bool:
-        """Whether a kernel has begun to receive another frame since this was asked last."""
-        is_new, self._is_part_new = self._is_part_new, False
-        return is_new
 
     @property
     def partial_bytes(self) -> int:

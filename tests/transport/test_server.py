@@ -4,10 +4,8 @@ import contextlib
 import os
 import socket
 import time
-from collections import defaultdict
 from functools import partial
 
-import numpy as np
 import pytest
 
 from cluster.errors import PortInUse
@@ -18,85 +16,17 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.poller import Poller
-from cluster.transport.server import ClientPort
 from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 from cluster.transport.tls import TlsSession, client_context
 from cluster.transport.tls_connection import TlsConnection
 from tests.transport.authorities import Certificates
-from tests.transport.tls_peer import TlsPeer
-
-DEADLINE_S = 20
-HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
-MESSAGE_LENGTH_MAX = 100_000
-
-
-class Server:
-    """A port that echoes, with a handler that remembers."""
-
-    def __init__(self, endpoints, **options):
-        self.poller = Poller()
-        self.errors = []
-        self.port = ClientPort(
-            endpoints,
-            poller=self.poller,
-            member_id=2,
-            cluster_id=0,
-            incarnation=1,
-            message_length_max=MESSAGE_LENGTH_MAX,
-            on_error=lambda error: self.errors.append(str(error)),
-            **options,
-        )
-        self.trust = None  # of a client, with TLS
-        self.told = []
-        self.strangers = range(0)  # connections without a session
-        self.frames = defaultdict(bytes)
-        self.bytes_per_call = None
-        self.is_echo = True
-
-    def on_connect(self, connection_id):
-        self.told.append(("connect", connection_id))
-
-    def has_session(self, connection_id):
-        return connection_id not in self.strangers
-
-    def on_disconnect(self, connection_id):
-        self.told.append(("disconnect", connection_id))
-
-    def on_frames(self, connection_id, buffer, start, end):
-        if self.bytes_per_call is not None:
-            end = min(end, start + self.bytes_per_call)
-        self.frames[connection_id] += buffer[start:end].tobytes()
-        if self.is_echo:
-            self.port.send(connection_id, buffer[start:end])
-        return end
-
-    def turn(self):
-        self.poller.wait(0.002)
-        return self.port.poll(self)
-
-    def turn_until(self, condition):
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < deadline, (self.told, self.errors)
-            self.turn()
-
-    def stop(self):
-        self.port.shutdown()
-        self.poller.close()
+from tests.transport.echo_port import DEADLINE_S, HELLO, MESSAGE_LENGTH_MAX, Server, bare, servers
 
 
 @pytest.fixture
 def serve():
-    made = []
-
-    def make(*endpoints, **options):
-        server = Server(endpoints or (Endpoint(Medium.TCP, "127.0.0.1", 0),), **options)
-        made.append(server)
-        return server
-
-    yield make
-    for server in made:
-        server.stop()
+    with servers() as make:
+        yield make
 
 
 @pytest.fixture(scope="module")
@@ -167,14 +97,6 @@ def client(server):
     client = Client(server)
     yield client
     client.close()
-
-
-def bare(server) -> socket.socket | TlsPeer:
-    endpoint = server.port.endpoints[0]
-    sock = socket.socket(endpoint.family)
-    with endpoint.address() as address:
-        sock.connect(address)
-    return sock if server.trust is None else TlsPeer(sock, server.trust, server.turn)
 
 
 def test_a_client_is_greeted_with_what_the_log_takes(server, client):
@@ -444,52 +366,6 @@ def test_half_a_frame_is_held_for_a_bounded_time(serve):
         server.turn_until(lambda: ("disconnect", 1) in server.told)
 
     assert server.errors == ["client 1 was cut off: half a frame for 10 s (frame_timeout)"]
-
-
-def give_to_kernel(connection):
-    """What a connection keeps of a frame goes to a kernel, which receives the rest."""
-    assert connection.lend_part(1 << 20) is not None
-
-
-def test_a_client_whose_frame_a_kernel_has_finished_is_not_cut_off(serve):
-    now_ns = 0
-    server = serve(clock_ns=lambda: now_ns)
-    message = frame(b"x" * 90_000, session_id=0, stream_id=101)
-    with bare(server) as client:
-        client.sendall(HELLO)
-        server.turn_until(lambda: server.told)
-        now_ns += 1
-        client.sendall(message[:100])
-        server.turn_until(lambda: server.port._clients[1].partial_ns)
-        give_to_kernel(server.port._clients[1].connection)
-        for _ in range(30):
-            now_ns += 1_000_000_000
-            server.turn()
-
-    assert server.errors == []
-    assert server.port._clients[1].partial_ns == server.port._clients[1].buffered == 0
-
-
-@pytest.mark.parametrize("is_new", [False, True])
-def test_half_a_frame_that_kernels_hold_is_held_for_a_bounded_time(serve, is_new):
-    """Each run of theirs takes it and gives it back: the same, or the begin of another."""
-    now_ns = 1
-    server = serve(clock_ns=lambda: now_ns)
-    with bare(server) as client:
-        client.sendall(HELLO)
-        server.turn_until(lambda: server.told)
-        connection = server.port._clients[1].connection
-        connection.keep_part(np.zeros(100, np.uint8), is_new=True)
-        for _ in range(13):
-            now_ns += 1_000_000_000
-            server.turn()
-            if not connection.is_closed:
-                part = connection.lend_part(1 << 20)
-                connection.keep_part(part, is_new=is_new)
-        server.turn()
-
-    late = ["client 1 was cut off: half a frame for 10 s (frame_timeout)"]
-    assert server.errors == ([] if is_new else late)
 
 
 def test_half_frames_are_held_in_a_bounded_number_of_bytes_and_strangers_go_first(serve):
