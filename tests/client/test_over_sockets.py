@@ -48,11 +48,11 @@ def test_a_window_much_larger_than_the_sockets_buffers_goes_through(leader, medi
             counted.append((len(batch), int(batch.lengths.sum())))
 
     with ClusterClient.connect(leader.endpoints[medium], Counter()) as client:
-        assert client.offer_batch([b"x" * 1000] * 30_000) > 0
+        assert client.offer_batch([b"x" * 1000] * 10_000) > 0
         client.await_committed(DEADLINE_S)
-        poll_until(client, lambda: sum(rows for rows, _ in counted) == 30_000)
+        poll_until(client, lambda: sum(rows for rows, _ in counted) == 10_000)
 
-    assert sum(length for _, length in counted) == 30_000_000
+    assert sum(length for _, length in counted) == 10_000_000
 
 
 @pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
