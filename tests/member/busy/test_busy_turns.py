@@ -74,8 +74,8 @@ def test_frames_that_come_in_pieces_wait_for_their_rest_in_compiled_turns(monkey
     def counted(name):
         method = getattr(Connection, name)
 
-        def call(self, *arguments):
-            result = method(self, *arguments)
+        def call(self, *arguments, **options):
+            result = method(self, *arguments, **options)
             counts[name] += result is not None or name == "adopt"
             return result
 
