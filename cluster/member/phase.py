@@ -14,8 +14,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.consensus.election import Election
 from cluster.errors import ClusterError
 from cluster.protocol.sbe import Message
-
-NEVER_NS = (1 << 63) - 1
+from cluster.transport.clock import NEVER_NS
 
 
 class PhaseName(Enum):

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cluster.errors import AgentTermination
+from cluster.transport.clock import NEVER_NS
 from cluster.transport.poller import Poller
 
 # The shortest interval that any agent keeps: the consensus module's slow tick.
 SLEEP_MAX_S = 0.01
-NEVER_NS = (1 << 63) - 1
 
 
 class Agent(Protocol):

@@ -2,6 +2,8 @@
 
 import time
 
+NEVER_NS = (1 << 63) - 1  # on a monotonic clock
+
 
 def epoch_ms() -> int:
     """Milliseconds since the Unix epoch."""

@@ -344,7 +344,10 @@ def test_an_agent_that_ends_ends_the_runner():
 
 @pytest.mark.conformance("C-10")
 def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_slow_tick():
-    """Aeron's client conductor runs in the slow tick; here sockets and their time-outs are every turn's."""
+    """Aeron's client conductor runs in the slow tick; here sockets and their time-outs are every turn's.
+
+    A run of compiled turns that ended by time has asked them itself.
+    """
     order: list[str] = []
 
     class Noting(Poller):

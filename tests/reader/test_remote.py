@@ -303,23 +303,29 @@ def test_the_log_begins_where_that_of_the_member_with_most_of_it_does(members, s
     assert positions(reader) == whole(640, 6400)
 
 
+def back_after(limit_s, seconds, *members):
+    """Notes what a reader waits in ``seconds``; the members are up when that is more than ``limit_s``."""
+
+    def on_wait(waited_s):
+        seconds.append(waited_s)
+        for member in members:
+            member.is_up = sum(seconds) > limit_s
+
+    return on_wait
+
+
 def test_what_lies_before_is_not_given_up_while_a_member_that_may_have_it_is_silent(members):
     """As of a member that was filled from a snapshot, and is the first to answer after a restart of all."""
     members[1].start = 3200
     members[0].is_up = members[2].is_up = False
-    turns = []
-
-    def come_back_later(_):
-        turns.append(None)
-        members[0].is_up = members[2].is_up = len(turns) > 100
-
-    reader = open_reader(members, on_wait=come_back_later)
-    assert reader.start_position == 3200 and reader.retained_from(3200) == 3200 and not turns
+    seconds = []
+    reader = open_reader(members, on_wait=back_after(10, seconds, members[0], members[2]))
+    assert reader.start_position == 3200 and reader.retained_from(3200) == 3200 and not seconds
     assert reader.retained_from(64) == 64
     for member in (members[0], members[2]):
         member.is_up = False
     reader.end_position()
-    turns.clear()
+    seconds.clear()
     assert positions(reader) == whole(0, 6400)
     assert reader.warnings == []
 
@@ -344,12 +350,7 @@ def test_the_end_is_not_that_of_one_member_while_the_others_are_silent(members):
     members[1].committed = 640
     members[0].is_up = members[2].is_up = False
     seconds = []
-
-    def come_back_later(waited):
-        seconds.append(waited)
-        members[2].is_up = sum(seconds) > 10
-
-    reader = open_reader(members, on_wait=come_back_later)
+    reader = open_reader(members, on_wait=back_after(10, seconds, members[2]))
     assert reader.end_position() == 6400 and 10 < sum(seconds) < 11, "two of three have answered"
     assert reader.warnings == []
 

@@ -1,9 +1,10 @@
-"""The source's readers, asked as Spark asks them, over a member's directory."""
+"""The source's readers, asked as Spark asks them, and the rows of ``cluster-snapshot``."""
 
 import itertools
 import pickle
 
 from spark_connector.options import SourceOptions
+from spark_connector.snapshots import SnapshotDataSource
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
 
 COLUMNS = ("position", "endPosition", "entryType", "payload")
@@ -25,6 +26,18 @@ def rows(reader, partitions):
         for record_batch in reader.read(partition):
             found += zip(*(column.to_pylist() for column in record_batch.columns))
     return found
+
+
+def snapshot_rows(**options):
+    """The rows of ``cluster-snapshot``, as mappings by column."""
+    source = SnapshotDataSource(options)
+    reader = source.reader(source.schema())
+    return [
+        row
+        for partition in reader.partitions()
+        for record_batch in reader.read(partition)
+        for row in record_batch.to_pylist()
+    ]
 
 
 def payloads(reader, partitions):

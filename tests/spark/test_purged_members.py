@@ -27,7 +27,7 @@ from spark_connector.replay import ReplayDataSource
 from spark_connector.snapshots import SnapshotDataSource
 from spark_connector.source import ClusterBatchReader
 from tests.spark.pipeline import wait_for
-from tests.spark.readers import COLUMNS, payloads
+from tests.spark.readers import COLUMNS, payloads, snapshot_rows
 from tests.spark.service_streams import each, offsets, rows, stream
 
 ECHO = "tests.spark.replayed_services:Reminded"
@@ -200,17 +200,6 @@ def test_a_member_that_does_not_answer_is_in_the_rows_and_in_what_verify_says(sp
 
 
 # ---- snapshots as rows
-
-
-def snapshot_rows(**options):
-    source = SnapshotDataSource(options)
-    reader = source.reader(source.schema())
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
 
 
 def test_the_rows_of_snapshots_that_members_send_are_those_of_their_directories(cluster, capfd):

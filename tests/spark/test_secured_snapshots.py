@@ -7,8 +7,8 @@ import pytest
 from cluster import ClusterNode
 from cluster.errors import AuthenticationRejected, TlsFailed
 from cluster.security.principals import put, token_digest
-from spark_connector.snapshots import SnapshotDataSource
 from tests.node.processes import await_that, endpoints_of, keys_of, tool
+from tests.spark.readers import snapshot_rows
 from tests.transport.authorities import Certificates
 
 TOKENS = {"alice": b"of-alice-a-token", "bob": b"of-bob-another-one"}
@@ -35,11 +35,7 @@ def test_who_may_read_gets_the_snapshots_of_members_and_nobody_else(tmp_path, me
     )
 
     def rows(**options):
-        source = SnapshotDataSource({"endpoints": endpoints, "requestTimeoutMs": "4000", **options})
-        reader = source.reader(source.schema())
-        return [
-            row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()
-        ]
+        return snapshot_rows(endpoints=endpoints, requestTimeoutMs="4000", **options)
 
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "it leads")

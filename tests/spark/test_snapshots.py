@@ -17,6 +17,7 @@ from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector.snapshot_rows import SNAPSHOT_COLUMNS
 from spark_connector.snapshots import SnapshotDataSource
+from tests.spark.readers import snapshot_rows
 from tests.spark.simulated import write_out
 from tests.tree import SAFELY
 
@@ -57,14 +58,7 @@ def orders(tmp_path_factory):
 
 
 def rows(directory, **options):
-    source = SnapshotDataSource({"clusterDir": str(directory), **options})
-    reader = source.reader(source.schema())
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
+    return snapshot_rows(clusterDir=str(directory), **options)
 
 
 def test_the_snapshot_of_a_real_cluster_has_its_sessions_timers_and_the_services_own_state(aeron):

@@ -26,7 +26,7 @@ from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.sender import LedLog, LogSender
-from cluster.member.phase import NEVER_NS, Close, Elect, Next, Phase, PhaseName
+from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
 from cluster.member.phases.leader_control import LeaderControl
 from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.ports import Peers
@@ -56,6 +56,7 @@ from cluster.protocol.link import (
 from cluster.protocol.log import TimerEvent
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
+from cluster.transport.clock import NEVER_NS
 from cluster.transport.message_frames import link_frame
 
 
