@@ -3,13 +3,15 @@
 scrypt takes some 50 ms on purpose. Attempts wait in a queue for each user, of which the thread takes one in
 turn: who floods one name delays every other by one check at most. All names that nobody has share one queue,
 and are checked like the others, so that time does not tell which names there are. Who was right before is
-right again without a check, until the file changes.
+right again without a check, until the file changes. The thread has a low priority: where the processors are
+busy, all who guess take a tenth of one, and an idle one checks at once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import threading
 from collections import OrderedDict, deque
@@ -18,6 +20,7 @@ from cluster.security.principals import PasswordDigest, password_digest
 
 WAITING_MAX = 8  # of one user; who comes then is asked again later
 REMEMBERED_MAX = 4096
+NICENESS = 10  # beside a busy thread, a tenth of a processor: sched(7)
 NOBODY = ""
 
 
@@ -60,6 +63,7 @@ class PasswordCheck:
             threading.Thread(target=self._run, name="password-check", daemon=True).start()
 
     def _run(self) -> None:
+        os.nice(NICENESS)  # on Linux of this thread alone
         while (job := self._next()) is not None:
             attempt, password, digest = job
             is_right = digest.fits(password)
