@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from cluster.reader import LogReader
 from spark_connector.schema import ROW_DDL
+from spark_connector.task import spare_imports_to_the_collector
 
 
 @cache  # once in a worker process
@@ -76,3 +77,4 @@ class PrebuiltReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = _batch(self._options["directory"], self._columns, int(self._options["rows"]))
         for _ in range(partition.value):
             yield batch
+        spare_imports_to_the_collector()

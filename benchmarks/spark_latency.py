@@ -1,7 +1,8 @@
 """From a client's ``offer`` to the row in ``foreachBatch``, and the parts of a trigger.
 
-Goals: p50 140 ms and p99 240 ms with 100 messages a second; 100 ms for a trigger to ``noop`` with one task.
-The parts stand beside those of a source that does no work, below which none in Python can be.
+Goals: p50 140 ms and p99 240 ms with 100 messages a second, 100 ms for a trigger to ``noop`` with one task,
+and what Kafka's source takes in the same run, by its own harness (one partition, 1,000 records a second). The
+parts stand beside those of a source that does no work, below which none in Python can be.
 
 Three members, one client and Spark share the machine; triggers follow one another. Spark writes two files a
 trigger into its checkpoint, here on the local disk, by one of two of its managers of such files:
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.kafka import in_turns
 from benchmarks.options import Options
 from benchmarks.processes import running_cluster
 from benchmarks.synthetic_log import write_messages
@@ -69,15 +71,48 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
                     waited = _latencies(sources["cluster"], checkpoint / "rows", options.seconds)
                     if number > 0:
                         latencies.setdefault(manager, []).extend(waited)
+            if options.peers is not None:
+                spark.conf.unset(MANAGER_KEY)
+                yield from _beside_kafka(options, sources["cluster"], folder)
             spark.stop()
     for manager in MANAGERS:
         for source in sources:
             rounds = triggers[manager, source][1:]
             parts = {f"{part}_ms": round(median(of[part] for of in rounds)) for part in PARTS}
             yield {"figure": "trigger to noop", "source": source, "checkpoint": manager, **parts}
-        waited = sorted(latencies[manager])
-        at = {f"p{share}_ms": round(waited[len(waited) * share // 100]) for share in (50, 90, 99)}
+        waited = latencies[manager]
+        at = _percentiles(waited, (50, 90, 99))
         yield {"figure": "offer to foreachBatch", "checkpoint": manager, "rows": len(waited), **at}
+
+
+def _beside_kafka(options: Options, rows: DataFrame, folder: Path) -> Iterator[dict[str, Any]]:
+    """Both with Spark's default manager of checkpoints, in turns."""
+    assert options.peers is not None
+    triggers: list[float] = []
+    waited: list[float] = []
+
+    def measure() -> None:
+        folder_of_run = folder / f"kafka-{len(triggers)}"
+        triggers.append(_trigger(rows, folder_of_run / "noop", options.seconds)["triggerExecution"])
+        waited.extend(_latencies(rows, folder_of_run / "rows", options.seconds))
+
+    lines = in_turns(options.peers, "5", measure)
+    of_kafka = {line["sink"]: line for line in lines if line["partitions"] == 1}
+    yield {
+        "figure": "in turns with kafka",
+        "trigger_to_noop_ms": round(median(triggers)),
+        "kafka_trigger_to_noop_ms": round(of_kafka["noop"]["trigger_p50_ms"]["median"]),
+        **_percentiles(waited, (50, 99)),
+        **{
+            f"kafka_p{share}_ms": round(of_kafka["foreachBatch"][f"visible_p{share}_ms"]["median"])
+            for share in (50, 99)
+        },
+    }
+
+
+def _percentiles(waited: list[float], shares: tuple[int, ...]) -> dict[str, int]:
+    ordered = sorted(waited)
+    return {f"p{share}_ms": round(ordered[len(ordered) * share // 100]) for share in shares}
 
 
 @contextmanager

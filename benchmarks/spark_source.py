@@ -3,25 +3,20 @@
 Goals: at least half the rate of the prebuilt source in the same run, and at least Kafka's rate. Each is a
 stream with ``availableNow`` to the ``noop`` sink, all rows in one trigger, in a warm session on two cores;
 ``rows_per_s`` is rows over the wall time of the whole query, ``trigger_rows_per_s`` over its triggers'.
-Kafka's are taken by its own harness; it gives up a lock every 150 s, and then the log's are taken once, so
-that what else the machine does meets both.
+Kafka's are taken by its own harness, in turns with the log's.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.kafka import in_turns
 from benchmarks.options import Options
 from benchmarks.synthetic_log import write_messages
 
@@ -32,7 +27,6 @@ ROWS = 4_000_000
 PAYLOAD_LENGTH = 100
 BATCH_ROWS = 32_768
 TASKS = (1, 2)
-LOCK_PAUSE_S = 1.0  # for Kafka's harness to take the lock
 TYPED = (
     "position BIGINT, endPosition BIGINT, leadershipTermId BIGINT, timestamp TIMESTAMP, "
     "clusterSessionId BIGINT, payload BINARY"
@@ -79,7 +73,7 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
                 tasks: _stream(spark, "cluster", TYPED, given["cluster"])
                 for tasks, given in options_of.items()
             }
-            yield from _beside_kafka(options.peers / "kafka" / "run", queries, folder)
+            yield from _beside_kafka(options.peers, queries, folder)
         spark.stop()
 
 
@@ -127,33 +121,15 @@ def drain(rows: DataFrame, checkpoint: Path) -> dict[str, float]:
     return {"rows_per_s": count / seconds, "trigger_rows_per_s": count * 1000 / busy_ms}
 
 
-def _beside_kafka(command: Path, queries: dict[int, DataFrame], folder: Path) -> Iterator[dict[str, Any]]:
-    """Kafka's own figures of decoded rows, and the log's by tasks, in turns; the work folder of Kafka's
-    harness is kept for the next time.
-    """
-    work = Path(tempfile.gettempdir()) / "cluster-bench-kafka"
-    work.mkdir(exist_ok=True)
-    environment = os.environ | {
-        "WORK": str(work),
-        "BENCH_LOCK": str(work / "lock"),
-        "FIGURES": "2",
-        "ROWS": str(ROWS),
-        "PYSPARK_PYTHON": sys.executable,
-    }
+def _beside_kafka(peers: Path, queries: dict[int, DataFrame], folder: Path) -> Iterator[dict[str, Any]]:
+    """Kafka's own figures of decoded rows, and the log's by tasks, in turns."""
     rates: dict[int, list[dict[str, float]]] = {tasks: [] for tasks in queries}
-    with (work / "lock").open("a") as lock, tempfile.TemporaryFile("w+") as said:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        kafka = subprocess.Popen([str(command)], stdout=said, env=environment)
-        while kafka.poll() is None:
-            for tasks, rows in queries.items():
-                rates[tasks].append(drain(rows, folder / "checkpoint"))
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            time.sleep(LOCK_PAUSE_S)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if kafka.returncode != 0:
-            raise RuntimeError(f"{command} ended with status {kafka.returncode}")
-        said.seek(0)
-        figures = [json.loads(line) for line in said]
+
+    def measure() -> None:
+        for tasks, rows in queries.items():
+            rates[tasks].append(drain(rows, folder / "checkpoint"))
+
+    figures = in_turns(peers, "2", measure, ROWS=str(ROWS))
     ours = {
         tasks: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         for tasks, runs in rates.items()

@@ -13,6 +13,7 @@ from cluster.reader.token import identity_text
 from spark_connector.log import forget_reader, open_reader, pass_over, tell_warnings
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
+from spark_connector.task import spare_imports_to_the_collector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +67,7 @@ def read_range(
                     yield maker.rows(batch)
                 tell_warnings(options, entry_filter)
                 maker.report()
+                spare_imports_to_the_collector()
                 return
             except LogPurged as error:  # it begins after all that was read
                 pass_over(error, options)

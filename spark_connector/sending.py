@@ -13,6 +13,7 @@ from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.lane import Lane
 from spark_connector.known_rows import KnownRows
 from spark_connector.options import SinkOptions
+from spark_connector.task import spare_imports_to_the_collector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +93,7 @@ class Sender:
         if self._known is not None:
             self._known.check_all_came()
         position = -1 if self._client is None else self._await_committed(self._client)
+        spare_imports_to_the_collector()
         return self._rows, position if self._known is None else max(position, self._known.end_position)
 
     def _session(self) -> ClusterClient:

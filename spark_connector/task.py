@@ -1,6 +1,9 @@
-"""Which task this is, and the lane that it writes: the same for each of its attempts."""
+"""Which task this is, the lane that it writes in each of its attempts, and the process it runs in."""
 
 from __future__ import annotations
+
+import gc
+from functools import cache
 
 from pyspark import TaskContext
 
@@ -44,3 +47,15 @@ def lane_of_batch(application: str, version: int) -> Lane:
     context = TaskContext.get()
     assert context is not None, "Spark writes in tasks"
     return Lane(application, context.partitionId(), version)
+
+
+@cache  # once a process
+def spare_imports_to_the_collector() -> None:
+    """Take what is imported out of the garbage collector's sight, in a Python worker of Spark.
+
+    A worker that waits for its next task collects garbage first (``pyspark/daemon.py``): with the modules of
+    numba, pyarrow and grpc that took 40 to 60 ms of each micro-batch.
+    """
+    if TaskContext.get() is not None:
+        gc.collect()
+        gc.freeze()

@@ -1,10 +1,14 @@
 """Queries that go on for many micro-batches, and queries of several streams."""
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import LongType, StructField, StructType
 
+from spark_connector.data_source import ClusterDataSource
 from tests.spark.logs import open_log
 
 WARM_UP, BATCHES = 20, 80
@@ -95,3 +99,39 @@ def test_two_streams_of_one_log_are_joined_and_have_an_offset_each(spark, live, 
     joined = spark.read.parquet(str(tmp_path / "joined")).collect()
     assert sorted(row.clusterSessionId for row in joined) == sorted(sessions[:3])
     assert len(query.lastProgress["sources"]) == 2
+
+
+class FrozenAfterReading(DataSource):
+    """As the source, with one row for each task: how many objects the collector passes over after it."""
+
+    @classmethod
+    def name(cls):
+        return "frozen"
+
+    def schema(self):
+        return "count BIGINT"
+
+    def reader(self, schema):
+        columns = StructType([StructField("position", LongType())])
+        return CountingReader(ClusterDataSource(self.options).reader(columns))
+
+
+class CountingReader(DataSourceReader):
+    def __init__(self, reader):
+        self._reader = reader
+
+    def partitions(self):
+        return self._reader.partitions()
+
+    def read(self, partition):
+        for _ in self._reader.read(partition):
+            pass
+        yield (gc.get_freeze_count(),)
+
+
+def test_a_worker_does_not_look_for_garbage_among_imports_after_each_task(spark, live):
+    """Spark collects garbage in a worker whenever it waits for its next task."""
+    spark.dataSource.register(FrozenAfterReading)
+    (row,) = spark.read.format("frozen").options(clusterDir=str(live.directory)).load().collect()
+
+    assert row["count"] > 50_000
