@@ -22,7 +22,7 @@ from cluster.errors import BatchRegistered, ClusterError, ConfigurationError
 from cluster.protocol.lane import REGISTRATION, Lane
 from spark_connector.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from spark_connector.sending import Ahead, Sender, open_session
-from spark_connector.task import lane_of_batch, lane_of_stream, task_name
+from spark_connector.task import lane_of_batch, lane_of_stream, spare_imports_to_the_collector, task_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +97,7 @@ class _ClusterWriter:
                 open_session(self.options, lane).close()
             except BatchRegistered:
                 pass  # by an earlier driver
+            spare_imports_to_the_collector()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:
         """Nothing can be undone: what the cluster committed stays in the log; the next attempt finds it."""

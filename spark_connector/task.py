@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from functools import cache
 
 from pyspark import TaskContext
@@ -56,6 +57,7 @@ def spare_imports_to_the_collector() -> None:
     A worker that waits for its next task collects garbage first (``pyspark/daemon.py``): with the modules of
     numba, pyarrow and grpc that took 40 to 60 ms of each micro-batch.
     """
-    if TaskContext.get() is not None:
+    main = sys.modules["__main__"].__spec__
+    if main is not None and main.name == "pyspark.daemon":
         gc.collect()
         gc.freeze()
