@@ -36,13 +36,16 @@ DELTA_JARS: Final = (
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar",
 )
 
-# What a starting JVM says however well it is configured, and what Spark's worker daemon says when the JVM
-# hangs up on a worker that it has no more use for.
+# What a starting JVM says however well it is configured, what Spark's worker daemon says when the JVM hangs
+# up on a worker that it has no more use for, and a query when Spark is ended around it.
 _INCUBATOR: Final = "WARNING: Using incubator modules: "
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _DAEMON_FRAME: Final = re.compile(r'^  File ".*/pyspark/daemon\.py", line \d+, in ')
 _SOURCE_LINE: Final = "    "  # beneath a frame, where pyspark lies unpacked
 _HUNG_UP: Final = "BrokenPipeError: "
+_QUERY_DIES: Final = 'Exception in thread "stream execution thread for '
+_JAVA_FRAME: Final = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more")
+_SPARK_ENDED: Final = "org.apache.spark.rpc.RpcEnvStoppedException"
 
 
 def conf_dir() -> Path:
@@ -242,6 +245,7 @@ class _QuietStart:
             for line in lines:
                 out.writelines(wanted.of(line))
                 out.flush()
+            out.writelines(wanted.rest())
 
 
 class WantedLines:
@@ -250,9 +254,15 @@ class WantedLines:
     def __init__(self) -> None:
         self._held: list[str] = []  # beginnings of tracebacks that may turn out to be noise
         self._is_noise = False
+        self._dying: list[str] = []  # a query's Java trace, until it has ended
 
     def of(self, line: str) -> list[str]:
         """What of the lines so far is to be shown now."""
+        if line.startswith(_QUERY_DIES) or (self._dying and _JAVA_FRAME.match(line)):
+            self._dying.append(line)
+            return []
+        if self._dying:
+            return [*self.rest(), *self.of(line)]
         if line.startswith(_INCUBATOR):
             return []
         if line.startswith(_TRACEBACK):
@@ -266,6 +276,12 @@ class WantedLines:
         self._held.clear()
         self._is_noise = False
         return shown
+
+    def rest(self) -> list[str]:
+        """What of a Java trace that was not shown is to be shown, now that it has ended."""
+        trace = [] if any(_SPARK_ENDED in line for line in self._dying) else self._dying
+        self._dying = []
+        return trace
 
 
 def main() -> None:

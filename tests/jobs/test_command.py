@@ -215,19 +215,32 @@ Traceback (most recent call last):
   File "/venv/site-packages/pyspark/daemon.py", line 95, in worker
     outfile.flush()
 BrokenPipeError: [Errno 32] Broken pipe
+Exception in thread "stream execution thread for terms [id = 1]" org.apache.spark.SparkException: thrown
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+Caused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.
+\tat org.apache.spark.rpc.netty.Dispatcher.postMessage(Dispatcher.scala:179)
+\t... 8 more
 """
 NEWS = """12:00:00 ERROR SparkContext: no more disk
 Traceback (most recent call last):
   File "job.py", line 3, in f
     out.flush()
 BrokenPipeError: [Errno 32] Broken pipe
+Exception in thread "stream execution thread for terms [id = 1]" java.lang.OutOfMemoryError: heap space
+\tat org.apache.spark.sql.Some.thing(Some.scala:1)
 """
 
 
 def test_sparks_noise_is_left_out_and_nothing_else():
     wanted = WantedLines()
     lines = [*NOISE.splitlines(), *NEWS.splitlines(), *NOISE.splitlines()]
-    assert [shown for line in lines for shown in wanted.of(line)] == NEWS.splitlines()
+    assert [shown for line in lines for shown in wanted.of(line)] + wanted.rest() == NEWS.splitlines()
+
+
+def test_a_trace_of_a_query_is_shown_at_the_end_too():
+    wanted = WantedLines()
+    lines = NEWS.splitlines()
+    assert [shown for line in lines for shown in wanted.of(line)] + wanted.rest() == lines
 
 
 def test_spark_defaults_are_read_as_spark_reads_them():
