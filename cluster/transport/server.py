@@ -7,6 +7,10 @@ Fair: each poll serves ready connections by ascending id from where the last pol
 and stops at a quota of bytes. Robust: whoever sends what is no frame, sends no Hello, or does not read what
 was sent to it is cut off; the others do not notice.
 
+What a client has not read yet pushes back on what it sends: beyond ``UNREAD_BYTES_MAX`` of egress that wait
+for it, the rest of its ingress waits in its socket. Only who reads nothing at all, or is sent more than there
+is room for by what was taken before, is cut off.
+
 A connection over which no session is served is a stranger's (``bounds.py``): a few are served a turn, of each
 little is taken, and it has a time to open a session. At a bound the oldest of them makes room.
 """
@@ -44,6 +48,7 @@ STALL_TIMEOUT_NS = 10 * SECOND_NS
 FINISH_TIMEOUT_NS = 1 * SECOND_NS  # for the peer to close, once it has the end of its stream
 SWEEP_INTERVAL_NS = SECOND_NS
 BYTES_PER_POLL_MAX = 4 * 1024 * 1024
+UNREAD_BYTES_MAX = 1024 * 1024  # of egress that wait for a client from which more is taken
 STRANGERS_PER_POLL_MAX = 8
 STRANGER_BYTES_PER_POLL_MAX = 16 * 1024  # of each
 
@@ -197,6 +202,8 @@ class ClientPort:
         """Take one turn; returns how many connections had something taken from them."""
         now_ns = self._clock_ns()
         work = self._accept_new(now_ns, handler)
+        if self._queued:
+            self._resume_readers()
         if now_ns >= self._next_sweep_ns:
             self._sweep(now_ns, handler)
         ready = self._ready
@@ -218,7 +225,9 @@ class ClientPort:
             if is_stranger and strangers > STRANGERS_PER_POLL_MAX:
                 self._ready.append(connection)
                 continue
-            taken = self._serve(connection, handler, is_stranger=is_stranger)
+            taken = self._serve(
+                connection, handler, STRANGER_BYTES_PER_POLL_MAX if is_stranger else RECEIVE_BUFFER_LENGTH
+            )
             self._last_served = connection.connection_id
             budget -= taken
             work += taken > 0
@@ -238,7 +247,7 @@ class ClientPort:
             if client is None or client.is_known or work >= STRANGERS_PER_POLL_MAX:
                 self._ready.append(connection)
             else:
-                self._serve(connection, handler, is_stranger=True, takes_frames=False)
+                self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, takes_frames=False)
                 work += 1
         return work
 
@@ -324,21 +333,23 @@ class ClientPort:
         self,
         connection: Connection,
         handler: ClientsHandler,
+        bytes_max: int,
         *,
-        is_stranger: bool,
         takes_frames: bool = True,
+        is_behind: bool = False,
     ) -> int:
-        """Give the handler what one connection holds; returns the bytes taken."""
+        """Give the handler what one connection holds; returns the bytes taken.
+
+        ``is_behind``: also of one from which nothing is taken until it has read more.
+        """
         client = self._clients.get(connection.connection_id)
         if client is None:
             return 0
         connection.is_readable = False  # the poller marks it again as long as there is more
-        if connection.is_paused and not connection.is_closed:
+        if connection.is_paused and not connection.is_closed and not is_behind:
             return 0
         try:
-            has_frames = connection.receive(
-                STRANGER_BYTES_PER_POLL_MAX if is_stranger else RECEIVE_BUFFER_LENGTH
-            )
+            has_frames = connection.receive(bytes_max)
             if has_frames and not client.is_known:
                 self._greet(client, connection)
                 if client.is_known:
@@ -401,9 +412,13 @@ class ClientPort:
         """Cut off who opened no session in time, has half a frame, or takes nothing of what is queued."""
         self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
         bounds = self._bounds
+        behind: list[Connection] = []
         for client in self._clients.values():
             connection = client.connection
             self._bound_buffered(client, has_taken=False)  # kernels may have received since it was served
+            if connection.is_paused and not connection.is_finishing:
+                client.partial_ns = 0  # it is not the client that keeps the rest of a frame back
+                behind.append(connection)
             if connection.is_finishing and not connection.queued_bytes:
                 if now_ns > client.deadline_ns:
                     connection.close("the peer did not close its side")
@@ -423,6 +438,14 @@ class ClientPort:
                 elif now_ns > client.deadline_ns:
                     self._cut(client, "it took nothing of its egress for too long")
         self._queued = {key: c for key, c in self._queued.items() if c.connection.queued_bytes}
+        for connection in behind:  # a little now and then, or its session would seem silent
+            self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, is_behind=True)
+
+    def _resume_readers(self) -> None:
+        """Take ingress again from clients that have read enough of what waited for them."""
+        for client in self._queued.values():
+            if client.connection.queued_bytes <= UNREAD_BYTES_MAX:
+                client.connection.resume()
 
     # -- asked by the owner --
 
@@ -450,6 +473,8 @@ class ClientPort:
             self._bound_queues()
             if connection.is_closed:
                 return Offer.CLOSED
+            if connection.queued_bytes > UNREAD_BYTES_MAX:
+                connection.pause()
         return result
 
     def _bound_queues(self) -> None:

@@ -60,10 +60,6 @@ class ReceiveBuffer:
 Explanation = tuple[str, bool]
 
 
-def _unexplained() -> Explanation:
-    return "", False
-
-
 class Connection:
     """One connected (or connecting) stream socket.
 
@@ -123,7 +119,7 @@ class Connection:
         frame_length_max: int = FRAME_LENGTH_MAX,
         queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         check_header: Callable[[np.ndarray, int], None] | None = None,
-        explain: Callable[[], Explanation] = _unexplained,
+        explain: Callable[[], Explanation] = lambda: ("", False),
     ) -> None:
         """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet.
 
@@ -398,6 +394,8 @@ class Connection:
         if self._is_paused and not self._is_finishing and not self.is_closed:
             self._is_paused = False
             self._watch()
+            if self.has_frames or self._is_adopted:
+                self._mark_readable()  # the poller does not know of them
 
     @property
     def is_paused(self) -> bool:

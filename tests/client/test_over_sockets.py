@@ -48,11 +48,30 @@ def test_a_window_much_larger_than_the_sockets_buffers_goes_through(leader, medi
             counted.append((len(batch), int(batch.lengths.sum())))
 
     with ClusterClient.connect(leader.endpoints[medium], Counter()) as client:
-        assert client.offer_batch([b"x" * 1000] * 10_000) > 0
+        assert client.offer_batch([b"x" * 1000] * 30_000) > 0
         client.await_committed(DEADLINE_S)
-        poll_until(client, lambda: sum(rows for rows, _ in counted) == 10_000)
+        poll_until(client, lambda: sum(rows for rows, _ in counted) == 30_000)
 
-    assert sum(length for _, length in counted) == 10_000_000
+    assert sum(length for _, length in counted) == 30_000_000
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_a_listener_that_takes_its_time_misses_no_answer(leader, medium):
+    """The leader takes no more before some answers are read: it does not cut off who is slower than it is."""
+    counted = []
+
+    class Slow:
+        def on_messages(self, batch):
+            counted.append(len(batch))
+            taken = -1
+            while len(counted) < 5 and taken < len(leader.log):  # until the leader gets no further
+                taken = len(leader.log)
+                time.sleep(0.1)
+
+    with ClusterClient.connect(leader.endpoints[medium], Slow()) as client:
+        assert client.offer_batch([b"x" * 1000] * 60_000) > 0
+        client.await_committed(DEADLINE_S)
+        poll_until(client, lambda: sum(counted) == 60_000)
 
 
 @pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])

@@ -12,11 +12,12 @@ from cluster.errors import PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
-from cluster.transport.bounds import Bounds
+from cluster.transport.bounds import SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.server import UNREAD_BYTES_MAX
+from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Connection, ReceiveBuffer, dial
 from cluster.transport.tls import TlsSession, client_context
 from cluster.transport.tls_connection import TlsConnection
 from tests.transport.authorities import Certificates
@@ -256,6 +257,62 @@ def test_a_reader_that_takes_nothing_for_too_long_is_cut_off(serve):
             now_ns += 1_000_000_000
             server.turn()
     assert ("disconnect", 1) in server.told
+
+
+def test_a_client_is_heard_further_once_it_has_read_its_answers(server, client):
+    """It is not cut off, however much it sends before it reads."""
+    sent = frame(b"x" * 50_000, session_id=0, stream_id=101) * 400
+    assert client.connection.offer(sent) > 0
+    taken = -1
+    while taken < len(server.frames[1]):  # until it takes no more
+        taken = len(server.frames[1])
+        for _ in range(20):
+            client.poller.wait(0)
+            server.turn()
+    assert 0 < taken < len(sent)
+    assert server.port._clients[1].connection.queued_bytes <= UNREAD_BYTES_MAX + RECEIVE_BUFFER_LENGTH
+
+    client.await_bytes(len(sent))
+    assert client.received == sent
+    assert server.errors == []
+
+
+def test_what_was_received_before_the_answers_piled_up_is_taken_after_them(server, client):
+    """No byte that comes later brings it to mind."""
+    message = frame(b"y" * 200, session_id=0, stream_id=101)
+    server.bytes_per_call = len(message)
+    answer = frame(b"x" * 60_000, session_id=0, stream_id=102) * 120
+    echo, server.is_echo = server.on_frames, False
+
+    def on_frames(connection_id, buffer, start, end):
+        if not server.frames[connection_id]:
+            server.port.send(connection_id, answer)
+        return echo(connection_id, buffer, start, end)
+
+    server.on_frames = on_frames
+    client.connection.offer(message * 20)
+    client.await_bytes(len(answer))
+    server.turn_until(lambda: server.frames[1] == message * 20)
+
+
+def test_who_reads_little_is_heard_a_little_and_never_seems_silent(serve):
+    """A session times out of which nothing is heard, and a client is cut off that sends half a frame."""
+    now_ns = 0
+    server = serve(clock_ns=lambda: now_ns, bounds=Bounds(frame_timeout_ns=5 * SECOND_NS))
+    with bare(server) as slow:
+        slow.sendall(HELLO)
+        server.turn_until(lambda: ("connect", 1) in server.told)
+        server.is_echo = False
+        server.port.send(1, frame(b"x" * 14_000_000, session_id=0, stream_id=102))
+        message = frame(b"z" * (MESSAGE_LENGTH_MAX - 100), session_id=0, stream_id=101)
+        slow.sendall(message * 2)
+        for second in range(1, 26):
+            now_ns = second * SECOND_NS
+            slow.recv(300_000, socket.MSG_WAITALL)
+            server.turn()
+            assert len(server.frames[1]) <= 16 * 1024 * second
+        assert server.frames[1] == message * 2
+    assert server.errors == []
 
 
 @pytest.mark.conformance("C-238")
