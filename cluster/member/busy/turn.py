@@ -95,21 +95,20 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     """Wait for sockets, no longer than until the slow tick; how many have something."""
     w = t.words
     w[LAST_NS] = w[NOW_NS]
-    found = wait(t, 0)
+    timeout_ms = 0
+    if not w[IS_STEPPED]:
+        w[NOW_NS] = read_clock(t, MONOTONIC)
+        while w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < w[SLOW_TICK_NS]:
+            found = wait(t, 0)
+            w[NOW_NS] = read_clock(t, MONOTONIC)
+            if found != 0 or (w[ROLE] == LEADER_ROLE and is_commit_due(t)):
+                return found
+        if w[NOW_NS] < w[SLOW_TICK_NS]:
+            timeout_ms = (w[SLOW_TICK_NS] - w[NOW_NS] + 999_999) // 1_000_000
+            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
+                timeout_ms = min(timeout_ms, COMMIT_WAIT_NS // 1_000_000)
+    found = wait(t, timeout_ms)
     w[NOW_NS] = read_clock(t, MONOTONIC)
-    if w[IS_STEPPED]:
-        return found
-    while found == 0 and w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < w[SLOW_TICK_NS]:
-        if w[ROLE] == LEADER_ROLE and is_commit_due(t):
-            return found
-        found = wait(t, 0)
-        w[NOW_NS] = read_clock(t, MONOTONIC)
-    if found == 0 and w[NOW_NS] < w[SLOW_TICK_NS]:
-        timeout_ms = (w[SLOW_TICK_NS] - w[NOW_NS] + 999_999) // 1_000_000
-        if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
-            timeout_ms = min(timeout_ms, COMMIT_WAIT_NS // 1_000_000)
-        found = wait(t, timeout_ms)
-        w[NOW_NS] = read_clock(t, MONOTONIC)
     return found
 
 
