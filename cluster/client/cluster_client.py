@@ -107,7 +107,7 @@ class ClusterClient:
     @property
     def is_closed(self) -> bool:
         """Whether the session is over, for the client (``why_closed``); a new one needs a new client."""
-        return self.state is ClientState.CLOSED
+        return self._session.state is ClientState.CLOSED and self._reopening is None
 
     @property
     def why_closed(self) -> str:

@@ -23,7 +23,6 @@ from cluster.transport.message_frames import each_frame
 EGRESS_ROWS = 16_384
 SCHEMA_IDS = (CLUSTER.id, link.LINK_SCHEMA.id)
 
-OnMessage = Callable[[Message], None]
 OnAcknowledged = Callable[[int, int], None]  # messages of the session, position after the last
 
 
@@ -34,48 +33,43 @@ class EgressAdapter:
         self,
         cluster_session_id: int,
         held: HeldEgress,
+        on_acknowledged: OnAcknowledged,
         taken: AnswerProgress | None = None,
     ) -> None:
         """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
         self._held = held
+        self._on_acknowledged = on_acknowledged
         self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
 
-    def poll(
-        self, connection: MemberConnection, on_message: OnMessage, on_acknowledged: OnAcknowledged
-    ) -> None:
-        """Hold what the frames of ``connection`` say to the application.
+    def poll(self, connection: MemberConnection) -> Message | None:
+        """Take messages and acknowledgements up to the next frame of another kind, and that frame.
 
-        ``on_message`` gets what else comes of this session. ``RemoteProtocolError`` for what is no egress.
+        Messages are held for the application. Returns what the other frame says to the session, if it does.
+        ``RemoteProtocolError`` for what is no egress.
         """
-        while connection.has_frames:
-            self._poll_run(connection, on_message, on_acknowledged)
-
-    def _poll_run(
-        self, connection: MemberConnection, on_message: OnMessage, on_acknowledged: OnAcknowledged
-    ) -> None:
-        """Take messages and acknowledgements up to the next frame of another kind, and that frame."""
-        start, messages = connection.start, self._messages
-        status, consumed = parse_egress(connection.buffer, start, connection.end, messages, self._session_id)
+        buffer, start, messages = connection.buffer, connection.start, self._messages
+        status, consumed = parse_egress(buffer, start, connection.end, messages, self._session_id)
         if status == MALFORMED:
             raise RemoteProtocolError(f"malformed egress at byte {consumed - start} of a run")
         if messages.count:
             self._hold_messages()
         acknowledged, position = messages.acknowledged.tolist()
         if acknowledged >= 0:
-            on_acknowledged(acknowledged, position)
+            self._on_acknowledged(acknowledged, position)
         if status in (DONE, OUT_FULL):
             connection.advance(consumed)
-            return
-        stream_id, offset, length = next(each_frame(connection.buffer, consumed, connection.end))
-        payload = connection.buffer.data[offset : offset + length]
+            return None
+        stream_id, offset, length = next(each_frame(buffer, consumed, connection.end))
+        payload = buffer.data[offset : offset + length]
         connection.advance(align(offset + length))
         if not connection.is_closed and stream_id in (streams.EGRESS, streams.LINK):
-            self._on_frame(payload, on_message)
+            return self._other_message(payload)
+        return None
 
     def _hold_messages(self) -> None:
-        """Copy them out of the receive buffer."""
+        """Copy them out of the receive buffer, with their frames."""
         messages = self._messages
         timestamps, offsets, lengths = messages.timestamps, messages.offsets, messages.lengths
         if self._taken is not None:
@@ -83,18 +77,17 @@ class EgressAdapter:
             if not fresh.any():
                 return
             timestamps, offsets, lengths = timestamps[fresh], offsets[fresh], lengths[fresh]
-        begin = int(offsets[0])
-        buffer = messages.buffer[begin : int(offsets[-1] + lengths[-1])].copy()
+        buffer = messages.buffer.copy()
         self._held.hold(
-            EgressBatch(self._session_id, timestamps.copy(), offsets - begin, lengths.copy(), buffer)
+            EgressBatch(self._session_id, timestamps.copy(), offsets.copy(), lengths.copy(), buffer)
         )
 
-    def _on_frame(self, payload: memoryview, on_message: OnMessage) -> None:
-        """One message that is not the application's."""
+    def _other_message(self, payload: memoryview) -> Message | None:
+        """What no application's message says to the session; a message of another schema is held."""
         _, template_id, schema_id, _ = read_header(payload, 0, len(payload))
         if schema_id not in SCHEMA_IDS:
             self._held.hold(ExtensionMessage(schema_id, template_id, bytes(payload)))
-            return
+            return None
         message = decode(payload)
-        if message is not None and getattr(message, "cluster_session_id", None) == self._session_id:
-            on_message(message)
+        is_ours = getattr(message, "cluster_session_id", None) == self._session_id
+        return message if is_ours else None

@@ -108,10 +108,8 @@ class HeldEgress:
             self._bytes_held += item.payload_bytes
         self._items.append(item)
 
-    def take(self, rows_max: int) -> EgressBatch | Event | None:
-        """The oldest event, or the oldest messages up to ``rows_max``; None when there is nothing."""
-        if not self._items:
-            return None
+    def take(self, rows_max: int) -> EgressBatch | Event:
+        """The oldest event, or the oldest messages up to ``rows_max``; there is something."""
         item = self._items.popleft()
         if isinstance(item, EgressBatch):
             if len(item) > rows_max:
@@ -132,18 +130,20 @@ class HeldEgress:
         and the next ones held.
         """
         taken = 0
-        while taken < limit and (item := self.take(limit - taken)) is not None:
+        while taken < limit and self._items:
+            item = self.take(limit - taken)
             if not isinstance(item, EgressBatch):
                 taken += 1
                 dispatch.event(item)
                 continue
+            rows = len(item)
             try:
                 dispatch.messages(item)
             finally:
                 done = dispatch.rows_done
-                if done < len(item):
-                    self.put_back(item.rows(done, len(item)))
+                if done < rows:
+                    self.put_back(item.rows(done, rows))
             taken += done
-            if done < len(item):
+            if done < rows:
                 break
         return taken

@@ -68,6 +68,7 @@ class SessionConductor:
         assert opening.event is not None and opening.publication is not None
         event = opening.event
         self._context = context
+        self._keep_alive_ns = context.keep_alive_interval_ns
         self._world = world
         self._held = held
         self._publications = opening.publications
@@ -76,7 +77,7 @@ class SessionConductor:
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
         self._taken = AnswerProgress() if context.supervised else None
-        self._egress = EgressAdapter(event.cluster_session_id, held, self._taken)
+        self._egress = EgressAdapter(event.cluster_session_id, held, self._on_acknowledged, self._taken)
         self._held_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
@@ -158,8 +159,9 @@ class SessionConductor:
         """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader."""
         self.flush_offered()
         publication, now_ns = self._publication, self._world.now_ns()
-        may_receive = is_receiving and self.state is not ClientState.PENDING_CLOSE
-        is_calm = may_receive and self.state is ClientState.CONNECTED and self.window.is_flushed
+        state = self.state
+        may_receive = is_receiving and state is not ClientState.PENDING_CLOSE
+        is_calm = may_receive and state is ClientState.CONNECTED and self.window.is_flushed
         # Who has waited need not ask first which socket has something.
         if publication is None or not (is_calm and self._receive(publication, now_ns)):
             if publication is None or not publication.connection.is_readable:
@@ -174,12 +176,11 @@ class SessionConductor:
 
     def rest_s(self) -> float:
         """How long it may be left alone: until a keep-alive is due, hardly with much to send or no leader."""
-        interval_ns = self._context.keep_alive_interval_ns
         is_calm = self.state is ClientState.CONNECTED and self.window.is_flushed
-        if not is_calm or interval_ns is None:
+        if not is_calm or self._keep_alive_ns is None:
             return WAIT_S
         now_ns = self._world.now_ns()
-        rest_ns = self.last_sent_ns + interval_ns - now_ns
+        rest_ns = self.last_sent_ns + self._keep_alive_ns - now_ns
         if (say_ns := self._say_rest_ns(now_ns)) is not None:
             rest_ns = min(rest_ns, say_ns)
         return max(rest_ns / 1e9, WAIT_S)
@@ -187,10 +188,10 @@ class SessionConductor:
     def _do_work(self, now_ns: int) -> None:
         match self.state:
             case ClientState.CONNECTED:
-                if self._say_rest_ns(now_ns) == 0:
+                if self._taken is not None and self._say_rest_ns(now_ns) == 0:
                     self._say_taken(now_ns)
                 self.flush_offered()
-                interval_ns = self._context.keep_alive_interval_ns
+                interval_ns = self._keep_alive_ns
                 if interval_ns is not None and now_ns - self.last_sent_ns >= interval_ns:
                     self.send_keep_alive()
                 if self._publication is not None:  # else it was lost just now
@@ -214,11 +215,10 @@ class SessionConductor:
                 is_heard = True
                 self._last_heard_ns = now_ns
                 self._probed_ns = None
-                self._egress.poll(
-                    connection,
-                    lambda message: self._on_message(message, publication, now_ns),
-                    self._on_acknowledged,
-                )
+                while connection.has_frames:
+                    message = self._egress.poll(connection)
+                    if message is not None:
+                        self._on_message(message, publication, now_ns)
                 if self._taken is not None and self._taken.fault:
                     self.end(self._taken.fault)
         except RemoteProtocolError as error:

@@ -182,13 +182,9 @@ class UnacknowledgedWindow:
     def _frame(self, segment: _Segment, payload: bytes) -> None:
         """As the kernel does it, which takes longer for a message alone."""
         frame_length = FRAME_OVERHEAD + len(payload)
-        length = align(frame_length)
-        view, begin = segment.view, segment.end
-        view[begin : begin + 4] = frame_length.to_bytes(4, "little")
-        view[begin + 4 : begin + FRAME_OVERHEAD] = self._prefix
-        view[begin + FRAME_OVERHEAD : begin + frame_length] = payload
-        if length > frame_length:
-            view[begin + frame_length : begin + length] = bytes(length - frame_length)
+        padding, begin = -frame_length & 31, segment.end
+        frame = b"".join((frame_length.to_bytes(4, "little"), self._prefix, payload, bytes(padding)))
+        segment.view[begin : begin + len(frame)] = frame
 
     def offer_batch(self, offsets: np.ndarray, lengths: np.ndarray, buffer: np.ndarray) -> bool:
         """Take messages by columns over one buffer, all or none; False as for ``offer``."""

@@ -291,7 +291,7 @@ ANY_SESSION = 0
 
 
 class EgressMessages(MessageColumns):
-    """A reusable batch of what a client received; ``buffer`` is the array that it was received into.
+    """A reusable batch of what a client received; ``buffer`` is the run that was taken apart.
 
     ``acknowledged`` has the numbers of the last CommitAck that came: messages, -1 for none, and position.
     """
@@ -309,7 +309,8 @@ class EgressMessages(MessageColumns):
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES, I64, I64, WORDS_OUT, I64, I64, WORDS_OUT))
-def _parse_egress(buffer, offset, end, columns, rows, session, acknowledged):  # type: ignore[no-untyped-def]
+def _parse_egress(buffer, start, end, columns, rows, session, acknowledged):  # type: ignore[no-untyped-def]
+    offset = start
     row = 0
     acknowledged[0] = -1
     while end - offset >= HEADER_LENGTH:
@@ -353,7 +354,7 @@ def _parse_egress(buffer, offset, end, columns, rows, session, acknowledged):  #
         columns[EXTRA * rows + row] = get_i64(buffer, offset + 24)
         columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
         columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
-        columns[OFFSETS * rows + row] = payload
+        columns[OFFSETS * rows + row] = payload - start
         columns[LENGTHS * rows + row] = offset + frame_length - payload
         row += 1
         offset += align_frame(frame_length)
@@ -375,5 +376,5 @@ def parse_egress(
     status, consumed, messages.count = _parse_egress(
         buffer, start, end, messages.words, messages.rows, session_id, messages.acknowledged
     )
-    messages.buffer = buffer
+    messages.buffer = buffer[start:consumed]
     return status, consumed

@@ -287,8 +287,7 @@ class Connection:
         if self.is_closed:
             return False
         self.is_readable = False
-        carry = self._carry
-        kept = self._limit
+        carry, kept = self._carry, self._limit
         if self._is_adopted:
             assert carry is not None
             self._is_adopted = False
@@ -324,9 +323,10 @@ class Connection:
         """Give back ``buffer[start:consumed_end]``; what follows is kept and comes again."""
         assert self.start <= consumed_end <= self.end
         if consumed_end == self._limit:
-            self._carry = None
             self._limit = self.start = self.end = 0
-            self._mark(IS_KEPT, False)
+            if self._carry is not None:
+                self._carry = None
+                self._mark(IS_KEPT, False)
             return
         follows = 0
         if consumed_end == self.end:
