@@ -56,6 +56,17 @@ class CallingProcess(Protocol):
     def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
 
 
+def put_call(table: np.ndarray, place: int, function: Callable[..., int], count: int) -> object:
+    """Have a function of so many integers called in this place, for as long as what is returned is kept."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        table[place] = id(function)
+        PLAIN[id(function)] = function
+        return function
+    callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * count)(function)
+    table[place] = ctypes.cast(callback, ctypes.c_void_p).value
+    return callback
+
+
 class SimulatedCalls:
     """``table`` goes to the compiled turn; it holds for as long as this object is there."""
 
@@ -76,23 +87,12 @@ class SimulatedCalls:
             SYNC_RANGE: (self._sync_range, 4),
         }
         self.table = np.zeros(CALLS, np.int64)
-        self._kept: list[object] = []
-        for place, (function, count) in functions.items():
-            self.table[place] = self._address_of(self._guarded(function), count)
+        self._kept = [
+            put_call(self.table, place, self._guarded(function), count)
+            for place, (function, count) in functions.items()
+        ]
         error_number = ctypes.addressof(self._error_number)
-        self.table[ERROR_NUMBER] = self._address_of(lambda: error_number, 0)
-
-    def _address_of(self, function: Callable[..., int], count: int) -> int:
-        if config.DISABLE_JIT:  # type: ignore[attr-defined]
-            address = id(function)
-            PLAIN[address] = function
-            self._kept.append(function)
-            return address
-        callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * count)(function)
-        self._kept.append(callback)
-        called = ctypes.cast(callback, ctypes.c_void_p).value
-        assert called is not None
-        return called
+        self._kept.append(put_call(self.table, ERROR_NUMBER, lambda: error_number, 0))
 
     def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
         def call(*arguments: int) -> int:

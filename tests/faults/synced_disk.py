@@ -27,6 +27,7 @@ from cluster.member.busy.system import START_WRITING
 from cluster.node import machine
 from cluster.node import node as member_node
 from cluster.node.config_text import load
+from cluster.testing.calls import put_call
 from cluster.transport.system_calls import SystemCalls
 
 SUFFIX = ".synced"
@@ -141,9 +142,7 @@ class SyncedCalls(SystemCalls):
                 traceback.print_exc()
                 os.abort()
 
-        callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * count)(call)
-        self.table[place] = ctypes.cast(callback, ctypes.c_void_p).value
-        return callback
+        return put_call(self.table, place, call, count)
 
     def _write(self, file: int, buffer: int, length: int, offset: int) -> int:
         OPEN[file].pwrite(ctypes.string_at(buffer, length), offset)
