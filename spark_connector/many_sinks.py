@@ -23,7 +23,7 @@ from cluster.protocol.lane import REGISTRATION, Lane
 from spark_connector.routing import Routing
 from spark_connector.sending import Ahead, Sender, open_session
 from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
-from spark_connector.task import task_name
+from spark_connector.task import add_task_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ class _ManyWriter:
                     parts[name] = task.finish()
                 return RoutedRows(parts)
         except ClusterError as error:
-            error.args = (f"{task_name()}, cluster {name}: {error}",)
+            add_task_name(error, name)
             raise
 
     def _register_names(self, name: str) -> None:

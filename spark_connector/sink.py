@@ -22,7 +22,12 @@ from cluster.errors import BatchRegistered, ClusterError, ConfigurationError
 from cluster.protocol.lane import REGISTRATION, Lane
 from spark_connector.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from spark_connector.sending import Ahead, Sender, open_session
-from spark_connector.task import lane_of_batch, lane_of_stream, spare_imports_to_the_collector, task_name
+from spark_connector.task import (
+    add_task_name,
+    lane_of_batch,
+    lane_of_stream,
+    spare_imports_to_the_collector,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +72,7 @@ class _ClusterWriter:
             except BatchRegistered:
                 return RowsCommitted(0, -1, application, is_registered=True)
         except ClusterError as error:
-            error.args = (f"{task_name()}: {error}",)
+            add_task_name(error)
             raise
 
     def _send(self, iterator: Iterator[pa.RecordBatch], lane: Lane | None) -> tuple[int, int]:

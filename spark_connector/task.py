@@ -8,7 +8,7 @@ from functools import cache
 
 from pyspark import TaskContext
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.protocol.lane import Lane
 
 # Spark's own names of what it gives the tasks of a streaming query.
@@ -16,7 +16,7 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
 
-def task_name() -> str:
+def _task_name() -> str:
     """The task's partition and attempt, and the batch and query that it belongs to, if any."""
     context = TaskContext.get()
     if context is None:
@@ -24,6 +24,12 @@ def task_name() -> str:
     task = f"partition {context.partitionId()}, attempt {context.attemptNumber()}"
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     return task if query_id is None else f"batch {batch_id} of query {query_id}, {task}"
+
+
+def add_task_name(error: ClusterError, cluster_name: str | None = None) -> None:
+    """Put the task before what the error says, and the cluster where there are several."""
+    where = _task_name() if cluster_name is None else f"{_task_name()}, cluster {cluster_name}"
+    error.args = (f"{where}: {error}",)
 
 
 def lane_of_stream() -> Lane:
