@@ -97,9 +97,8 @@ class ClusterDataSource(DataSource):
 
         try:
             if clusters := named_clusters(self.options):
-                many = _many_stream_reader(clusters, schema)
-                many.remarks = tuple(remarks(self.options, list(clusters.values()), is_stream=True))
-                return many
+                lines = tuple(remarks(self.options, list(clusters.values()), is_stream=True))
+                return _many_stream_reader(clusters, schema, lines)
             options = SourceOptions.parse(self.options)
             reader = _stream_reader(options, schema)
             reader.remarks = tuple(remarks(self.options, [options], is_stream=True))
@@ -163,11 +162,15 @@ def _stream_reader(options: SourceOptions, schema: StructType) -> ClusterStreamR
     return ClusterStreamReader(options, _columns(options, schema), _decoded_column(options, schema))
 
 
-def _many_stream_reader(clusters: dict[str, SourceOptions], schema: StructType) -> ManyStreamReader:
+def _many_stream_reader(
+    clusters: dict[str, SourceOptions], schema: StructType, lines: tuple[str, ...]
+) -> ManyStreamReader:
+    """``lines`` are told by the first of its readers, for all of them."""
     from spark_connector.many_clusters import ManyStreamReader, NamedRows
 
     rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
     readers = {name: _stream_reader(options, of_the_log) for name, options in clusters.items()}
+    next(iter(readers.values())).remarks = lines
     fails = any(options.fail_on_data_loss for options in clusters.values())
     return ManyStreamReader(readers, rows, fail_on_data_loss=fails)
 

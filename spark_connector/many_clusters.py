@@ -100,15 +100,6 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_read = dict.fromkeys(readers, -1)  # in which trigger each was read
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """Of all readers the first tells it."""
-        return self._first.remarks
-
-    @remarks.setter
-    def remarks(self, lines: tuple[str, ...]) -> None:
-        self._first.remarks = lines
-
-    @property
     def _first(self) -> ClusterStreamReader:
         return next(iter(self._readers.values()))
 

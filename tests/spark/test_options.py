@@ -321,7 +321,9 @@ def test_a_batch_says_which_options_do_nothing_in_it(cluster, capsys):
 def test_an_option_that_does_nothing_without_another_is_told(cluster, capsys):
     def of_stream(**options):
         given = {f"endpoints{cluster}": "0=a:1", **options}
-        return list(ClusterDataSource(given).streamReader(StructType().add("position", "long")).remarks)
+        reader = ClusterDataSource(given).streamReader(StructType().add("position", "long"))
+        readers = reader._readers.values() if cluster else [reader]
+        return [line for one in readers for line in one.remarks]
 
     def of_batch(**options):
         given = {f"endpoints{cluster}": "0=a:1", **options}
