@@ -172,8 +172,7 @@ def _rows_of_any(copies: list[StoredSnapshot], snapshots: Snapshots) -> list[dic
         except (NotAClusterDirectory, DataLoss):
             continue
         except ClusterError as error:
-            if failed is None and snapshots.is_there(copy):
-                failed = error
+            failed = failed or error
     if failed is not None:
         raise failed
     return []

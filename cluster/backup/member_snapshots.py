@@ -152,10 +152,6 @@ class MemberSnapshots:
         with TemporaryDirectory(prefix="cluster-snapshot-") as folder:
             yield self._fetch(snapshot, folder).open(OsFiles())
 
-    def is_there(self, snapshot: StoredSnapshot) -> bool:
-        """True: ``opened`` raises DataLoss for one that its member has deleted."""
-        return True
-
     def close(self) -> None:
         """Drop the connections."""
         for supplier, _ in self._suppliers.values():

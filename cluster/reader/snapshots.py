@@ -203,12 +203,18 @@ class DirectorySnapshots:
 
     @contextmanager
     def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
-        """One that was ``listed``. Raises as ``StoredSnapshot.open``."""
-        yield snapshot.open(OsFiles())
+        """One that was ``listed``. Raises as ``StoredSnapshot.open``.
 
-    def is_there(self, snapshot: StoredSnapshot) -> bool:
-        """Whether its directory still has it. Raises NotAClusterDirectory, LogDamaged, StorageError."""
-        return snapshot in stored_snapshots(OsFiles(), snapshot.directory, snapshot.archive)
+        What fails while this is entered is NotAClusterDirectory where the snapshot was deleted meanwhile.
+        """
+        try:
+            yield snapshot.open(OsFiles())
+        except ClusterError:
+            if snapshot in stored_snapshots(OsFiles(), snapshot.directory, snapshot.archive):
+                raise
+            raise NotAClusterDirectory(
+                f"{snapshot.member}: its snapshot at {snapshot.log_position} was deleted"
+            ) from None
 
     def close(self) -> None:
         """There is nothing open."""

@@ -13,7 +13,7 @@ import pytest
 from cluster import ClusteredService, LogDamaged, NotAClusterDirectory, TimedOut
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
-from cluster.reader.snapshots import stored_snapshots
+from cluster.reader.snapshots import StoredSnapshot, stored_snapshots
 from cluster.testing import SimulatedCluster
 from jobs import rebuild, verify
 from jobs.command import JobOptions, checkpoint_in
@@ -21,7 +21,6 @@ from jobs.delta_table import Commit, open_table, read
 from jobs.keeping import keep
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
 from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers, timers_job
-from spark_connector import snapshot_rows
 from spark_connector.log import open_reader
 from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
@@ -172,14 +171,14 @@ def test_a_snapshot_that_is_deleted_while_it_is_read_is_left_out(stages, tmp_pat
     directory = shutil.copytree(f"{stages[0]}/member-0", tmp_path / "member-0")
     seen = []
 
-    def purging(copies, snapshots):
+    def purging(snapshot, files):
         archive = Archive.open(str(directory / "archive"), files=OsFiles(), epoch_ms=lambda: 0)
-        archive.purge_recording(copies[0].recording_id)
+        archive.purge_recording(snapshot.recording_id)
         archive.close()
-        seen.append(copies)
+        seen.append(snapshot)
         raise error
 
-    monkeypatch.setattr(snapshot_rows, "snapshot_rows", purging)
+    monkeypatch.setattr(StoredSnapshot, "open", purging)
     assert TimersOfSnapshots({"clusterDir": str(directory)})(True, 1 << 62) == []
     assert len(seen) == 1
 
