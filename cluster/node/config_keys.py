@@ -321,7 +321,8 @@ class NodeKeys(BaseModel):
     )
     egress_bytes_max: Size = _key(
         size_text(BOUNDS.egress_bytes_max),
-        "Most bytes of egress that wait for one client, which is cut off then.",
+        """Most bytes of egress that wait for one client, which is cut off then. When the log goes on after a
+        pause of the majority, 32 MiB may be committed, and answered, at once.""",
         unit=SIZE,
         ge=MIB,
     )

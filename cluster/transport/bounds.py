@@ -21,7 +21,8 @@ class Bounds:
     session_open_timeout_ns: int = 10 * SECOND_NS  # for a connection to open or resume a session
     frame_timeout_ns: int = 10 * SECOND_NS  # for the rest of a frame
     received_bytes_max: int = 64 * MIB  # held of frames that are not whole, or not taken yet
-    egress_bytes_max: int = 16 * MIB  # that wait for one client to read them
+    # That wait for one client to read them: the answers to all that may be uncommitted, and more.
+    egress_bytes_max: int = 48 * MIB
     egress_bytes_total_max: int = 64 * MIB  # that wait for all of them
     readers_max: int = 64
     reader_bytes_max: int = 64 * MIB  # that all readers together have not taken

@@ -17,6 +17,7 @@ from cluster.node.config_keys import KEYS
 from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport.bounds import Bounds
+from cluster.transport.server import BYTES_PER_POLL_MAX, UNREAD_BYTES_MAX
 from cluster.transport.tls import TlsFiles
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -320,3 +321,9 @@ def test_variables_of_clients_are_no_members_keys():
     variables = {"CLUSTER_TLS_CA": "ca.pem", "CLUSTER_TLS_CERTIFICATE": "a.pem", "CLUSTER_TLS_KEY": "a.key"}
     assert config_text.load(environment=variables).tls_files is None
     assert config_text.unknown_variables(variables) == []
+
+
+def test_a_client_may_be_answered_at_once_what_may_be_committed_at_once():
+    """By a service that answers as much as it is sent: who reads it all is not cut off."""
+    uncommitted_bytes_max = ConsensusModuleContext.uncommitted_bytes_max
+    assert Bounds().egress_bytes_max >= uncommitted_bytes_max + UNREAD_BYTES_MAX + BYTES_PER_POLL_MAX
