@@ -14,7 +14,6 @@ from cluster import (
     AgentTermination,
     ClusterClient,
     ClusteredService,
-    ClusterError,
     ClusterNode,
     ConfigurationError,
     DirectoryInUse,
@@ -23,10 +22,8 @@ from cluster import (
 )
 from cluster.counters import CountersReader
 from cluster.node.node_log import NodeLog
-from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.service_loader import load_service
-from cluster.transport.poller import Poller
 from tests.node.processes import DEADLINE_S, ask, await_that, free_base_port, keys_of
 
 
@@ -68,7 +65,6 @@ def test_a_member_can_be_embedded_and_replays_its_log_when_it_is_launched_again(
 
 
 def test_what_is_embedded_leaves_no_thread_and_no_socket_behind(tmp_path):
-    import threading
 
     keys = keys_of(tmp_path)
     before = set(threading.enumerate())
@@ -259,7 +255,7 @@ class Liberal(ClusteredService):
         ("fractions:Fraction.nothing", "fractions has no Fraction.nothing"),
         ("datetime:date", r"class date is not derived from cluster\.ClusteredService"),
         ("json:dumps", r"is a function, not a class derived from cluster\.ClusteredService"),
-        (f"{__name__}:Agent", "class Agent is not derived"),
+        ("cluster.node.runner:AgentRunner", "class AgentRunner is not derived"),
         (f"{__name__}:NeedsArguments", r"NeedsArguments\(\) is called without arguments: missing .* 'path'"),
         (
             f"{__name__}:ForgetsSession",
@@ -295,132 +291,6 @@ def test_an_import_that_fails_says_file_and_line(tmp_path, monkeypatch, source, 
 
 def test_a_service_may_have_methods_of_its_own_and_more_arguments_with_defaults():
     assert isinstance(load_service(f"{__name__}:Liberal"), Liberal)
-
-
-class Agent:
-    """Works as often as told, then has nothing to do."""
-
-    awaits_events = False
-
-    def __init__(self, *results: int | Exception) -> None:
-        self.results = list(results)
-        self.runner: AgentRunner | None = None
-        self.turns = 0
-
-    def do_work(self, now_ns: int, cluster_time: int) -> int:
-        self.turns += 1
-        if not self.results:
-            assert self.runner is not None
-            self.runner.stop()
-            return 0
-        result = self.results.pop(0)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-
-def run_agent(agent: Agent) -> list[Exception]:
-    errors: list[Exception] = []
-    poller = Poller()
-    agent.runner = AgentRunner(agent, poller, cluster_clock("ms"), spin_ns=0, on_error=errors.append)
-    try:
-        agent.runner.run()
-    finally:
-        poller.close()
-    return errors
-
-
-def test_an_agent_that_fails_is_called_again():
-    failing = Agent(ValueError("once"), ClusterError("twice"), 1)
-    errors = run_agent(failing)
-    assert [str(error) for error in errors] == ["once", "twice"]
-    assert failing.turns == 4
-
-
-def test_an_agent_that_ends_ends_the_runner():
-    with pytest.raises(AgentTermination):
-        run_agent(Agent(1, AgentTermination("over")))
-
-
-@pytest.mark.conformance("C-10")
-def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_slow_tick():
-    """Aeron's client conductor runs in the slow tick; here sockets and their time-outs are every turn's.
-
-    A run of compiled turns that ended by time has asked them itself.
-    """
-    order: list[str] = []
-
-    class Noting(Poller):
-        def wait(self, timeout_s: float) -> int:
-            order.append("sockets")
-            return super().wait(timeout_s)
-
-    class Slow(Agent):
-        def do_work(self, now_ns: int, cluster_time: int) -> int:
-            order.append("slow tick")
-            return super().do_work(now_ns, cluster_time)
-
-    agent = Slow(1, 1, 0, 1)
-    poller = Noting()
-    runner = agent.runner = AgentRunner(agent, poller, cluster_clock("ms"), spin_ns=0, on_error=print)
-    runner.run()
-    poller.close()
-
-    ticks = [index for index, what in enumerate(order) if what == "slow tick"]
-    assert len(ticks) == 5
-    assert all(order[index - 1] == "sockets" for index in ticks)
-    assert ticks[0] > 0
-
-
-def test_a_runner_does_not_sleep_while_there_is_work():
-    begin = time.monotonic()
-    run_agent(Agent(*[1] * 2_000))
-    assert time.monotonic() - begin < 2_000 * SLEEP_MAX_S / 4
-
-
-def test_a_runner_takes_no_turn_after_work_when_its_agent_awaits_events():
-    order: list[float | str] = []
-
-    class Noting(Poller):
-        def wait(self, timeout_s: float) -> int:
-            order.append(timeout_s)
-            return super().wait(timeout_s)
-
-    class Settled(Agent):
-        awaits_events = True
-
-        def do_work(self, now_ns: int, cluster_time: int) -> int:
-            order.append("turn")
-            if len(self.results) == 1:
-                poller.wake()  # what comes meanwhile is taken at once
-            return super().do_work(now_ns, cluster_time)
-
-    agent, poller = Settled(1, 1), Noting()
-    runner = agent.runner = AgentRunner(agent, poller, cluster_clock("ms"), spin_ns=0, on_error=print)
-    runner.run()
-    poller.close()
-    sleep = SLEEP_MAX_S
-    assert order == [0, sleep, "turn", 0, sleep, "turn", 0, "turn"]
-
-
-def test_a_sleeping_runner_can_be_stopped_from_elsewhere():
-    class Idle:
-        def do_work(self, now_ns: int, cluster_time: int) -> int:
-            return 0
-
-    poller = Poller()
-    runner = AgentRunner(Idle(), poller, cluster_clock("ms"), spin_ns=0, on_error=print)
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    runner.stop()
-    thread.join(10)
-    assert not thread.is_alive()
-    poller.close()
-
-
-@pytest.mark.parametrize(("unit", "per_second"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
-def test_cluster_time_is_time_since_the_epoch_in_its_unit(unit, per_second):
-    assert abs(cluster_clock(unit)() / per_second - time.time()) < 5
 
 
 @pytest.mark.conformance("S-176")

@@ -1,10 +1,13 @@
 """When a member's thread looks at sockets, sleeps, and leaves the turn to compiled code."""
 
+import threading
 import time
 
 import pytest
 
-from cluster.node.runner import SLEEP_MAX_S, AgentRunner
+from cluster.errors import AgentTermination, ClusterError
+from cluster.node.runner import SLEEP_MAX_S, AgentRunner, cluster_clock
+from cluster.transport.poller import Poller
 
 
 class Member:
@@ -42,7 +45,10 @@ class Member:
         self.calls.append("turn")
         if len(self.work) == 1:
             self.runner.stop()
-        return self.work.pop(0)
+        result = self.work.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def run(self):
         self.runner.run()
@@ -86,3 +92,44 @@ def test_time_alone_leaves_sockets_to_compiled_code(work):
 def test_an_error_of_compiled_code_is_told_and_the_turn_taken():
     error = OSError(5, "input/output error")
     assert Member(work=[0], busy=[error]).run() == f"{error} look turn"
+
+
+@pytest.mark.conformance("C-10")
+def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_slow_tick():
+    """Aeron's client conductor runs in the slow tick; here sockets and their time-outs are every turn's.
+
+    A run of compiled turns that ended by time has asked them itself.
+    """
+    calls = Member(work=[1, 1, 0, 1, 0]).run().split()
+    assert calls.count("turn") == 5
+    assert all(before in ("look", "sleep") for before, call in zip(["", *calls], calls) if call == "turn")
+
+
+def test_an_agent_that_fails_is_called_again():
+    failing = Member(work=[ValueError("once"), ClusterError("twice"), 1])
+    assert failing.run() == "look sleep turn once look sleep turn twice look sleep turn"
+
+
+def test_an_agent_that_ends_ends_the_runner():
+    with pytest.raises(AgentTermination):
+        Member(work=[1, AgentTermination("over"), 1]).run()
+
+
+def test_a_sleeping_runner_can_be_stopped_from_elsewhere():
+    class Idle:
+        def do_work(self, now_ns, cluster_time):
+            return 0
+
+    poller = Poller()
+    runner = AgentRunner(Idle(), poller, cluster_clock("ms"), spin_ns=0, on_error=print)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    runner.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    poller.close()
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_cluster_time_is_time_since_the_epoch_in_its_unit(unit, per_second):
+    assert abs(cluster_clock(unit)() / per_second - time.time()) < 5
