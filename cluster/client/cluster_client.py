@@ -451,7 +451,7 @@ class ClusterClient:
         with self._turn:
             self._session.flush_offered()
         if not self.has_egress:
-            self._world.wait(timeout_s)
+            self._world.wait(timeout_s, is_due=self._session.window.unacknowledged > 0)
 
     def await_committed(self, timeout_s: float | None = None) -> int:
         """Poll until all that was offered is committed; returns the log position after the last message.
@@ -463,7 +463,7 @@ class ClusterClient:
         while not commit.is_over():
             self._poll(ALL)
             if not commit.is_over():
-                self._world.wait(WAIT_S)
+                self._world.wait(WAIT_S, is_due=True)
         return commit.position
 
     def commit_wait(self, timeout_s: float | None = None) -> CommitWait:

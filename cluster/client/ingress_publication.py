@@ -66,8 +66,11 @@ class World(Protocol):
         """Mark the connections that are ready; never waits."""
         ...
 
-    def wait(self, timeout_s: float) -> None:
-        """Sleep until ``poll`` would find something, at most ``timeout_s``. Any thread may."""
+    def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
+        """Sleep until ``poll`` would find something, at most ``timeout_s``. Any thread may.
+
+        ``is_due``: something is expected, and wanted at once.
+        """
         ...
 
     def wake(self) -> None:

@@ -49,7 +49,7 @@ class ClientWorld:
         self.wait(0)
         self._poller.wait(0)
 
-    def wait(self, timeout_s: float) -> None:
+    def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
         self._process.sleep(int(timeout_s * SECOND))
         if self._process.poller is not self._poller:
             raise ProcessDied  # meanwhile, in the midst of a call of this client

@@ -17,6 +17,10 @@ from cluster.transport.sockets import Connection, ReceiveBuffer, dial
 from cluster.transport.tls import TlsFiles, TlsSession, client_context
 from cluster.transport.tls_connection import TlsConnection
 
+SPIN_NS = 25_000
+SPIN_REST = 16
+NEVER = 1 << 62
+
 Duty: TypeAlias = Callable[[], "float | None"]
 
 
@@ -33,6 +37,7 @@ class Dialler:
         self._poller = Poller()
         self._receive_buffer = ReceiveBuffer()
         self._sleeping = threading.Lock()  # held by the thread that waits
+        self._spin_rest = 0  # waits for what is due, until one spins again
         self._is_closed = False
         self._stir = threading.Event()  # ends a rest of the thread beside
 
@@ -47,14 +52,22 @@ class Dialler:
         """Mark what is ready; never waits."""
         self._poller.wait(0)
 
-    def wait(self, timeout_s: float) -> None:
-        """Sleep until something is ready, at most ``timeout_s``. Any thread may, also while others poll."""
+    def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
+        """Sleep until something is ready, at most ``timeout_s``. Any thread may, also while others poll.
+
+        What ``is_due`` is looked for without a sleep at first, for as long as to be woken takes. Where that
+        was in vain, others may need the core: the next ``SPIN_REST`` waits sleep at once.
+        """
         is_first = self._sleeping.acquire(blocking=False)
         if not is_first and not self._sleeping.acquire(timeout=timeout_s):
             return
         try:
             if is_first and not self._is_closed:
-                self._poller.sleep(timeout_s)
+                if not is_due or self._spin_rest > 0:
+                    self._spin_rest -= is_due
+                    self._poller.sleep(timeout_s)
+                elif not self._poller.sleep(timeout_s, SPIN_NS):
+                    self._spin_rest = SPIN_REST
         finally:
             self._sleeping.release()
 
@@ -86,6 +99,7 @@ class Dialler:
             from cluster.transport.grpc_client import open_session
 
             stream = open_session(endpoint, self._tls)
+            self._spin_rest = NEVER  # its threads want the interpreter
             return Connection(stream.sock, self._poller, self._receive_buffer, explain=stream.explain)
         make: Callable[..., Connection] = Connection
         if self._context is not None and endpoint.medium is Medium.TCP:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from typing import Protocol
 
 from cluster.log.connection_table import ConnectionTable
@@ -77,12 +78,20 @@ class Poller:
                 os.eventfd_read(fd)
         return len(events)
 
-    def sleep(self, timeout_s: float) -> None:
+    def sleep(self, timeout_s: float, spin_ns: int = 0) -> bool:
         """Sleep until ``wait`` would mark something, at most ``timeout_s``; mark nothing.
 
+        For the first ``spin_ns`` it looks again and again, and keeps its core; True when that was enough.
         Another thread may ``wait`` and register meanwhile; ``close`` it may not.
         """
-        self._epoll.poll(timeout_s, 1)
+        poll = self._epoll.poll
+        if spin_ns:
+            end_ns = time.monotonic_ns() + min(spin_ns, int(timeout_s * 1e9))
+            while time.monotonic_ns() < end_ns:
+                if poll(0, 1):
+                    return True
+        poll(timeout_s, 1)
+        return False
 
     def fileno(self) -> int:
         """A descriptor that is readable when ``sleep`` would return."""

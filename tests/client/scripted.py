@@ -204,7 +204,7 @@ class FakeCluster:
     def poll(self) -> None:
         pass
 
-    def wait(self, timeout_s: float) -> None:
+    def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
         self._now_ns += int(timeout_s * 1e9)
 
     def wake(self) -> None:

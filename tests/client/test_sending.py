@@ -109,6 +109,20 @@ def test_a_batch_larger_than_the_window_is_taken_when_nothing_else_waits(cluster
     assert len(cluster.log) == 1000
 
 
+def test_a_wait_says_whether_something_is_due(cluster, monkeypatch):
+    client, dues = connect(cluster), []
+    monkeypatch.setattr(cluster, "wait", lambda timeout_s, *, is_due=False: dues.append(is_due))
+
+    client.wait(0)
+    client.offer(b"x")
+    client.wait(0)
+    cluster.acknowledge(1)
+    client.poll_egress()
+    client.wait(0)
+
+    assert dues == [False, True, False]
+
+
 def test_half_a_frame_that_the_socket_took_is_finished_before_anything_else(cluster):
     client = connect(cluster, keep_alive_interval_s=1.0)
     connection = cluster.leader.connection
