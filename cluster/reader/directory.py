@@ -6,6 +6,7 @@ file and offset, and the log goes on at the next frame that is in its place.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from cluster.archive.first_frame import read_first_frame
 from cluster.archive.frame_checksum import checksum_kinds, checksum_kinds_in
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.counters import CountersReader
-from cluster.errors import DataLoss, LogDamaged, LogPurged, RemoteProtocolError, StorageError
+from cluster.errors import (
+    DataLoss,
+    LogDamaged,
+    LogPurged,
+    NotAClusterDirectory,
+    RemoteProtocolError,
+    StorageError,
+)
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import last_message_end, split
 from cluster.protocol import decode
@@ -26,6 +34,7 @@ from cluster.protocol.recording_log import TERM
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
+from cluster.reader.token import identity_text, is_one_log
 from cluster.transport.clock import epoch_ms
 
 
@@ -156,17 +165,38 @@ class DirectoryLog:
             else:
                 tried = len(run)
                 wanted = 2 * max(wanted, tried)
+        with suppress(NotAClusterDirectory, LogDamaged, OSError):  # it is gone, and all was read
+            self.state.refresh()
+            self._check_files()
 
     def extent(self) -> Extent:
-        """How far the log goes now, each end looked up once."""
+        """How far the log goes now, each end looked up once.
+
+        Raises DataLoss where another log lies here now, for the directory was replaced.
+        """
         try:
             extent = self.state.extent(self.checksum)
         except OSError as error:
             raise StorageError(error.filename, error.errno, "reading failed") from error
-        if self.state.generation != self._generation:
-            self._generation = self.state.generation
-            self._segments.close()  # a repaired or recovered log may lie in new files of the same names
+        self._check_files()
         return extent
+
+    def _check_files(self) -> None:
+        """Open files again where others may have their names. Raises DataLoss for those of another log."""
+        if self.state.generation == self._generation:
+            return
+        self._segments.close()  # a repaired or recovered log may lie in new files of the same names
+        known, self._identity = self._identity, None
+        now = self.identity
+        self._identity = known or now
+        if known is not None and now is not None:
+            was, is_now = identity_text(*known), identity_text(*now)
+            if not is_one_log(was, is_now):
+                raise DataLoss(
+                    f"{self.state.member.archive} holds the log of cluster {is_now} now, "
+                    f"it was opened with that of {was}"
+                )
+        self._generation = self.state.generation
 
     # ---- reading
 
