@@ -12,18 +12,20 @@ that is in the checkpoint and in no option is an error, or is left out with ``fa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from cluster.errors import ConfigurationError, DataLoss
+from cluster.errors import ClusterError, ConfigurationError, DataLoss
 from cluster.reader.token import is_one_log
 from spark_connector.cluster_names import CLUSTER_NAME
 from spark_connector.log import warn
 from spark_connector.offsets import MANY_OFFSET_VERSION, Offset
 from spark_connector.pushdown import wanted_values
+from spark_connector.reading import LogRange
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
 
 if TYPE_CHECKING:
@@ -38,6 +40,16 @@ class NamedRange(InputPartition):
     log_range: InputPartition
 
 
+@contextmanager
+def _of(name: str) -> Iterator[None]:
+    """Errors of one cluster, raised inside, say of which one they are."""
+    try:
+        yield
+    except ClusterError as error:
+        error.args = (f"cluster {name}: {error}",)
+        raise
+
+
 class NamedRows:
     """Puts the cluster's name into its place among the columns ``names``, which are the user's."""
 
@@ -48,10 +60,11 @@ class NamedRows:
     def rows(self, cluster_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        for batch in batches:
-            name = pa.repeat(pa.scalar(cluster_name), batch.num_rows)
-            arrays = [batch.column(column) if column in self._own else name for column in self._names]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+        with _of(cluster_name):
+            for batch in batches:
+                name = pa.repeat(pa.scalar(cluster_name), batch.num_rows)
+                arrays = [batch.column(column) if column in self._own else name for column in self._names]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
 
 
 class ManyBatchReader(DataSourceReader):
@@ -64,8 +77,16 @@ class ManyBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         # Spark asks for one range at least.
-        names = sorted(self._wanted) or sorted(self._readers)[:1]
-        return [NamedRange(name, part) for name in names for part in self._readers[name].partitions()]
+        planned: list[InputPartition] = []
+        identities = {}
+        for name in sorted(self._wanted) or sorted(self._readers)[:1]:
+            with _of(name):
+                first, *_ = parts = self._readers[name].partitions()
+            assert isinstance(first, LogRange)
+            identities[name] = first.cluster
+            planned += [NamedRange(name, part) for part in parts]
+        _tell_of_twins(identities)
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, NamedRange)
@@ -98,17 +119,23 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._fails = fail_on_data_loss
         self._triggers = 0
         self._last_read = dict.fromkeys(readers, -1)  # in which trigger each was read
+        self._left_out: set[str] = set()  # clusters of the checkpoint of which that was told
 
     @property
     def _first(self) -> ClusterStreamReader:
         return next(iter(self._readers.values()))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        for reader in self._readers.values():
-            reader.prepareForTriggerAvailableNow()
+        for name, reader in self._readers.items():
+            with _of(name):
+                reader.prepareForTriggerAvailableNow()
 
     def initialOffset(self) -> dict[str, Any]:
-        return _offset({name: reader.initialOffset() for name, reader in self._readers.items()})
+        return _offset({name: self._initial(name) for name in self._readers})
+
+    def _initial(self, name: str) -> dict[str, Any]:
+        with _of(name):
+            return self._readers[name].initialOffset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """That of all clusters: they have the same."""
@@ -117,8 +144,13 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` untouched when there is nothing to read."""
         starts = self._offsets(start)
-        begins = {name: starts.get(name) or reader.initialOffset() for name, reader in self._readers.items()}
-        tips = {name: reader.look(begins[name]) for name, reader in self._readers.items()}
+        begins = {name: starts.get(name) or self._initial(name) for name in self._readers}
+        tips = {}
+        for name, reader in self._readers.items():
+            with _of(name):
+                tips[name] = reader.look(begins[name])
+        if not self._triggers:
+            _tell_of_twins({name: self._identity(name) for name in self._readers})
         ends = begins | self._shared_out(begins, tips, limit)
         return start if ends == starts else _offset(ends)
 
@@ -139,7 +171,8 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for left, name in zip(range(len(in_turn), 0, -1), in_turn):
             if room.is_taken:
                 break
-            ends[name] = self._readers[name].advance(begins[name], tips[name], room, among=left)
+            with _of(name):
+                ends[name] = self._readers[name].advance(begins[name], tips[name], room, among=left)
             if ends[name] != begins[name]:
                 self._last_read[name] = self._triggers
         self._triggers += 1
@@ -165,7 +198,8 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, until in self._offsets(end).items():
             # One that is new says itself where it began.
             begin = starts.get(name) or Offset(until["cluster"], until["position"]).to_json()
-            parts = self._readers[name].partitions(begin, until)
+            with _of(name):
+                parts = self._readers[name].partitions(begin, until)
             planned += [NamedRange(name, part) for part in parts]
         return planned
 
@@ -191,24 +225,53 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = given.get("clusters")
         if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
             raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
-        for name in sorted(parts.keys() - self._readers.keys()):
+        for name in sorted(parts.keys() - self._readers.keys() - self._left_out):
             lost = f"the checkpoint has cluster {name}, at position {parts[name].get('position')}"
+            known = parts[name].get("cluster") or "?"
+            same = [] if "?" in known else [new for new in self._readers if self._identity(new) == known]
+            now = "".join(f"; cluster {new} is that log under another name" for new in same)
             expected = f"expected endpoints.{name} or clusterDir.{name} among the options"
             if self._fails:
-                raise DataLoss(f"{lost}; {expected}, or failOnDataLoss = false to leave it out from now on")
-            warn(f"{lost}, and no option names it: it is left out")
+                raise DataLoss(
+                    f"{lost}{now}; {expected}, or failOnDataLoss = false to leave it out from now on"
+                )
+            warn(f"{lost}, and no option names it: it is left out{now}")
+            self._left_out.add(name)
         return {name: part for name, part in parts.items() if name in self._readers}
 
     def _name_of(self, offset: Offset) -> str:
         """Whose log it is that a checkpoint of one log is of."""
-        for name, reader in self._readers.items():
-            known, identity = offset.cluster, reader.cluster
-            if known is not None and identity is not None and is_one_log(known, identity):
-                return name
+        known = offset.cluster or ""
+        identities = {name: self._identity(name) for name in self._readers} if known else {}
+        same = [name for name, identity in identities.items() if identity == known]
+        alike = [name for name, identity in identities.items() if identity and is_one_log(known, identity)]
+        if len(same or alike) == 1:
+            return (same or alike)[0]
+        if alike:
+            raise DataLoss(
+                f"the checkpoint is of the log {known} (position {offset.position}) alone, and each of "
+                f"{', '.join(same or alike)} may be it; read them by a new checkpoint"
+            )
         raise DataLoss(
             f"the checkpoint is of the log {offset.cluster} (position {offset.position}) alone, and none "
             f"of {', '.join(self._readers)} is it; give its cluster a name, or use a new checkpoint"
         )
+
+    def _identity(self, name: str) -> str | None:
+        """Which log it is; with ``?`` for what a log does not tell whose head is purged."""
+        with _of(name):
+            return self._readers[name].cluster
+
+
+def _tell_of_twins(identities: Mapping[str, str | None]) -> None:
+    """Say which names are of one log; ``identities`` are those of the logs by name.
+
+    Of logs whose heads are purged it is not known.
+    """
+    names: dict[str, str] = {}
+    for name, identity in identities.items():
+        if identity is not None and "?" not in identity and names.setdefault(identity, name) != name:
+            warn(f"clusters {names[identity]} and {name} are one log, {identity}: its entries come for each")
 
 
 def _offset(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from collections import Counter
 
 import pytest
 from pyspark.sql.datasource import EqualTo, In
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cluster.errors import ConfigurationError, DataLoss
 from spark_connector.cluster_names import named_clusters
 from spark_connector.data_source import ClusterDataSource
-from tests.spark.logs import open_log
+from tests.spark.logs import TERM_LENGTH, open_log
 from tests.spark.readers import rows, stream
 
 
@@ -166,6 +167,37 @@ def test_a_cluster_that_no_option_names_any_more_is_an_error_or_left_out(logs, s
     assert "cluster us, at position" in capsys.readouterr().err
 
 
+def test_what_is_left_out_is_told_once(logs, source, capsys):
+    end, _ = all_of(source(logs), source(logs).initialOffset())
+    reader = source({name: log for name, log in logs.items() if name != "us"}, failondataloss="false")
+    for _ in range(3):
+        reader.latestOffset(end, reader.getDefaultReadLimit())
+        reader.commit(end)
+    assert capsys.readouterr().err.count("it is left out") == 1
+
+
+def test_a_log_under_another_name_is_told(logs, source):
+    end, _ = all_of(source(logs), source(logs).initialOffset())
+    renamed = {"europe" if name == "eu" else name: log for name, log in logs.items()}
+    with pytest.raises(DataLoss, match=r"cluster eu, at .*; cluster europe is that log under another name"):
+        all_of(source(renamed), end)
+
+
+def test_names_of_one_log_are_told(logs, source, capsys):
+    twins = {"eu": logs["eu"], "europe": logs["eu"], "us": logs["us"]}
+    all_of(source(twins), source(twins).initialOffset())
+    batch = ClusterDataSource(options_of(twins)).reader(SCHEMA_OF_TYPES)
+    batch.partitions()
+    assert capsys.readouterr().err.count("clusters eu and europe are one log, 1:") == 2
+
+
+def test_an_error_of_one_cluster_names_it(logs, source):
+    end, _ = all_of(source(logs), source(logs).initialOffset())
+    swapped = {"asia": logs["asia"], "eu": logs["us"], "us": logs["eu"]}
+    with pytest.raises(DataLoss, match=r"^cluster eu: the checkpoint is of cluster 1:"):
+        all_of(source(swapped), end)
+
+
 def test_a_checkpoint_of_one_log_goes_on_as_its_part(logs, source):
     single = stream(logs["eu"], entryTypes="SESSION_MESSAGE")
     start = single.initialOffset()
@@ -175,6 +207,31 @@ def test_a_checkpoint_of_one_log_goes_on_as_its_part(logs, source):
     assert found == sorted([("eu", "SESSION_MESSAGE"), *[(n, "SESSION_MESSAGE") for n in ("asia", "us")] * 3])
     with pytest.raises(DataLoss, match="none of asia, us is it"):
         all_of(source({name: logs[name] for name in ("asia", "us")}), end)
+
+
+def test_a_checkpoint_of_one_log_is_of_no_purged_one_while_another_is_it(
+    tmp_path, source, capsys, monkeypatch
+):
+    """As with real Aeron Clusters: what their purged logs were is not known."""
+    monkeypatch.setattr("cluster.reader.directory.read_first_frame", lambda *_: None)
+    made = {
+        name: open_log(tmp_path / name, time=1_800_000_000_000 + len(name))[0] for name in ("a", "bb", "ccc")
+    }
+    for log in made.values():
+        log.lines(1, 0, 3)
+    single = stream(made["bb"], entryTypes="SESSION_MESSAGE")
+    end = single.latestOffset(single.initialOffset(), single.getDefaultReadLimit())
+    for name in ("a", "ccc"):
+        made[name].messages(1, [bytes(1000)] * 200)
+        made[name].commit()
+        made[name]._recording.purge_to(2 * TERM_LENGTH)
+    later = source(made).latestOffset(end, ReadAllAvailable())
+    assert later["clusters"]["bb"]["position"] == end["position"], "goes on where it was"
+    assert "are one log" not in capsys.readouterr().err
+    with pytest.raises(DataLoss, match="each of a, ccc may be it; read them by a new checkpoint"):
+        source({name: made[name] for name in ("a", "ccc")}).latestOffset(end, ReadAllAvailable())
+    for log in made.values():
+        log.stop()
 
 
 def test_progress_tells_the_lag_of_each_log_and_of_all(logs, source):
@@ -221,7 +278,10 @@ SCHEMA_OF_TYPES = schema("clusterName", "entryType")
         ({"endpoints.eu": "a:1", "clusterdir.eu": "/d"}, "cluster eu: give either option endpoints or"),
         ({"endpoints.": "a:1"}, "option endpoints. names cluster ''"),
         ({"endpoints.a b": "a:1"}, "option endpoints.a b names cluster 'a b'"),
-        ({"rowsperbatch.eu": "3", "endpoints.eu": "a:1"}, "unknown source or sink option 'rowsperbatch.eu'"),
+        (
+            {"rowsperbatch.eu": "3", "endpoints.eu": "a:1"},
+            "option rowsPerBatch takes no name of a cluster, and 'eu' is given",
+        ),
         ({"endpoints.eu": "a:1", "endingoffsets.eu": "latest"}, "option endingOffsets is for a batch"),
     ],
 )
