@@ -4,8 +4,9 @@ A task has a session, and so a lane, with each cluster that it has rows for. Wha
 for each: an attempt that runs again skips what is in, a batch is registered with each that has some of it.
 
 Other names would send keys elsewhere, where the rows of a batch that is repeated are not known. So each task
-that has rows first registers the names of its batch with every cluster, as a batch of an application of their
-own, in as many partitions as the names' checksum says. A cluster refuses another number.
+that has rows first registers the names of its batch with every cluster, and which of them that one has, as a
+batch of an application of their own, in as many partitions as the checksum of that says. A cluster refuses
+another number: other names, another cluster's name, or one cluster under two names, whose lanes would be one.
 """
 
 from __future__ import annotations
@@ -75,13 +76,13 @@ class _ManyWriter:
             raise
 
     def _register_names(self, name: str) -> None:
-        """With one cluster. Raises ConfigurationError where the batch was begun with others."""
+        """With one cluster. Raises ConfigurationError where the batch was begun with others, or otherwise."""
         writer = self._writers[name]
         lane = writer.lane()
         if lane is None:
             return
         application, names = f"{lane.application}/clusters", ",".join(sorted(self._writers))
-        checksum = zlib.crc32(names.encode()) >> 1 or 1
+        checksum = zlib.crc32(f"{names}={name}".encode()) >> 1 or 1
         try:
             open_session(writer.options, Lane(application, REGISTRATION, lane.batch, checksum)).close()
         except BatchRegistered:
@@ -90,8 +91,9 @@ class _ManyWriter:
             if "was registered with" not in str(error):
                 raise
             raise ConfigurationError(
-                f"batch {lane.batch} of {lane.application} was begun with other clusters than {names}; "
-                "expected the same names until it is complete, for its rows to go where they went"
+                f"batch {lane.batch} of {lane.application} was begun with other clusters than {names}, or "
+                "with this one under another name; expected a name for each cluster, and the same ones until "
+                "the batch is complete, for its rows to go where they went"
             ) from None
 
     def _parts(self, messages: Messages) -> Iterator[tuple[str, list[RowsCommitted | None]]]:

@@ -54,6 +54,21 @@ def test_a_batch_that_is_repeated_with_other_names_is_refused(spark, endpoints):
     assert read(spark, endpoints).count() == before + 40
 
 
+def test_one_cluster_under_two_names_is_refused_before_a_row_is_sent(spark, endpoints):
+    """Its lanes would be one, and rows of one name pass for those of the other."""
+    rows, before = orders(spark, 40), read(spark, endpoints).count()
+    twins = {"eu": endpoints["eu"], "europe": endpoints["eu"]}
+    with pytest.raises(
+        PySparkException, match=r"cluster europe: batch 1 of twins was begun with .* this one"
+    ):
+        write(rows, twins, "twins", 1)
+    swapped = {"eu": endpoints["us"], "us": endpoints["eu"]}
+    write(rows, {name: endpoints[name] for name in swapped}, "swapped", 1)
+    with pytest.raises(PySparkException, match=r"batch 1 of swapped was begun with .* under another name"):
+        write(rows, swapped, "swapped", 1)
+    assert read(spark, endpoints).count() == before + 40
+
+
 def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints, tmp_path):
     named = {f"endpoints.{name}": place for name, place in endpoints.items()}
 
