@@ -43,14 +43,24 @@ NAMED_OPTIONS = (
 T = TypeVar("T", bound=Options)
 _WHERE = ("endpoints", "clusterdir")  # what says that there is a cluster of a name
 _BY_LOWER_NAME = {name.lower(): name for name in NAMED_OPTIONS}
+_OF_ALL = {
+    name.lower(): name
+    for name in (*SourceOptions.names(), *SinkOptions.names())
+    if name.lower() not in _BY_LOWER_NAME
+}
 
 
 def named_option(name: str) -> tuple[str, str] | None:
     """Option and cluster that a name such as ``endpoints.eu`` is made of; None for any other name.
 
-    Raises ConfigurationError for a cluster's name that cannot be.
+    Raises ConfigurationError for a cluster's name that cannot be, and for one of an option that takes none.
     """
     option, dot, cluster = name.partition(".")
+    if dot and option.lower() in _OF_ALL:
+        raise ConfigurationError(
+            f"option {_OF_ALL[option.lower()]} takes no name of a cluster, and {cluster!r} is given: "
+            "it holds for all of them"
+        )
     if not dot or option.lower() not in _BY_LOWER_NAME:
         return None
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", cluster.lower()):
@@ -129,8 +139,13 @@ def _shared(options: SourceOptions, count: int) -> SourceOptions:
 
 
 def _without_name(columns: str) -> str:
-    """What of option ``columns`` the log has; something, for the rows to be counted."""
+    """What of option ``columns`` the log has; something, for the rows to be counted.
+
+    Raises ConfigurationError for the cluster's name twice.
+    """
     names = [word.strip() for word in columns.split(",")]
+    if [name.lower() for name in names].count(CLUSTER_NAME.lower()) > 1:
+        raise ConfigurationError(f"option columns is {columns}: a column occurs twice: {CLUSTER_NAME}")
     return ",".join(name for name in names if name.lower() != CLUSTER_NAME.lower()) or "position"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cluster.errors import ConfigurationError
@@ -17,13 +18,26 @@ from cluster.transport.tls import TlsFiles
 from spark_connector.values import parse_text
 
 Parse = Callable[[str, str], Any]
+
+# Options that say nothing without another one.
+NEEDED_BESIDE = (
+    ("tlsCertificateFile", "tlsCaFile"),
+    ("tlsKeyFile", "tlsCaFile"),
+    ("tlsCertificateFile", "tlsKeyFile"),
+    ("tlsKeyFile", "tlsCertificateFile"),
+    ("user", "passwordFile"),
+    ("passwordFile", "user"),
+)
 T = TypeVar("T", bound="Options")
 
 
 def parse_endpoint_list(name: str, value: str) -> str:
     """Members' endpoints, as a client takes them; what is wrong with them is named before dialling."""
     text = parse_text(name, value)
-    parse_endpoints(text)
+    try:
+        parse_endpoints(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
     return text
 
 
@@ -40,6 +54,7 @@ class Options:
 
     SPARK_OPTIONS: frozenset[str]
     KIND: str
+    ELSEWHERE: Mapping[str, str] = MappingProxyType({})  # by lower name: where an option belongs instead
 
     @classmethod
     def names(cls) -> list[str]:
@@ -55,7 +70,7 @@ class Options:
             if option is not None:
                 values[option.name] = option.metadata["parse"](option.metadata["name"], str(value))
             elif name.lower() not in cls.SPARK_OPTIONS:
-                raise unknown_option(name, cls.KIND, cls.names())
+                raise unknown_option(name, cls.KIND, cls.names(), cls.ELSEWHERE)
         return cls(**values)
 
 
@@ -99,13 +114,24 @@ class ConnectionOptions(Options):
         return {name: value for name, value in given.items() if value is not None}
 
     def __post_init__(self) -> None:
-        """ConfigurationError for a file that lacks another one."""
-        _ = self.tls, self.credentials
+        """ConfigurationError for a file that lacks another one, and for two ways to say who comes."""
+        given = {option.metadata["name"] for option in fields(self) if getattr(self, option.name)}
+        for name, needed in NEEDED_BESIDE:
+            if name in given and needed not in given:
+                raise ConfigurationError(f"option {name} goes with {needed}, which is not given")
+        if {"authTokenFile", "user"} <= given:
+            raise ConfigurationError("option authTokenFile is given, and user with passwordFile: give one")
 
 
-def unknown_option(name: str, kind: str, names: list[str]) -> ConfigurationError:
+def unknown_option(
+    name: str, kind: str, names: list[str], elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> ConfigurationError:
     if name.lower() == "path":
-        return ConfigurationError("the source takes no path; give option clusterDir or option endpoints")
+        return ConfigurationError(
+            "format cluster takes no path; give option endpoints or, to read a directory, option clusterDir"
+        )
+    if name.lower() in elsewhere:
+        return ConfigurationError(elsewhere[name.lower()])
     known = f"known are {', '.join(sorted(names))}"
     return ConfigurationError(f"unknown {kind} option {name!r}{hint(name, names) or '; ' + known}")
 

@@ -70,7 +70,6 @@ EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERY_MODES = ("exactly-once", "at-least-once")
 # What Spark itself puts among the options of a sink, or reads from them.
 SPARK_SINK_OPTIONS = frozenset(
     {
-        "path",
         "checkpointlocation",
         "queryname",
         "asyncprogresstrackingenabled",
@@ -87,9 +86,9 @@ TABLE_OPTION_PREFIX = "option."
 
 def parse_group(name: str, value: str) -> str:
     try:
-        return Consumer(value, 0).group
+        return Consumer(value if value.strip() else "", 0).group
     except ConfigurationError:
-        raise wrong_value(name, value, "a text of 1 to 256 bytes") from None
+        raise wrong_value(name, value, "a text of 1 to 256 bytes that is not blank") from None
 
 
 def parse_strategy(name: str, value: str) -> str:
@@ -390,7 +389,10 @@ class SourceOptions(ConnectionOptions):
                 "option exportDir is given, and startingOffsets is group, whose log members keep: give one"
             )
         if self.columns is not None:
-            check_columns(self.columns, self.has_frame_header, self.decode is not None)
+            try:
+                check_columns(self.columns, self.has_frame_header, self.decode is not None)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"option columns is {','.join(self.columns)}: {error}") from None
         self._check_service()
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
         least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
@@ -474,7 +476,28 @@ class SinkOptions(ConnectionOptions):
             raise ConfigurationError(
                 f"option deliveryMode is at-least-once, txnAppId is {application!r}; expected one of them"
             )
-        Lane(application, REGISTRATION, version)  # says what a name cannot be
+        try:
+            Lane(application, REGISTRATION, version)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"option txnAppId is {application!r}: {error}") from None
+
+
+SourceOptions.ELSEWHERE = {
+    **{
+        name.lower(): f"option {name} is for a write, and this is a read"
+        for name in SinkOptions.names()
+        if name not in SourceOptions.names()
+    },
+    **{
+        name: f"option {spelt} is for the query that writes, df.writeStream, and this is a read"
+        for name, spelt in (("checkpointlocation", "checkpointLocation"), ("queryname", "queryName"))
+    },
+}
+SinkOptions.ELSEWHERE = {
+    name.lower(): f"option {name} is for a read, and this is a write"
+    for name in SourceOptions.names()
+    if name not in SinkOptions.names()
+}
 
 
 def check_names(given: Iterable[str]) -> None:

@@ -136,7 +136,7 @@ def test_a_group_without_a_report_in_a_purged_log_loses_data_by_name(tmp_path, m
         ),
         (
             {"endpoints": "0=a:1", "consumerGroup": ""},
-            "option consumerGroup is ''; expected a text of 1 to 256 bytes",
+            "option consumerGroup is ''; expected a text of 1 to 256 bytes that is not blank",
         ),
     ],
     ids=lambda value: json.dumps(value)[:40],

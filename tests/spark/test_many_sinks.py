@@ -145,7 +145,7 @@ def test_an_error_names_the_cluster(clients):
         ({}, StructType([*SCHEMA, StructField("more", LongType())]), "takes column payload alone"),
         ({}, StructType([SCHEMA["customer"]]), "needs column payload"),
         ({"endpoints": "a:1"}, SCHEMA, "option endpoints names no cluster, others name asia, eu, us"),
-        ({"clusterdir.eu": "/d"}, SCHEMA, "cluster eu: unknown sink option 'clusterdir'"),
+        ({"clusterdir.eu": "/d"}, SCHEMA, "cluster eu: option clusterDir is for a read"),
         (
             {},
             StructType([SCHEMA["payload"], StructField("customer", ArrayType(LongType()))]),

@@ -225,9 +225,23 @@ def test_an_unknown_option_is_refused_with_the_names_near_it():
         "unknown source option 'maxEntryPerTrigger'; did you mean maxEntriesPerTrigger, "
         "minEntriesPerTrigger, maxBytesPerTrigger?"
     )
-    assert "unknown sink option 'minPartitions'" in refusal(
-        SinkOptions.parse, {"endpoints": "0=a:9000", "minPartitions": "2"}
-    )
+
+
+@pytest.mark.parametrize(
+    "options, given, says",
+    [
+        (SinkOptions, "minPartitions", "option minPartitions is for a read, and this is a write"),
+        (SinkOptions, "startingoffsets", "option startingOffsets is for a read, and this is a write"),
+        (SourceOptions, "TXNAPPID", "option txnAppId is for a write, and this is a read"),
+        (
+            SourceOptions,
+            "checkpointLocation",
+            "option checkpointLocation is for the query that writes, df.writeStream, and this is a read",
+        ),
+    ],
+)
+def test_an_option_of_the_other_side_is_refused_with_where_it_belongs(options, given, says):
+    assert refusal(options.parse, {"endpoints": "0=a:9000", given: "1"}) == says
 
 
 def test_an_unknown_option_like_no_other_is_refused_with_all_names():
@@ -238,6 +252,8 @@ def test_an_unknown_option_like_no_other_is_refused_with_all_names():
 
 def test_a_path_is_answered_with_the_option_to_use():
     assert "clusterDir" in refusal(source_of, {"path": "/members/0"})
+    assert "endpoints" in refusal(SinkOptions.parse, {"endpoints": "a:1", "path": "/members/0"})
+    assert "takes no path" in refusal(check_names, ["path"])
 
 
 @pytest.mark.conformance("S-241")
@@ -261,6 +277,13 @@ def test_a_path_is_answered_with_the_option_to_use():
             {"clusterDir": "/m", "minEntriesPerTrigger": "9", "maxEntriesPerTrigger": "8"},
             "option minEntriesPerTrigger is 9, more than maxEntriesPerTrigger, which is 8",
         ),
+        ({"endpoints": "a:1", "user": "u"}, "option user goes with passwordFile, which is not given"),
+        (
+            {"endpoints": "a:1", "user": "u", "passwordFile": "p", "authTokenFile": "t"},
+            "option authTokenFile is given, and user with passwordFile: give one",
+        ),
+        ({"endpoints": "a:1", "consumerGroup": " "}, "option consumerGroup is ' '; expected a text of 1 to"),
+        ({"endpoints": "a:1", "columns": "position,size"}, "option columns is position,size: the log has no"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, says):
@@ -275,6 +298,7 @@ def test_options_that_do_not_go_together_are_refused(options, says):
         ("0=localhost", "endpoint 'localhost': expected host:port"),
         ("0=a:9000,0=b:9000", "member 0 is given twice"),
         (" ", "option endpoints is ' '"),
+        ("a", "option endpoints is 'a': endpoint 'a': expected host:port"),
     ],
 )
 def test_endpoints_that_cannot_be_meant_are_refused_before_anybody_is_dialled(kind, endpoints, says):
@@ -358,7 +382,7 @@ def test_an_option_that_does_nothing_without_another_is_told(cluster, capsys):
 def test_the_sink_needs_endpoints_and_takes_what_spark_adds():
     assert "endpoints" in refusal(SinkOptions.parse, {"checkpointLocation": "/c"})
     assert SinkOptions.parse(
-        {"endpoints": "0=a:9000", "checkpointlocation": "/c", "path": "/p", "queryname": "q"}
+        {"endpoints": "0=a:9000", "checkpointlocation": "/c", "queryname": "q"}
     ) == SinkOptions(endpoints="0=a:9000", commit_timeout_ms=60_000)
 
 
@@ -396,7 +420,10 @@ def test_a_sink_is_exactly_once_and_compares_unless_it_is_told_otherwise():
             {"txnAppId": "a", "txnVersion": "-1"},
             "option txnVersion is '-1'; expected a whole number from 0 on",
         ),
-        ({"txnAppId": "a" * 257, "txnVersion": "1"}, "lane: application is of 257 bytes, expected 1 to 256"),
+        (
+            {"txnAppId": "a" * 257, "txnVersion": "1"},
+            f"option txnAppId is '{'a' * 257}': lane: application is of 257 bytes, expected 1 to 256",
+        ),
         (
             {"txnAppId": "a", "txnVersion": "1", "deliveryMode": "at-least-once"},
             "option deliveryMode is at-least-once, txnAppId is 'a'; expected one of them",
@@ -425,7 +452,10 @@ def test_files_for_tls_are_paths_and_nothing_is_read_when_they_are_given(options
     both = {**given, "tlscertificatefile": "/no/a.pem", "TLSKEYFILE": "/no/a.key"}
     assert options.parse(both).tls == TlsFiles("/no/ca.pem", "/no/a.pem", "/no/a.key")
     assert options.parse({"endpoints": "tcp:a:1"}).tls is None
-    for lacking, missing in (("tlsKeyFile", "without key"), ("tlsCaFile", "no file of authorities")):
+    for lacking, missing in (
+        ("tlsKeyFile", "option tlsCertificateFile goes with tlsKeyFile, which is not given"),
+        ("tlsCaFile", "option tlsCertificateFile goes with tlsCaFile, which is not given"),
+    ):
         fewer = {name: path for name, path in both.items() if name.lower() != lacking.lower()}
         with pytest.raises(ConfigurationError, match=missing):
             options.parse(fewer)

@@ -247,7 +247,7 @@ def test_snapshots_are_of_members_or_of_directories():
         ({"endpoints": "h:1", "clusterDir": "c1"}, "needs option endpoints or option clusterDir; both are"),
         ({"clusterDir": "c1", "requestTimeoutMs": "1"}, "option requestTimeoutMs goes with endpoints"),
         ({"endpoints": "h:1", "archiveDir": "a"}, "option archiveDir goes with clusterDir, which is not"),
-        ({"endpoints": "h:1", "user": "u"}, "user and password file are given together"),
+        ({"endpoints": "h:1", "user": "u"}, "option user goes with passwordFile, which is not"),
     ):
         with pytest.raises(ConfigurationError, match=text):
             SnapshotDataSource(options)

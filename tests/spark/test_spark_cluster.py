@@ -188,7 +188,7 @@ def test_wrong_options_of_the_sink_and_overwriting_are_refused(spark, cluster):
     rows = spark.sql("SELECT 'a' AS payload")
     with pytest.raises(PySparkException, match="unknown source or sink option 'commitimeout'; did you mean"):
         save(rows, cluster, comMitimeout="1")
-    with pytest.raises(PySparkException, match="unknown sink option 'minpartitions'"):
+    with pytest.raises(PySparkException, match="option minPartitions is for a read"):
         save(rows, cluster, minPartitions="2")
     with pytest.raises(PySparkException, match="needs option endpoints"):
         rows.write.format("cluster").mode("append").save()

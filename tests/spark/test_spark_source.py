@@ -248,7 +248,7 @@ def test_the_format_is_known_to_sql_and_by_registering(spark, aeron, decoded):
         ),
         ({"minPartitions": "none"}, "option minPartitions is 'none'; expected a whole number"),
         ({"endpoints": "0=a:1"}, "both are given"),
-        ({"commitTimeoutMs": "1"}, "unknown source option 'committimeoutms'"),
+        ({"commitTimeoutMs": "1"}, "option commitTimeoutMs is for a write, and this is a read"),
     ],
 )
 def test_wrong_options_fail_when_the_data_is_loaded(spark, aeron, options, says):
