@@ -56,9 +56,12 @@ def check_token(table: str, token: PositionToken, cluster: str | None) -> None:
         )
 
 
-def newest_version(spark: SparkSession, table: str) -> Version:
-    """The version that goes farthest. Raises DataLoss when none says how far it goes."""
-    known = versions(spark, table)
+def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:
+    """The version that goes farthest, of those up to ``latest``.
+
+    Raises DataLoss when none says how far it goes.
+    """
+    known = [found for found in versions(spark, table) if latest is None or found.version <= latest]
     if not known:
         raise DataLoss(f"no commit of table {table} says how far in the Log it goes: run its job once")
     return known[-1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError, PositionToken
 from jobs.command import add_log, run_main, say, source_of
-from jobs.delta_table import read
+from jobs.delta_table import latest_version, read
 from jobs.history import newest_version
 from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.log import open_reader
@@ -130,14 +130,15 @@ def of_table(name: str, rows: DataFrame) -> Figures:
 
 
 def differences(spark: SparkSession, table: str, name: str, reader: LogReader) -> list[str]:
-    """What of ``table`` is not as the Log says, a line each.
+    """What of ``table`` is not as the Log says, a line each. Its job may go on meanwhile.
 
     Raises DataLoss when the Log's beginning was purged, or the table goes beyond its end.
     """
-    newest = newest_version(spark, table)
+    latest = latest_version(spark, table)
+    newest = newest_version(spark, table, latest)
     reader.await_token(PositionToken(newest.cluster, newest.position).to_text())
     wanted = of_log(name, reader.entries(0, newest.position))
-    found = of_table(name, read(spark, table))
+    found = of_table(name, read(spark, table, latest))
     return [
         f"{table}: {figure} is {found[figure]:,}, in the Log up to {newest.position:,} {wanted[figure]:,}"
         for figure in OF_TABLE[name]

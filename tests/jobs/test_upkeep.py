@@ -73,6 +73,19 @@ def test_one_wrong_value_is_found(spark, place, reader, decoded, name, change):
     assert line.startswith(f"{table}: hash is ") and ", in the Log up to 250,144 " in line
 
 
+def test_a_table_is_compared_as_far_as_it_went_when_its_job_goes_on(spark, place, reader, monkeypatch):
+    table, rows = f"{place}/log", read(spark, f"{place}/log")
+    original = verify.newest_version
+
+    def and_another_batch(*arguments):
+        found = original(*arguments)
+        append(rows.limit(3), table, Commit("its job", 0, "{}"))
+        return found
+
+    monkeypatch.setattr(verify, "newest_version", and_another_batch)
+    assert verify.differences(spark, table, "log", reader) == []
+
+
 def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_error(
     spark, place, member_dir, run_main
 ):
