@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cluster import ConfigurationError, PositionToken
-from cluster.errors import StorageError
-from jobs.command import INTERVAL
+from cluster.errors import ClusterError, StorageError
 from jobs.delta_table import ATTEMPTS, Missing, is_name
 from jobs.history import check_token
 from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
@@ -41,8 +40,6 @@ OPTIONS = (
     "readPreference", "requestTimeoutMs", "failOnDataLoss", "tlsCaFile", "tlsCertificateFile", "tlsKeyFile",
     "authTokenFile", "user", "passwordFile",
 )  # fmt: skip
-_SECONDS = {"ms": 0.001, "millisecond": 0.001, "s": 1, "second": 1, "m": 60, "min": 60, "minute": 60}
-_SECONDS |= {"h": 3600, "hour": 3600}
 
 
 Found = list[dict[str, Any]]  # entries that stand for what only snapshots say
@@ -208,7 +205,11 @@ class _Keeper:
         self._commit(stop, merged)
 
     def _commit(self, stop: int, write: Callable[[DeltaTable, CommitProperties], int]) -> None:
-        """One commit, to the version of the table whose position was asked for."""
+        """One commit, to the version of the table whose position was asked for.
+
+        Raises StorageError when commits of others that take in no entries, such as OPTIMIZE, exclude it again
+        and again, and for what else is wrong with the table.
+        """
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
@@ -220,14 +221,20 @@ class _Keeper:
             custom_metadata={"userMetadata": PositionToken(self._log.cluster, stop).to_text()},
             app_transactions=[Transaction(self._application, stop)],
         )
+        known = self._table.transaction_version(self._application)
         try:
-            rows = write(self._table, said)
-        except CommitFailedError:  # another job has been there
-            self._attempts_left -= 1
-            if not self._attempts_left:
-                raise
+            with _named(self._place, "the table cannot be written", CommitFailedError):
+                rows = write(self._table, said)
+        except CommitFailedError as error:
             self.open()
             self._from_snapshots = self._made_from_snapshots()
+            if self._table is not None and self._table.transaction_version(self._application) != known:
+                self._attempts_left = ATTEMPTS  # another job has been there, and the table goes on
+                return
+            self._attempts_left -= 1
+            if not self._attempts_left:
+                with _named(self._place, f"{ATTEMPTS} commits in a row were excluded by others'"):
+                    raise error
             return
         self._attempts_left = ATTEMPTS
         self.rows += rows
@@ -295,15 +302,22 @@ class _Keeper:
 
 
 @contextmanager
-def _named(place: str) -> Iterator[None]:
-    """What delta-rs says of the table at ``place``, without its stack, as a StorageError with the place."""
+def _named(
+    place: str, what: str = "the table cannot be opened or made", passed: type[Exception] | None = None
+) -> Iterator[None]:
+    """What delta-rs says of the table at ``place``, without its stack, as a StorageError with the place.
+
+    Errors of the type ``passed`` stay what they are.
+    """
     from deltalake.exceptions import DeltaError
 
     try:
         yield
     except (DeltaError, OSError) as error:
+        if passed is not None and isinstance(error, passed):
+            raise
         said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise StorageError(place, None, f"the table cannot be opened or made: {said}") from None
+        raise StorageError(place, None, f"{what}: {said}") from None
 
 
 def _no_snapshots(is_first: bool, end: int) -> Found:
@@ -319,20 +333,30 @@ def _with(entries: list[pa.RecordBatch], found: Found, job: ArrowJob) -> Entries
 
 
 def _append(table: DeltaTable, job: ArrowJob, entries: Entries, said: CommitProperties) -> int:
-    """Append ``entries`` in one commit; returns how many."""
+    """Append ``entries`` in one commit; returns how many. Raises what reading them raises."""
     import pyarrow as pa
     from deltalake import write_deltalake
 
     rows = 0
+    refusals: list[ClusterError] = []  # delta-rs makes its own error of one, with a stack
 
     def counted() -> Entries:
         nonlocal rows
-        for batch in entries:
-            rows += batch.num_rows
-            yield batch
+        try:
+            for batch in entries:
+                rows += batch.num_rows
+                yield batch
+        except ClusterError as error:
+            refusals.append(error)
+            raise
 
     stream = pa.RecordBatchReader.from_batches(job.schema, counted())
-    write_deltalake(table, stream, mode="append", commit_properties=said)
+    try:
+        write_deltalake(table, stream, mode="append", commit_properties=said)
+    except Exception:
+        if refusals:
+            raise refusals[0] from None
+        raise
     return rows
 
 
@@ -380,7 +404,5 @@ def _check(options: JobOptions) -> None:
 
 
 def _seconds(interval: str) -> float:
-    """An interval of ``--trigger``, which the command line has checked."""
-    found = INTERVAL.fullmatch(interval.strip().lower())
-    assert found is not None
-    return float(found["number"]) * _SECONDS[found["unit"]]
+    """An interval of ``--trigger``, as the command line has made it: ``5000 milliseconds``."""
+    return int(interval.partition(" ")[0]) / 1000

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import deltalake
 import pytest
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from cluster import ConfigurationError, LogReader, TimedOut, parse_token
-from cluster.errors import StorageError
+from cluster.errors import LogPurged, StorageError
 from jobs import as_of, delta_rs, verify
 from jobs.delta_rs import IDENTITY
 from jobs.delta_table import delta_table, open_table, read
@@ -112,6 +114,57 @@ def test_of_two_jobs_that_append_the_same_entries_one_has_the_commit(
     monkeypatch.setattr(deltalake, "write_deltalake", after_another)
     run(member_dir, table, *IN_THREE)
     assert sorted(positions(table)) == [entry["position"] for entry in decoded]
+
+
+def test_a_job_that_others_are_always_before_goes_on_after_them(member_dir, tmp_path, decoded, monkeypatch):
+    table, write = tmp_path / "log", deltalake.write_deltalake
+    depth = [0]
+
+    def after_another(*arguments, **keys):
+        if depth[0] == 0:
+            depth[0] = 1
+            with suppress(KeyboardInterrupt):  # one commit of another job
+                run(member_dir, table, *SMALL)
+            depth[0] = 0
+        write(*arguments, **keys)
+        if depth[0] == 1:
+            depth[0] = 2
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(deltalake, "write_deltalake", after_another)
+    run(member_dir, table, *SMALL)
+    assert sorted(positions(table)) == [entry["position"] for entry in decoded]
+    assert deltalake.DeltaTable(str(table)).version() > 2 * delta_rs.ATTEMPTS
+
+
+SMALL = ("--max-bytes-per-trigger", "16k")
+
+
+@pytest.mark.parametrize("said", ["Concurrent transaction failed.\nHelp: a page of it", "the disk is full"])
+def test_a_table_that_cannot_be_written_is_named_in_a_line(member_dir, tmp_path, monkeypatch, said):
+    kind = CommitFailedError if "transaction" in said else DeltaError
+    table, attempts = tmp_path / "log", []
+
+    def excluded(*arguments, **keys):
+        attempts.append(1)
+        raise kind(said)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", excluded)
+    with pytest.raises(StorageError) as caught:
+        run(member_dir, table)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{table}: ")
+    assert len(attempts) == (delta_rs.ATTEMPTS if kind is CommitFailedError else 1)
+
+
+def test_what_goes_wrong_with_the_log_while_a_table_is_written_is_told_as_it_is(
+    member_dir, tmp_path, monkeypatch
+):
+    def purged(*_):
+        raise LogPurged("position 0 was asked for", 960)
+
+    monkeypatch.setattr("jobs.delta_rs.ArrowJob.share", purged)
+    with pytest.raises(LogPurged, match=r"^position 0 was asked for\n"):
+        run(member_dir, tmp_path / "log")
 
 
 def test_a_table_of_another_log_and_one_beyond_the_log_are_refused(member_dir, table, monkeypatch):
