@@ -32,10 +32,14 @@ AVAILABLE_NOW = "available-now"
 SESSION_CATALOG = "spark_catalog"
 # Spark's words for a Python process that was not up within ten seconds, which no setting changes.
 NOT_UP = "Python worker failed to connect back"
+JVM_ENDED = "Spark's JVM has ended in the middle of the job; the next start repeats the batch at work"
+_OPTIONS = {name.lower(): name for name in SourceOptions.names()}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 INTERVAL = re.compile(
-    r"(?P<number>\d+(\.\d+)?) *(?P<unit>ms|millisecond|s|second|m|min|minute|h|hour)s?", re.IGNORECASE
+    r"(?P<number>[0-9]{1,9}(\.[0-9]+)?) *(?P<unit>ms|millisecond|s|second|m|min|minute|h|hour)s?"
 )
+_MS_OF = {"ms": 1, "millisecond": 1, "s": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
+_MS_OF |= {"h": 3_600_000, "hour": 3_600_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,10 @@ def absolute(path: str) -> str:
 def table_place(text: str) -> str:
     """A name of Spark's catalog as it is, or a path as ``absolute`` gives it.
 
-    Raises ConfigurationError for a table of another catalog.
+    Raises ConfigurationError for a table of another catalog, and for nothing.
     """
+    if not text.strip():
+        raise ConfigurationError(f"--table is {text!r}; expected a path, or schema.table of Spark's catalog")
     parts = text.split(".")
     if len(parts) not in (2, 3) or not all(part.isidentifier() for part in parts):
         return absolute(text)
@@ -88,6 +94,23 @@ def table_place(text: str) -> str:
             f"the one that Delta's builders use, or a path, such as ./{text}"
         )
     return ".".join(parts)
+
+
+def check_is_no_folder(place: str) -> None:
+    """Raise ConfigurationError where ``place``, of one table, is a folder of tables.
+
+    A VACUUM of a table there would delete the files of those in it.
+    """
+    found = [] if is_name(place) or _SCHEME.match(place) else sorted(Path(place).glob("*/_delta_log"))
+    if found:
+        names = ", ".join(path.parent.name for path in found)
+        raise ConfigurationError(f"--table is {place}, a folder with the tables {names}; expected a table")
+
+
+def check_is_no_table(place: str) -> None:
+    """Raise ConfigurationError where ``place``, a folder of tables, is a table."""
+    if not is_name(place) and not _SCHEME.match(place) and Path(place, "_delta_log").exists():
+        raise ConfigurationError(f"--tables is {place}, a table; expected a folder of tables, or a new one")
 
 
 def checkpoint_in(table: str) -> str:
@@ -211,7 +234,9 @@ def source_of(given: argparse.Namespace) -> dict[str, str]:
         "startingOffsets": named.get("starting_offsets"),
         "maxEntriesPerTrigger": named.get("max_entries_per_trigger"),
         "maxBytesPerTrigger": named.get("max_bytes_per_trigger"),
-        **pairs("--option", given.option),
+        **{
+            _OPTIONS.get(name.lower(), name): value for name, value in pairs("--option", given.option).items()
+        },
     }
     source = {name: value for name, value in source.items() if value is not None}
     SourceOptions.parse(source)
@@ -310,11 +335,13 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
 def _trigger(text: str) -> dict[str, Any]:
     if text == AVAILABLE_NOW:
         return {"availableNow": True}
-    if not INTERVAL.fullmatch(text.strip()):
+    found = INTERVAL.fullmatch(text.strip().lower())
+    if found is None:
         raise ConfigurationError(
             f"--trigger is {text!r}; expected {AVAILABLE_NOW} or an interval such as '5 seconds'"
         )
-    return {"processingTime": text}
+    milliseconds = round(float(found["number"]) * _MS_OF[found["unit"]])
+    return {"processingTime": f"{milliseconds} milliseconds"}  # Spark has no short names, and few fractions
 
 
 def run_main(main: Callable[[], None]) -> None:
@@ -329,9 +356,10 @@ def run_main(main: Callable[[], None]) -> None:
         print(error, file=sys.stderr)
         sys.exit(error.exit_status)
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "delta"):
             raise
-        print(one_line(str(error)), file=sys.stderr)
+        has_ended = type(error).__name__ == "Py4JNetworkError"
+        print(JVM_ENDED if has_ended else one_line(str(error)), file=sys.stderr)
         sys.exit(1)
 
 

@@ -10,7 +10,7 @@ from threading import Event, Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError
-from jobs.command import NOT_UP, JobOptions
+from jobs.command import JVM_ENDED, NOT_UP, JobOptions
 from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ def run(
             if interrupted.is_set():
                 options.say(f"{name}: stopped together with Spark; the next start repeats the batch at work")
                 raise KeyboardInterrupt from None
-            raise ClusterError(
-                "Spark's JVM has ended in the middle of the job; the next start repeats the batch at work"
-            ) from None
+            raise ClusterError(JVM_ENDED) from None
 
 
 def _run(

@@ -42,6 +42,7 @@ def test_help_comes_with_an_example_and_without_spark(job):
         (["--cluster-dir", "d", "--option", "minPartitions"], "expected NAME=VALUE"),
         (["--cluster-dir", "d", "--starting-offsets", "soon"], "startingOffsets"),
         (["--cluster-dir", "d", "--trigger", "hourly"], "--trigger is 'hourly'"),
+        (["--cluster-dir", "d", "--table", " "], "--table is ' '; expected a path"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(arguments, said):
@@ -153,9 +154,39 @@ def test_a_checkpoint_that_a_power_cut_damaged_is_named(told, tmp_path, left):
         told(checkpoint=str(checkpoint))
 
 
-@pytest.mark.parametrize("interval", ["5 seconds", "1 minute", "200 ms", "0.5 seconds"])
-def test_a_trigger_may_be_an_interval(interval):
-    assert options("--trigger", interval).trigger == {"processingTime": interval}
+@pytest.mark.parametrize(
+    "interval, milliseconds",
+    [
+        ("5 seconds", 5000),
+        ("1 minute", 60_000),
+        ("200 ms", 200),
+        ("0.5 s", 500),
+        ("1.5 Minutes", 90_000),
+        ("2h", 7_200_000),
+    ],
+)
+def test_a_trigger_may_be_an_interval_and_spark_gets_one_that_it_takes(interval, milliseconds):
+    trigger = options("--trigger", interval).trigger
+    assert trigger == {"processingTime": f"{milliseconds} milliseconds"}, (
+        "Spark refuses ms, s, h, 1.5 minutes"
+    )
+
+
+def test_a_folder_of_tables_is_no_table_and_a_table_no_folder(tmp_path):
+    """A VACUUM of the outer table would delete the files of the inner ones."""
+    (tmp_path / "all" / "log" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "all" / "terms" / "_delta_log").mkdir(parents=True)
+    folder = str(tmp_path / "all")
+    with pytest.raises(ConfigurationError, match="a folder with the tables log, terms; expected a table"):
+        command.check_is_no_folder(folder)
+    command.check_is_no_folder(f"{folder}/log")
+    with pytest.raises(ConfigurationError, match="log, a table; expected a folder of tables, or a new one"):
+        command.check_is_no_table(f"{folder}/log")
+    command.check_is_no_table(folder)
+
+
+def test_options_compare_without_case():
+    assert options("--option", "STARTINGoffsets=latest").source["startingOffsets"] == "latest"
 
 
 def test_respond_names_what_is_wrong_with_its_function():
@@ -201,6 +232,27 @@ def test_a_failed_job_ends_with_its_errors_own_status(capsys):
         command.run_main(fail)
     assert ended.value.code == DataLoss.exit_status == 1
     assert capsys.readouterr().err == "the log ends at 96\n"
+
+
+@pytest.mark.parametrize("module", ["pyspark.errors.exceptions.captured", "delta.exceptions.captured"])
+def test_an_error_of_spark_or_delta_is_a_line(module, capsys):
+    def fail():
+        raise type("ConcurrentAppendException", (Exception,), {"__module__": module})(
+            "[CONFLICT] once more\n at x"
+        )
+
+    with pytest.raises(SystemExit) as ended:
+        command.run_main(fail)
+    assert (ended.value.code, capsys.readouterr().err) == (1, "[CONFLICT] once more\n")
+
+
+def test_a_jvm_that_is_killed_while_the_job_starts_is_told(capsys):
+    def fail():
+        raise type("Py4JNetworkError", (Exception,), {"__module__": "py4j.protocol"})("Error while sending")
+
+    with pytest.raises(SystemExit):
+        command.run_main(fail)
+    assert capsys.readouterr().err == command.JVM_ENDED + "\n"
 
 
 NOISE = """WARNING: Using incubator modules: jdk.incubator.vector
