@@ -29,6 +29,8 @@ from spark_connector.task import add_task_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
+OF_NAMES = "/clusters"  # after the application of a batch: that of its names
+
 Messages = Sequence[WriterCommitMessage | None]
 
 
@@ -81,7 +83,7 @@ class _ManyWriter:
         lane = writer.lane()
         if lane is None:
             return
-        application, names = f"{lane.application}/clusters", ",".join(sorted(self._writers))
+        application, names = lane.application + OF_NAMES, ",".join(sorted(self._writers))
         checksum = zlib.crc32(f"{names}={name}".encode()) >> 1 or 1
         try:
             open_session(writer.options, Lane(application, REGISTRATION, lane.batch, checksum)).close()
@@ -141,6 +143,17 @@ class ManyStreamWriter(_ManyWriter, DataSourceStreamArrowWriter):
 
 class ManyBatchWriter(_ManyWriter, DataSourceArrowWriter):
     """Of a batch write."""
+
+    def __init__(self, writers: Mapping[str, ClusterBatchWriter], routing: Routing) -> None:
+        """Raises ConfigurationError for a ``txnAppId`` that is too long."""
+        super().__init__(writers, routing)
+        application = next(iter(writers.values())).options.txn_app_id
+        try:
+            Lane((application or "-") + OF_NAMES, REGISTRATION, 0)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"option txnAppId is {application!r}: {error}; with several clusters {OF_NAMES!r} is added"
+            ) from None
 
     def commit(self, messages: Messages) -> None:
         for name, parts in self._parts(messages):

@@ -96,6 +96,13 @@ def test_keys_of_any_plain_type_are_text_and_null_is_empty():
     assert where == {row: NAMES[zlib.crc32(key) % 3] for row, key in keys.items()}
 
 
+def test_an_application_leaves_room_for_that_of_its_names():
+    given = options(txnversion="1", deliverymode="exactly-once")
+    ClusterDataSource({**given, "txnappid": "a" * 247}).writer(SCHEMA, overwrite=False)
+    with pytest.raises(ConfigurationError, match=r"^option txnAppId is 'a+': lane: .* 257 bytes"):
+        ClusterDataSource({**given, "txnappid": "a" * 248}).writer(SCHEMA, overwrite=False)
+
+
 def test_the_payload_may_be_the_key(clients):
     schema = StructType([StructField("payload", StringType())])
     writer = ClusterDataSource(options(routeby="payload")).streamWriter(schema, overwrite=False)
