@@ -33,6 +33,12 @@ SESSION_CATALOG = "spark_catalog"
 # Spark's words for a Python process that was not up within ten seconds, which no setting changes.
 NOT_UP = "Python worker failed to connect back"
 JVM_ENDED = "Spark's JVM has ended in the middle of the job; the next start repeats the batch at work"
+# Options of the source that leave out entries or columns, or make others of them.
+NOT_OF_TABLES = (
+    "columns", "decode", "decodeMode", "endingOffsets", "endingTimestamp", "entryTypes", "includeFrameHeader",
+    "kinds", "service", "serviceId", "sessions", "templateIds",
+)  # fmt: skip
+NOT_FROM_BEGIN = ("failOnDataLoss", "startingOffsets", "startingTimestamp")
 _OPTIONS = {name.lower(): name for name in SourceOptions.names()}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 INTERVAL = re.compile(
@@ -94,6 +100,18 @@ def table_place(text: str) -> str:
             f"the one that Delta's builders use, or a path, such as ./{text}"
         )
     return ".".join(parts)
+
+
+def check_reads_all(source: dict[str, str], from_begin: bool = False) -> None:
+    """Raise ConfigurationError for an option of a source by which a table would lack what the Log says.
+
+    ``from_begin``: the Log is wanted from its first entry on.
+    """
+    for name in (*NOT_OF_TABLES, *(NOT_FROM_BEGIN if from_begin else ())):
+        if name in source:
+            raise ConfigurationError(
+                f"option {name} is {source[name]!r}, and a table has all that the Log says; expected none"
+            )
 
 
 def check_is_no_folder(place: str) -> None:

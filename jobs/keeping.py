@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster import parse_token
 from jobs import delta_rs
-from jobs.command import add_table, add_writer, check_is_no_folder, options_of, start
+from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, start
 from jobs.delta_table import Commit, open_table
 from jobs.history import check_log, token_of_batch
 from jobs.schemas import DELTA_RS, of_all
@@ -159,6 +159,7 @@ def run_table(
     add_writer(made)
     options = options_of(made)
     check_is_no_folder(options.table)
+    check_reads_all(options.source)
     if options.arguments.writer == DELTA_RS:
         arrow_job = make_arrow_job()
         delta_rs.keep(arrow_job.name, {options.table: arrow_job}, options)

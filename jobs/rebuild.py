@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from cluster import ClusterError, PositionToken
-from jobs.command import add_log, run_main, say, source_of
+from jobs.command import add_log, check_reads_all, run_main, say, source_of
 from jobs.delta_table import latest_version, overwrite
 from jobs.history import newest_version
 from jobs.keeping import with_entries
@@ -57,6 +57,7 @@ def main() -> None:
     add_log(made)
     given = made.parse_args()
     source = source_of(given)
+    check_reads_all(source, from_begin=True)
     spark = session_of("rebuild", given)
     for table, job in tables_meant(spark, given).items():
         say(f"{table}: rebuilt up to log position {rebuild(spark, table, job, source).position:,}")

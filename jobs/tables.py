@@ -7,7 +7,16 @@ that have it pass over it.
 from __future__ import annotations
 
 from jobs import delta_rs
-from jobs.command import add_writer, check_is_no_table, options_of, parser, run_main, start, table_place
+from jobs.command import (
+    add_writer,
+    check_is_no_table,
+    check_reads_all,
+    options_of,
+    parser,
+    run_main,
+    start,
+    table_place,
+)
 from jobs.delta_rs import ArrowJob
 from jobs.delta_table import is_name
 from jobs.keeping import TableJob, keep
@@ -51,6 +60,7 @@ def main() -> None:
     add_writer(made)
     options = options_of(made)
     check_is_no_table(options.table)
+    check_reads_all(options.source)
     if options.arguments.writer == DELTA_RS:
         delta_rs.keep("tables", arrow_tables_in(options.table), options)
     else:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError, PositionToken
-from jobs.command import add_log, run_main, say, source_of
+from jobs.command import add_log, check_reads_all, run_main, say, source_of
 from jobs.delta_table import latest_version, read
 from jobs.history import newest_version
 from jobs.upkeep import parser, session_of, tables_meant
@@ -155,6 +155,7 @@ def main() -> None:
     add_log(made)
     given = made.parse_args()
     source = source_of(given)
+    check_reads_all(source, from_begin=True)
     spark = session_of("verify", given)
     wrong = []
     with open_reader(SourceOptions.parse(source)) as reader:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from jobs import command, respond, streaming
+from jobs import command, rebuild, respond, streaming, verify
 from jobs.progress import QueryProgress
 from jobs.session import DELTA_COORDINATE, DELTA_JARS, WantedLines, conf_dir, defaults
 from tests.spark.logs import open_log
@@ -43,6 +43,8 @@ def test_help_comes_with_an_example_and_without_spark(job):
         (["--cluster-dir", "d", "--starting-offsets", "soon"], "startingOffsets"),
         (["--cluster-dir", "d", "--trigger", "hourly"], "--trigger is 'hourly'"),
         (["--cluster-dir", "d", "--table", " "], "--table is ' '; expected a path"),
+        (["--cluster-dir", "d", "--option", "ENTRYtypes=TIMER"], "option entryTypes is 'TIMER', and a table"),
+        (["--cluster-dir", "d", "--option", "endingOffsets=latest"], "a table has all that the Log says"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(arguments, said):
@@ -187,6 +189,14 @@ def test_a_folder_of_tables_is_no_table_and_a_table_no_folder(tmp_path):
 
 def test_options_compare_without_case():
     assert options("--option", "STARTINGoffsets=latest").source["startingOffsets"] == "latest"
+
+
+@pytest.mark.parametrize("module", [rebuild, verify])
+@pytest.mark.parametrize("option", ["entryTypes=TIMER", "FAILondataLOSS=false", "startingTimestamp=5"])
+def test_a_table_is_never_made_again_of_a_part_of_the_log(monkeypatch, module, option):
+    monkeypatch.setattr(sys, "argv", ["job", "--cluster-dir", "d", "--tables", "t", "--option", option])
+    with pytest.raises(ConfigurationError, match="and a table has all that the Log says; expected none"):
+        module.main()
 
 
 def test_respond_names_what_is_wrong_with_its_function():
