@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 from cluster import ConfigurationError, DataLoss, PositionToken, parse_token
@@ -79,9 +80,13 @@ def as_of(spark: SparkSession, table: str, position: int | str) -> DataFrame:
     """``table``, by path or name, as of ``position`` in the Log (excluded), a number or a position token.
 
     It is the newest version that has nothing from there on: as far as ``position`` where a batch of the job
-    ended there, else as far as the batch before (``versions`` says how far). Raises ConfigurationError for a
-    token of another cluster, DataLoss when no version that is left is so old.
+    ended there, else as far as the batch before (``versions`` says how far). Raises ConfigurationError for
+    what is neither, and for a token of another cluster, DataLoss when no version that is left is so old.
     """
+    if not isinstance(position, str) and (not isinstance(position, Integral) or position < 0):
+        raise ConfigurationError(
+            f"position is {position!r}; expected a number from 0 on, or a position token"
+        )
     wanted = parse_token(position) if isinstance(position, str) else PositionToken(None, position)
     known = versions(spark, table)
     for version in known:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cluster.errors import ConfigurationError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -20,8 +22,10 @@ def for_ingress(df: DataFrame, n: int, key: ColumnOrName, *keys: ColumnOrName) -
     ``df`` has the columns ``payload``, ``position`` (of the entry that a row was made of) and those of the
     keys. A shuffle brings rows in whatever order its blocks arrive. So they are sorted behind it, by position
     and then by payload. Spark refuses to sort a stream: of one, each task holds its rows of a micro-batch in
-    memory meanwhile.
+    memory meanwhile. Raises ConfigurationError for an ``n`` that is no number of tasks.
     """
+    if not isinstance(n, int) or n < 1:
+        raise ConfigurationError(f"for_ingress: n is {n!r}; expected a number of tasks from 1 on")
     spread = df.repartition(n, key, *keys).select(*ORDER)
     if not df.isStreaming:
         return spread.sortWithinPartitions(*ORDER).select("payload")

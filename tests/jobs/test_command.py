@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from jobs import command, rebuild, respond, streaming, verify
+from jobs import as_of, command, rebuild, respond, streaming, verify
 from jobs.progress import QueryProgress
 from jobs.session import DELTA_COORDINATE, DELTA_JARS, WantedLines, conf_dir, defaults
 from tests.spark.logs import open_log
@@ -197,6 +197,12 @@ def test_a_table_is_never_made_again_of_a_part_of_the_log(monkeypatch, module, o
     monkeypatch.setattr(sys, "argv", ["job", "--cluster-dir", "d", "--tables", "t", "--option", option])
     with pytest.raises(ConfigurationError, match="and a table has all that the Log says; expected none"):
         module.main()
+
+
+@pytest.mark.parametrize("position", [None, -1, 1.5])
+def test_a_table_as_of_what_is_no_position_is_refused(position):
+    with pytest.raises(ConfigurationError, match=f"position is {position}; expected a number from 0 on"):
+        as_of(None, "t", position)
 
 
 def test_respond_names_what_is_wrong_with_its_function():

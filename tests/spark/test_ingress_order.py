@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
 
+from cluster.errors import ConfigurationError
 from spark_connector import for_ingress
 from spark_connector.ingress_order import _in_order
 from tests.spark.logs import open_log
@@ -87,3 +88,9 @@ def test_batches_of_a_task_are_sorted_as_one_and_rows_of_one_position_by_payload
 
 def test_a_task_without_rows_has_no_batches():
     assert list(_in_order(iter([]))) == []
+
+
+@pytest.mark.parametrize("n", [0, -1, "3", None])
+def test_a_number_of_tasks_that_cannot_be_is_refused(n):
+    with pytest.raises(ConfigurationError, match=f"for_ingress: n is {n!r}; expected a number of tasks"):
+        for_ingress(None, n, "key")
