@@ -40,6 +40,7 @@ NOT_OF_TABLES = (
 )  # fmt: skip
 NOT_FROM_BEGIN = ("failOnDataLoss", "startingOffsets", "startingTimestamp")
 _OPTIONS = {name.lower(): name for name in SourceOptions.names()}
+_CALL = "An error occurred while calling "  # py4j's line before that of Java's error
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 INTERVAL = re.compile(
     r"(?P<number>[0-9]{1,9}(\.[0-9]+)?) *(?P<unit>ms|millisecond|s|second|m|min|minute|h|hour)s?"
@@ -396,4 +397,5 @@ def one_line(message: str) -> str:
     ours = re.findall(r"^(?:\w+\.)*errors\.\w+: (.+)$", message, re.MULTILINE)
     if ours:
         return str(ours[-1])
-    return next((line.strip() for line in message.splitlines() if line.strip()), "the job failed")
+    lines = (line.strip().removeprefix(": ") for line in message.splitlines())
+    return next((line for line in lines if line and not line.startswith(_CALL)), "the job failed")

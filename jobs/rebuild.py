@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from cluster import ClusterError, PositionToken
 from jobs.command import add_log, check_reads_all, run_main, say, source_of
 from jobs.delta_table import latest_version, overwrite
-from jobs.history import newest_version
+from jobs.history import check_log, newest_version
 from jobs.keeping import with_entries
 from jobs.streaming import ddl
 from jobs.upkeep import parser, session_of, tables_meant
+from spark_connector.log import SourceLog
+from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
@@ -29,10 +31,11 @@ def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, st
     """Make the rows of ``table`` again; returns how far in the Log it goes.
 
     Raises DataLoss when the Log's beginning was purged, so that the table has what is nowhere else, and
-    ClusterError when another commit came between.
+    ClusterError when another commit came between, ConfigurationError for a table of another log.
     """
     before = latest_version(spark, table)
     newest = newest_version(spark, table)
+    check_log(spark, table, SourceLog(SourceOptions.parse(source)).cluster)
     end = json.dumps({"position": newest.position, "cluster": newest.cluster})
     wanted = source | {"startingOffsets": json.dumps({"position": 0}), "endingOffsets": end}
     if job.entry_types:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from cluster import ClusterError, PositionToken
 from jobs.command import add_log, check_reads_all, run_main, say, source_of
 from jobs.delta_table import latest_version, read
-from jobs.history import newest_version
+from jobs.history import check_log, newest_version
 from jobs.upkeep import parser, session_of, tables_meant
-from spark_connector.log import open_reader
+from spark_connector.log import SourceLog, open_reader
 from spark_connector.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -158,8 +158,10 @@ def main() -> None:
     check_reads_all(source, from_begin=True)
     spark = session_of("verify", given)
     wrong = []
+    cluster = SourceLog(SourceOptions.parse(source)).cluster
     with open_reader(SourceOptions.parse(source)) as reader:
         for table, job in tables_meant(spark, given).items():
+            check_log(spark, table, cluster)
             found = differences(spark, table, job.layout.name, reader)
             wrong += found
             for line in found or [f"{table}: as the Log says"]:

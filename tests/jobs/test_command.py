@@ -231,6 +231,9 @@ def test_an_error_that_crossed_spark_is_told_in_our_own_words():
     assert command.one_line("\n[PATH_NOT_FOUND] Path does not exist: x\n at y") == (
         "[PATH_NOT_FOUND] Path does not exist: x"
     )
+    assert command.one_line(
+        "An error occurred while calling o72.execute.\n: java.io.IOException: no\n\tat x"
+    ) == ("java.io.IOException: no")
 
 
 def test_a_python_process_that_came_up_too_late_is_told_with_what_to_do():

@@ -86,6 +86,19 @@ def test_a_table_is_compared_as_far_as_it_went_when_its_job_goes_on(spark, place
     assert verify.differences(spark, table, "log", reader) == []
 
 
+def test_a_table_of_another_log_is_not_compared_and_named(kept, member_dir, run_main, monkeypatch):
+    monkeypatch.setattr("spark_connector.log.SourceLog.cluster", "7:1:1")
+    with pytest.raises(ConfigurationError, match=rf"table {kept}/log is of .* what is read is cluster 7:1:1"):
+        run_main(verify, "--cluster-dir", member_dir, "--tables", kept)
+
+
+def test_a_table_of_another_log_is_not_rebuilt_and_named(spark, place, member_dir, monkeypatch):
+    monkeypatch.setattr("spark_connector.log.SourceLog.cluster", "7:1:1")
+    table = f"{place}/timers"
+    with pytest.raises(ConfigurationError, match=rf"table {table} is of .* what is read is cluster 7:1:1"):
+        rebuild.rebuild(spark, table, tables_in(place)[table], {"clusterDir": member_dir})
+
+
 def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_error(
     spark, place, member_dir, run_main
 ):
