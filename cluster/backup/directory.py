@@ -9,7 +9,7 @@ the log reaches its position; what a crash left unnamed is removed by the next s
 
 from collections.abc import Callable, Sequence
 
-from cluster.archive.archive import Archive
+from cluster.archive.archive import SEGMENT_LENGTH_DEFAULT, Archive
 from cluster.archive.catalog_checksum import NAMES
 from cluster.archive.directory_lock import read_mark_header
 from cluster.archive.files import Files
@@ -42,9 +42,11 @@ class BackupDirectory:
         file_sync_level: int,
         epoch_ms: Callable[[], int],
         tell: Callable[[str], None],
+        segment_length: int = SEGMENT_LENGTH_DEFAULT,
     ) -> None:
-        """Made when missing. Raises ConfigurationError for a directory that is another's, DirectoryInUse,
-        LogDamaged, StorageError.
+        """Made when missing, its archive in segments of so many bytes.
+
+        Raises ConfigurationError for a directory that is another's, DirectoryInUse, LogDamaged, StorageError.
         """
         self.directory = directory
         cluster, driver = f"{directory}/cluster", f"{directory}/driver"
@@ -61,6 +63,7 @@ class BackupDirectory:
             self.archive = Archive.open(
                 f"{directory}/archive",
                 files=files,
+                segment_length=segment_length,
                 file_sync_level=file_sync_level,
                 checksum=NAMES[Checksum.CRC_32C],
                 epoch_ms=epoch_ms,

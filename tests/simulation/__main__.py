@@ -16,7 +16,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from multiprocessing.pool import Pool
 from unittest.mock import patch
 
 from rich.console import Console
@@ -31,6 +32,7 @@ EVENTS_SHOWN = 40
 FAILURES_SHOWN = 5
 SEEDS_SHOWN = 20
 SEEDS_PER_PROCESS = 50
+SILENCE_S = 600
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
 
 
@@ -114,6 +116,23 @@ def write_effects(results: list[Result]) -> None:
     effects.FILE.write_text("".join(f"{line}\n" for line in effects.lines(hashes)))
 
 
+def _each_result(pool: Pool, seeds: range, results: list[Result]) -> Iterator[Result]:
+    """As histories end. Raises SystemExit with the seeds of the others when none ends for long.
+
+    ``Pool`` waits for ever for the history of a process that was killed, as for want of memory.
+    """
+    coming = pool.imap_unordered(run_seed, seeds)
+    for _ in seeds:
+        try:
+            yield coming.next(SILENCE_S)
+        except multiprocessing.TimeoutError:
+            missing = sorted(set(seeds) - {result.seed for result in results})
+            shown = ", ".join(map(str, missing[:SEEDS_SHOWN]))
+            sys.exit(
+                f"no history has ended for {SILENCE_S} s, of {len(missing)} that have not: seeds {shown}"
+            )
+
+
 def tell_many(seeds: range, jobs: int, *, verbose: bool, writes_effects: bool) -> int:
     begin = time.monotonic()
     results: list[Result] = []
@@ -123,7 +142,7 @@ def tell_many(seeds: range, jobs: int, *, verbose: bool, writes_effects: bool) -
     bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=False, transient=True)
     bar.disable = not sys.stderr.isatty()
     with pool, bar:
-        for result in bar.track(pool.imap_unordered(run_seed, seeds), len(seeds), description="histories"):
+        for result in bar.track(_each_result(pool, seeds, results), len(seeds), description="histories"):
             results.append(result)
             if verbose:
                 print(summary(result), flush=True)

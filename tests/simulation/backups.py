@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 HOST = "10.0.4.1"
 ENDPOINT = f"{HOST}:9100"  # where members fetch a standby's snapshots (standbys.py)
 DIRECTORY = "/backup"
+SEGMENT_LENGTH = 8 * 1024 * 1024  # a simulated disk holds all of a file, and a standby keeps each snapshot
 TICK_NS = 50 * MS
 TURN_NS = 20_000
 DOWN_MAX_NS = 6 * SECOND
@@ -188,6 +189,7 @@ class BackupLife(Process):
             file_sync_level=1,
             epoch_ms=self._epoch_ms,
             tell=self.tell,
+            segment_length=SEGMENT_LENGTH,
         )
         self.counters = BackupCounters(CountersFile.in_memory(), CLUSTER_ID)
         self.agent = ClusterBackupAgent(
