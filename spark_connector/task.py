@@ -60,7 +60,7 @@ def lane_of_batch(application: str, version: int) -> Lane:
 def spare_imports_to_the_collector() -> None:
     """Take what is imported out of the garbage collector's sight, in a Python worker of Spark.
 
-    A worker that waits for its next task collects garbage first (``pyspark/daemon.py``): with the modules of
+    A worker that waits for its next task collects garbage first (the daemon of PySpark): with the modules of
     numba, pyarrow and grpc that took 40 to 60 ms of each micro-batch.
     """
     main = sys.modules["__main__"].__spec__
