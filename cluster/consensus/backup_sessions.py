@@ -102,6 +102,11 @@ class BackupSessions:
             )
         return None
 
+    @property
+    def has_pending_work(self) -> bool:
+        """Whether the next slow tick may have something to answer."""
+        return bool(self._pending or self._rejected)
+
     def _of(self, connection_id: int) -> Iterator[_Pending]:
         return (
             pending

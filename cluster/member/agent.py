@@ -53,7 +53,7 @@ from cluster.member.phases.replicating import Replicating
 from cluster.member.phases.starting import Closed, Starting
 from cluster.member.ports import Clients, FetchRecordings, Links
 from cluster.member.reporter import Reporter
-from cluster.member.turn import Turn
+from cluster.member.turn import QUIET_NS, Turn
 from cluster.member.upkeep import Upkeep
 from cluster.protocol.consensus import TerminationAck
 from cluster.protocol.enums import ConsensusModuleState, ElectionState
@@ -231,8 +231,20 @@ class ConsensusModuleAgent:
 
         A dial comes at its own time, which an election may wait for; all else with the slow tick.
         """
-        dial_ns = self.parts.links.next_dial_ns
-        return self.turn.slow_tick_ns if dial_ns is None else min(dial_ns, self.turn.slow_tick_ns)
+        return min(self.parts.links.next_dial_ns, self.turn.slow_tick_ns)
+
+    @property
+    def quiet_until_ns(self) -> int:
+        """Slow ticks before it would find nothing to do, unless an operator sets a toggle."""
+        parts = self.parts
+        is_awaited = (
+            parts.replica.sessions.has_pending_work
+            or parts.replica.sessions.clients_kept_until_ns is not None
+            or parts.backups.has_pending_work
+            or parts.requests.has_undecided
+            or parts.standby_snapshots.is_replicating
+        )
+        return 0 if is_awaited else self.turn.quiet_until_ns
 
     @property
     def may_be_lent(self) -> bool:
@@ -253,9 +265,10 @@ class ConsensusModuleAgent:
             and not parts.clients.has_ready
         )
 
-    def on_busy_turns(self, last_ns: int, now_ns: int) -> None:
+    def on_busy_turns(self, last_ns: int, now_ns: int, slow_tick_ns: int) -> None:
         """Compiled code has taken turns, the last one at ``last_ns``; it saw the time ``now_ns`` after it."""
         self.turn.now_ns = now_ns
+        self.turn.slow_tick_ns = slow_tick_ns
         self._tracker.update(last_ns)
 
     def publish_egress(self) -> int:
@@ -280,6 +293,7 @@ class ConsensusModuleAgent:
                 turn.work_count += self.parts.retention.do_work(turn.now_ns, asked_ns)
         is_more = turn.work_count > before
         turn.slow_tick_ns = turn.now_ns + (1 if is_more else self.context.slow_tick_interval_ns)
+        turn.quiet_until_ns = turn.now_ns + QUIET_NS
 
     @property
     def _is_recording_stopped(self) -> bool:

@@ -38,8 +38,8 @@ class Links(Protocol):
         ...
 
     @property
-    def next_dial_ns(self) -> int | None:
-        """When time gives ``poll`` a member to dial; None while no member is to be dialled."""
+    def next_dial_ns(self) -> int:
+        """When time gives ``poll`` a member to dial; NEVER_NS while no member is to be dialled."""
         ...
 
 

@@ -1,14 +1,20 @@
 """The turn that a member takes: its time, what was done in it, and when the next slow tick is due."""
 
+QUIET_NS = 50_000_000  # Python takes a slow tick at least so often
+
 
 class Turn:
-    """``now_ns`` is of a monotonic clock; ``work_count`` above 0 lets no runner wait."""
+    """``now_ns`` is of a monotonic clock; ``work_count`` above 0 lets no runner wait.
 
-    __slots__ = ("now_ns", "slow_tick_ns", "work_count")
+    Until ``quiet_until_ns`` compiled turns take the slow ticks that find nothing to do.
+    """
+
+    __slots__ = ("now_ns", "quiet_until_ns", "slow_tick_ns", "work_count")
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.slow_tick_ns = 0
+        self.quiet_until_ns = 0
         self.work_count = 0
 
     def begin(self, now_ns: int) -> None:

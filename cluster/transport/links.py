@@ -46,6 +46,7 @@ from cluster.errors import ClusterError, RemoteProtocolError, TlsFailed
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
+from cluster.transport.clock import NEVER_NS
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
 from cluster.transport.link_peer import LinkClaim, LinkPeer
@@ -206,9 +207,9 @@ class MemberLinks:
         )
 
     @property
-    def next_dial_ns(self) -> int | None:
-        """When the next of the members that are down is to be dialled; None while there is none."""
-        return min((p.next_dial_ns for p in self._peers.values() if p.awaits_dial), default=None)
+    def next_dial_ns(self) -> int:
+        """When the next of the members that are down is to be dialled; NEVER_NS while there is none."""
+        return min((p.next_dial_ns for p in self._peers.values() if p.awaits_dial), default=NEVER_NS)
 
     def queued_bytes(self, member_id: int) -> int:
         """Bytes accepted for the member that its socket has not taken yet."""

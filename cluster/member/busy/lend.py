@@ -57,8 +57,6 @@ LIVE = 1 << 62  # a log without an end that is known
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
 VAIN_MAX = 4
 REST_NS = 50_000_000
-# After so many runs in which nothing came Python waits, which lends nothing, until something has come.
-IDLE_MAX = 5
 
 
 class ServedSockets(Protocol):
@@ -102,7 +100,6 @@ class BusyTurns:
         self._is_lent = False
         self._vain = 0  # runs without work, one after the other
         self._rests_until_ns = 0
-        self._idle = 0  # runs in which nothing came, one after the other
         self._agent = agent
         self._poller = poller
         self._services = services
@@ -116,6 +113,7 @@ class BusyTurns:
         words[at.MEMBER_ID], words[at.QUORUM] = context.member_id, context.quorum_threshold
         words[at.TIMEOUT_NS] = context.leader_heartbeat_timeout_ns
         words[at.HEARTBEAT_NS] = context.leader_heartbeat_interval_ns
+        words[at.TICK_NS] = context.slow_tick_interval_ns
         words[at.UNCOMMITTED_MAX] = context.uncommitted_bytes_max
         words[at.SERVICE_ROWS] = SERVICE_ROWS
         words[at.MEMBERS] = len(agent.parts.members)
@@ -184,10 +182,6 @@ class BusyTurns:
         """
         phase = self._agent.phase
         if self._agent.turn.now_ns < self._rests_until_ns:
-            return None
-        if self._agent.turn.work_count:
-            self._idle = 0
-        elif self._idle >= IDLE_MAX:
             return None
         if isinstance(phase, Leading):
             return self._run_leading(phase)
@@ -407,7 +401,10 @@ class BusyTurns:
         words, agent, table = self._words, self._agent, self._poller.table
         self._lend_recording(recording)
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
-        words[at.SLOW_TICK_NS] = min(agent.next_due_ns, agent.phase.next_due_ns)
+        words[at.SLOW_TICK_NS], words[at.QUIET_UNTIL_NS] = agent.turn.slow_tick_ns, agent.quiet_until_ns
+        words[at.DUE_NS] = min(agent.parts.links.next_dial_ns, agent.phase.next_due_ns)
+        words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index
+        words[at.NODE_TOGGLE] = agent.counters.node_control_toggle.index
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
         words[at.LAST_NS] = words[at.NOW_NS] = agent.turn.now_ns
         if not (
@@ -507,7 +504,6 @@ class BusyTurns:
         """What was left to Python at the end of the turns. Raises StorageError."""
         words = self._words
         reason = words[at.REASON]
-        self._idle = self._idle + 1 if reason == at.TIME and not words[at.RUN_TURNS] else 0
         if reason != at.EVENT or words[at.RUN_TURNS]:
             self._vain = 0
         else:
@@ -515,7 +511,7 @@ class BusyTurns:
             if self._vain == VAIN_MAX:
                 self._vain = 0
                 self._rests_until_ns = words[at.NOW_NS] + REST_NS
-        self._agent.on_busy_turns(words[at.LAST_NS], words[at.NOW_NS])
+        self._agent.on_busy_turns(words[at.LAST_NS], words[at.NOW_NS], words[at.SLOW_TICK_NS])
         if reason & at.FAILED:
             number = words[at.ERROR]
             raise recording.fail(OSError(number, os.strerror(number)))

@@ -1,6 +1,7 @@
 """The busy turn of a member, as one compiled function (the seed's *Duty Cycle*, for what is frequent).
 
     wait       for sockets, no longer than until the slow tick
+    tick       every 10 ms: whether an operator asks for something
     receive    members by id, then clients in turn          receiving.py
     lead       flush, sync, quorum, commit, serve           leading.py
     follow     sync, report, process, serve                 following.py
@@ -8,7 +9,8 @@
 What the seed has in a turn, and where it is here:
 
     stall tracker                   the agent's on_busy_turns, after a run
-    slow tick, timers               TIME, by what is due next
+    slow tick                       its toggles here; the rest is Python's, every 50 ms
+    timers                          TIME, by what is due next
     service messages                with one pending, nothing is lent
     consensus adapter               receive_reports, receive_log
     ingress                         receive_ingress; a follower's clients are EVENTs
@@ -16,10 +18,10 @@ What the seed has in a turn, and where it is here:
     sweep of uncommitted entries    take_back, after a run (lend.py)
 
 It turns until something is rare: an event of a socket that is not served here, a frame of another kind, an
-entry that is no session message, a segment that ends, a fault, the slow tick. Then it returns why, with all
-that it has begun brought to the end of the turn, and Python goes on from there. What it does, and in which
-order, is what Python's turn does with the same events; only CommitPosition waits up to a millisecond for log
-to go with.
+entry that is no session message, a segment that ends, a fault, Python's slow tick. Then it returns why, with
+all that it has begun brought to the end of the turn, and Python goes on from there. What it does, and in
+which order, is what Python's turn does with the same events; only CommitPosition waits up to a millisecond
+for log to go with.
 """
 
 from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, STATE
@@ -46,6 +48,8 @@ from cluster.member.busy.system import (
 from cluster.member.busy.words import (
     CLUSTER_TIME,
     COMMIT_DUE_NS,
+    CONTROL_TOGGLE,
+    DUE_NS,
     EVENT,
     FRAMES,
     IDLE,
@@ -55,7 +59,9 @@ from cluster.member.busy.words import (
     LAST_CLIENT,
     LAST_NS,
     LEADER_ROLE,
+    NODE_TOGGLE,
     NOW_NS,
+    QUIET_UNTIL_NS,
     READY_COUNT,
     REASON,
     ROLE,
@@ -65,8 +71,10 @@ from cluster.member.busy.words import (
     SPIN_NS,
     SPIN_UNTIL_NS,
     TABLES,
+    TICK_NS,
     TIME,
     TIME_DIVISOR,
+    TOGGLE_NEUTRAL,
     UNSENT_END,
     WORK_TURNS,
 )
@@ -92,24 +100,43 @@ MODULES = (
 
 @routine
 def _await_events(t):  # type: ignore[no-untyped-def]
-    """Wait for sockets, no longer than until the slow tick; how many have something."""
+    """Wait for sockets, no longer than until something is due; how many have something."""
     w = t.words
     w[LAST_NS] = w[NOW_NS]
     timeout_ms = 0
+    due_ns = min(w[SLOW_TICK_NS], w[DUE_NS])
     if not w[IS_STEPPED]:
         w[NOW_NS] = read_clock(t, MONOTONIC)
-        while w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < w[SLOW_TICK_NS]:
+        while w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < due_ns:
             found = wait(t, 0)
             w[NOW_NS] = read_clock(t, MONOTONIC)
             if found != 0 or (w[ROLE] == LEADER_ROLE and is_commit_due(t)):
                 return found
-        if w[NOW_NS] < w[SLOW_TICK_NS]:
-            timeout_ms = (w[SLOW_TICK_NS] - w[NOW_NS] + 999_999) // 1_000_000
+        if w[NOW_NS] < due_ns:
+            timeout_ms = (due_ns - w[NOW_NS] + 999_999) // 1_000_000
             if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
                 timeout_ms = min(timeout_ms, COMMIT_WAIT_NS // 1_000_000)
     found = wait(t, timeout_ms)
     w[NOW_NS] = read_clock(t, MONOTONIC)
     return found
+
+
+@routine
+def _is_time(t):  # type: ignore[no-untyped-def]
+    """Whether something is due that is Python's. A slow tick is not while nothing waits for it."""
+    w = t.words
+    if w[NOW_NS] >= w[DUE_NS] or (w[ROLE] == LEADER_ROLE and w[NOW_NS] >= w[COMMIT_DUE_NS]):
+        return True
+    if w[NOW_NS] < w[SLOW_TICK_NS]:
+        return False
+    if (
+        w[NOW_NS] >= w[QUIET_UNTIL_NS]
+        or t.counters[w[CONTROL_TOGGLE]] > TOGGLE_NEUTRAL
+        or t.counters[w[NODE_TOGGLE]] > TOGGLE_NEUTRAL
+    ):
+        return True
+    w[SLOW_TICK_NS] = w[NOW_NS] + w[TICK_NS]
+    return False
 
 
 @routine
@@ -182,7 +209,7 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         if found < 0:
             w[REASON] |= INTERRUPTED
             break
-        if w[NOW_NS] >= w[SLOW_TICK_NS] or (w[ROLE] == LEADER_ROLE and w[NOW_NS] >= w[COMMIT_DUE_NS]):
+        if _is_time(t):
             w[REASON] |= TIME
             break
         if not _find_ready(t, found):

@@ -60,7 +60,7 @@ _WORDS = [
 TABLES = types.NamedTuple([WORDS_OUT if name in _WORDS else BYTES_OUT for name in Tables._fields], Tables)
 
 # Why a run of turns ended: bits of REASON.
-TIME = 1  # the slow tick, or a heartbeat, is due
+TIME = 1  # a slow tick that is Python's, a dial, a timer or a heartbeat is due
 EVENT = 2  # of a socket that is not served here, or the end of one that is
 FRAMES = 4  # what was received from GIVEN, from GIVEN_BEGIN on, is for Python
 UNSENT = 8  # bytes in ``unsent``
@@ -83,6 +83,11 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     NOW_NS,
     LAST_NS,  # of the turn before
     SLOW_TICK_NS,
+    TICK_NS,  # from one slow tick to the next
+    QUIET_UNTIL_NS,  # a slow tick before it is Python's only if an operator asks for something
+    CONTROL_TOGGLE,  # counters
+    NODE_TOGGLE,
+    DUE_NS,  # of all else that time gives Python to do
     SPIN_NS,
     SPIN_UNTIL_NS,
     CLUSTER_TIME,
@@ -162,10 +167,11 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(80)
+) = range(85)
 WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
+TOGGLE_NEUTRAL = 1  # above it, and never below 0: something is asked for
 NO_CHECKSUM = -1
 ECHO = 0
 NO_SERVICE, PYTHON_SERVICE, COMPILED_SERVICE = range(3)

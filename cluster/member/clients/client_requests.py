@@ -107,6 +107,11 @@ class ClientRequests:
         credentials = bytes(request.encoded_credentials)
         return self._sessions.admission.may_resume(session, connection_id, credentials, self._replica.now_ms)
 
+    @property
+    def has_undecided(self) -> bool:
+        """Whether the credentials of somebody who came back are still looked at."""
+        return bool(self._undecided)
+
     def retry_resumes(self) -> None:
         """Ask again for the clients whose credentials were not decided about yet."""
         undecided, self._undecided = self._undecided, {}
