@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
-import grpc
-import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from cluster.errors import RemoteProtocolError
 from cluster.protocol import link
+from cluster.transport.grpc_core import grpc
 
 FRAMES_SERVICE = "cluster.Frames"
 

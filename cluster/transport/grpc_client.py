@@ -15,10 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import grpc
-
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import diagnose_call, open_channel
 from cluster.transport.grpc_service import MESSAGE_BYTES_MAX, SESSION_METHOD
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES, Explanation

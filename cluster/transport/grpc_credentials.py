@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import grpc
-
 from cluster.transport.endpoint import Endpoint
+from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_service import CHANNEL_OPTIONS
 from cluster.transport.member_tls import ServerTls
 from cluster.transport.tls import TlsFiles

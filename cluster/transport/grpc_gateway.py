@@ -23,9 +23,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
-import grpc.aio
-
 from cluster.errors import ClusterError, ConfigurationError, PortInUse, RemoteProtocolError
 from cluster.protocol import Message, decode, link
 from cluster.protocol.frame import HEADER_LENGTH
@@ -33,6 +30,7 @@ from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter, check_whole
 from cluster.transport.frames_service import FRAMES_SERVICE, frames_handlers
+from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import server_credentials
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,

@@ -12,11 +12,6 @@ Requests and responses are bytes that gRPC passes on as they are: frames, or one
 schema (cluster/protocol/link.py), so that nothing is encoded twice.
 """
 
-import os
-
-# Or gRPC writes a line to standard error for each handshake that a stranger does not finish.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-
 CREDENTIALS_KEY = "cluster-credentials-bin"  # of a reader, in the metadata of its call
 SERVICE = "cluster.Cluster"
 SESSION_METHOD = f"/{SERVICE}/Session"

@@ -48,7 +48,7 @@ from cluster.transport.tls import TlsFiles, describe_failure
 from cluster.transport.tls_socket import wrap
 
 if TYPE_CHECKING:
-    import grpc
+    from cluster.transport.grpc_core import grpc
 
 RECEIVE_BYTES = 1024 * 1024
 STATUS_THREADS_MAX = 16
@@ -193,7 +193,7 @@ class _GrpcLogClient:
 
     def _call(self, method: str, request: Message, timeout_s: float) -> bytes:
         channel = self._connected()
-        import grpc
+        from cluster.transport.grpc_core import grpc
 
         try:
             call = channel.unary_unary(method)
@@ -212,7 +212,7 @@ class _GrpcLogClient:
 
     def _stream(self, request: Message) -> Iterator[Any]:
         channel = self._connected()
-        import grpc
+        from cluster.transport.grpc_core import grpc
 
         call = channel.unary_stream(READ_LOG_METHOD)(request.encode(), metadata=self._metadata())
         silence = _Silence(self._timeout_s, call.cancel)
@@ -234,7 +234,7 @@ class _GrpcLogClient:
         return ((CREDENTIALS_KEY, credentials),) if credentials else ()
 
     def _failure(self, error: grpc.RpcError) -> ClusterError:
-        import grpc
+        from cluster.transport.grpc_core import grpc
 
         if error.code() is grpc.StatusCode.PERMISSION_DENIED:
             return AuthenticationRejected(f"{self._endpoint}: {error.details()}")

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from cluster.errors import ClusterError
 from cluster.protocol import link
+from cluster.transport.grpc_core import grpc
 
 WATCH_INTERVAL_S = 0.5
 
