@@ -549,9 +549,9 @@ class NodeKeys(BaseModel):
     # -- process --
     idle_spin_ns: Duration = _key(
         "0ns",
-        """How long an idle member goes on polling before it sleeps until a socket wakes it. 0 sleeps at once:
-        right where members share cores. With a core to itself, 50us to 200us spare the wake-up of some 10 to
-        50 us in a conversation of short turns.""",
+        """How long an idle member goes on polling before it sleeps until a socket wakes it. With 0 it polls
+        for 30 us, and only as long as that finds something: right where members share cores. With a core to
+        itself, 50us to 200us spare the wake-up of some 10 to 50 us in a conversation of short turns.""",
         unit=DURATION,
         aeron="aeron.cluster.idle.strategy",
         section="Process",

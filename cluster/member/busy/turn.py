@@ -59,6 +59,7 @@ from cluster.member.busy.words import (
     LAST_CLIENT,
     LAST_NS,
     LEADER_ROLE,
+    LOOKS_IN_VAIN,
     NODE_TOGGLE,
     NOW_NS,
     QUIET_UNTIL_NS,
@@ -67,6 +68,7 @@ from cluster.member.busy.words import (
     ROLE,
     ROOM,
     RUN_TURNS,
+    SLEEPS,
     SLOW_TICK_NS,
     SPIN_NS,
     SPIN_UNTIL_NS,
@@ -78,6 +80,11 @@ from cluster.member.busy.words import (
     UNSENT_END,
     WORK_TURNS,
 )
+
+# A wait looks for so long before it sleeps, since to be woken takes 10 to 20 us. After a look in vain the
+# next waits sleep at once, twice as many each time: whoever is awaited may need this very core.
+LOOK_NS = 30_000
+SLEEPS_MIN, SLEEPS_MAX = 32, 1024
 
 # What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
 _OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames", "message_calls")
@@ -107,11 +114,15 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     due_ns = min(w[SLOW_TICK_NS], w[DUE_NS])
     if not w[IS_STEPPED]:
         w[NOW_NS] = read_clock(t, MONOTONIC)
-        while w[NOW_NS] < w[SPIN_UNTIL_NS] and w[NOW_NS] < due_ns:
+        is_look = w[SLEEPS] == 0
+        look_until_ns = max(w[SPIN_UNTIL_NS], w[NOW_NS] + LOOK_NS * is_look)
+        while w[NOW_NS] < look_until_ns and w[NOW_NS] < due_ns:
             found = wait(t, 0)
             w[NOW_NS] = read_clock(t, MONOTONIC)
             if found != 0 or (w[ROLE] == LEADER_ROLE and is_commit_due(t)):
+                w[LOOKS_IN_VAIN] *= found <= 0
                 return found
+        _count_sleep(t, is_look)
         if w[NOW_NS] < due_ns:
             timeout_ms = (due_ns - w[NOW_NS] + 999_999) // 1_000_000
             if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
@@ -119,6 +130,17 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     found = wait(t, timeout_ms)
     w[NOW_NS] = read_clock(t, MONOTONIC)
     return found
+
+
+@routine
+def _count_sleep(t, is_look):  # type: ignore[no-untyped-def]
+    """A wait sleeps, after a look in vain or without one."""
+    w = t.words
+    if is_look:
+        w[SLEEPS] = min(SLEEPS_MIN << w[LOOKS_IN_VAIN], SLEEPS_MAX)
+        w[LOOKS_IN_VAIN] = min(w[LOOKS_IN_VAIN] + 1, 8)
+    else:
+        w[SLEEPS] -= 1
 
 
 @routine

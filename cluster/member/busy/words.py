@@ -90,6 +90,8 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     DUE_NS,  # of all else that time gives Python to do
     SPIN_NS,
     SPIN_UNTIL_NS,
+    LOOKS_IN_VAIN,  # one after the other
+    SLEEPS,  # so many waits sleep at once before the next look
     CLUSTER_TIME,
     TIME_DIVISOR,  # nanoseconds in a unit of cluster time
     GIVEN,
@@ -167,7 +169,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(85)
+) = range(87)
 WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

@@ -12,7 +12,7 @@ from cluster.member.busy import envelopes, recorder, serving, system, turn, word
 from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, CommitAckFrame, consensus_frame
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.enums import AppendPositionFlags
+from cluster.protocol.enums import AppendPositionFlags, ClusterControlToggle, NodeControlToggle
 from cluster.protocol.frame import frame_header
 from cluster.transport import envelopes as python_envelopes
 
@@ -32,6 +32,12 @@ def test_streams_and_kinds_are_those_of_the_protocol():
         assert len(frame) == envelopes.POSITION_FRAME_LENGTH
         header = int.from_bytes(frame[envelopes.SBE_AT : envelopes.SBE_AT + 8], "little")
         assert header & envelopes.KIND_MASK == kind
+
+
+def test_what_an_operator_asks_for_lies_above_neutral():
+    for toggle in (ClusterControlToggle, NodeControlToggle):
+        assert words.TOGGLE_NEUTRAL == toggle.NEUTRAL == toggle.INACTIVE + 1
+        assert all(value >= toggle.INACTIVE for value in toggle)
 
 
 def test_fields_of_messages_lie_where_the_turn_looks():

@@ -1,0 +1,96 @@
+"""How long a compiled turn looks at its sockets before it sleeps: its Python, with a clock of our own."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cluster.member.busy import turn
+from cluster.member.busy import words as at
+
+FOUND_AFTER_NS = 12_000
+
+
+def plain(routine):
+    return getattr(routine, "py_func", routine)
+
+
+class Waits:
+    """Waits with a socket that is ready so long after each began, or never; each call takes a microsecond."""
+
+    def __init__(self, monkeypatch, spin_ns=0):
+        self.now_ns = 1_000_000
+        self.ready_after_ns = None
+        self.tables = SimpleNamespace(words=[0] * at.WORDS)
+        words = self.tables.words
+        words[at.SLOW_TICK_NS] = words[at.DUE_NS] = 1 << 60
+        words[at.ROLE] = at.FOLLOWER_ROLE
+        self.spin_ns = spin_ns
+        self.slept = False
+        monkeypatch.setattr(turn, "wait", self._wait)
+        monkeypatch.setattr(turn, "read_clock", self._read_clock)
+        monkeypatch.setattr(turn, "_count_sleep", plain(turn._count_sleep))
+
+    def _wait(self, tables, timeout_ms):
+        self.now_ns += 1_000
+        self.slept = timeout_ms > 0
+        is_ready = self.ready_after_ns is not None and self.now_ns >= self._began_ns + self.ready_after_ns
+        return int(self.slept or is_ready)
+
+    def _read_clock(self, tables, clock):
+        return self.now_ns
+
+    def sleeps(self, ready_after_ns):
+        """Whether a wait sleeps before it finds something."""
+        self.ready_after_ns, self._began_ns = ready_after_ns, self.now_ns
+        self.tables.words[at.SPIN_UNTIL_NS] = self.now_ns + self.spin_ns
+        plain(turn._await_events)(self.tables)
+        return self.slept
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    return Waits(monkeypatch)
+
+
+def test_a_wait_looks_as_long_as_that_finds_something(waits):
+    assert not any(waits.sleeps(FOUND_AFTER_NS) for _ in range(1_000))
+
+
+def test_after_a_look_in_vain_waits_sleep_at_once_twice_as_many_each_time(waits):
+    looked = []
+    for number in range(5_000):
+        before_ns = waits.now_ns
+        assert waits.sleeps(None)
+        if waits.now_ns - before_ns > 2_000:
+            assert turn.LOOK_NS <= waits.now_ns - before_ns <= turn.LOOK_NS + 2_000
+            looked.append(number)
+
+    apart = np.diff(looked).tolist()
+    assert apart[:6] == [33, 65, 129, 257, 513, 1025]
+    assert set(apart[6:]) == {1025}
+
+
+def test_a_look_that_finds_something_counts_the_earlier_ones_no_more(waits):
+    for _ in range(200):
+        waits.sleeps(None)
+    while waits.sleeps(FOUND_AFTER_NS):
+        pass
+
+    assert not any(waits.sleeps(FOUND_AFTER_NS) for _ in range(100))
+    assert waits.sleeps(None)
+    assert waits.tables.words[at.SLEEPS] == turn.SLEEPS_MIN
+
+
+def test_with_idle_spin_a_wait_looks_each_time(monkeypatch):
+    waits = Waits(monkeypatch, spin_ns=100_000)
+    for _ in range(100):
+        waits.sleeps(None)
+
+    assert not any(waits.sleeps(90_000) for _ in range(100))
+
+
+def test_a_wait_looks_no_longer_than_until_something_is_due(waits):
+    waits.tables.words[at.DUE_NS] = waits.now_ns + 5_000
+    assert not waits.sleeps(None)
+    assert waits.now_ns <= waits.tables.words[at.DUE_NS] + 2_000
