@@ -313,7 +313,7 @@ class SourceOptions(ConnectionOptions):
         "false",
     )
     rows_per_batch: int = option_field(
-        "rowsPerBatch", parse_count, "rows of one Arrow record batch", 32768, "32768"
+        "rowsPerBatch", parse_count, "rows of one Arrow record batch, at most", 32768, "32768"
     )
 
     service: str | None = option_field(

@@ -13,6 +13,7 @@ from cluster.reader.token import identity_text
 from spark_connector.log import forget_reader, open_reader, pass_over, tell_warnings
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
+from spark_connector.pushed_out import pushed_out
 from spark_connector.task import spare_imports_to_the_collector
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def read_range(
                     rows_per_batch=options.rows_per_batch,
                     is_committed=True,
                 ):
-                    yield maker.rows(batch)
+                    yield from pushed_out(maker.rows(batch))
                 tell_warnings(options, entry_filter)
                 maker.report()
                 spare_imports_to_the_collector()
