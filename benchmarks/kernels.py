@@ -17,7 +17,12 @@ import numpy as np
 
 from benchmarks.options import Options
 from cluster.log.append import append_message
-from cluster.log.checksum import Checksum, store_checksums, verify_checksums
+from cluster.log.checksum import (
+    Checksum,
+    restore_session_ids,
+    store_checksums,
+    verify_checksums,
+)
 from cluster.log.columns import ROW_SCHEMA, log_to_record_batch
 from cluster.log.deliver import DeliveredMessages, deliver
 from cluster.log.follow import follow_log
@@ -144,20 +149,31 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
         ("one in ten a timer", _mixed(65_536)),
     ):
         for columns in (None, ["position", "clusterSessionId", "payload"]):
-            yield _to_arrow(name, log, columns, seconds * 5)
+            for checksum in (None, Checksum.CRC_32C):
+                yield _to_arrow(name, log, columns, checksum, seconds * 5)
 
 
-def _to_arrow(name: str, log: np.ndarray, columns: list[str] | None, seconds: float) -> dict[str, Any]:
+def _to_arrow(
+    name: str, log: np.ndarray, columns: list[str] | None, checksum: Checksum | None, seconds: float
+) -> dict[str, Any]:
+    """Runs of frames to columns; with a checksum each run is verified, and its session ids are restored."""
     end = scan(log, 0, log.size)
+    stored = log.copy()
+    if checksum is not None:
+        assert store_checksums(checksum, stored, 0, end) == end
     decoded = log_to_record_batch(log, 0, end, 0, columns=columns)
     rows = decoded.record_batch.num_rows
 
     def decode_all() -> None:
         position = 0
         while position < end:
-            position = log_to_record_batch(
-                log, position, end, position, columns=columns, rows_max=16_384
-            ).next_position
+            found = log_to_record_batch(log, position, end, position, columns=columns, rows_max=16_384)
+            if checksum is not None:
+                assert (
+                    verify_checksums(checksum, stored, position, found.next_position) == found.next_position
+                )
+                restore_session_ids(log, position, found.next_position, PARAMS.session_id)
+            position = found.next_position
 
     best = best_seconds(decode_all, seconds)
     return {
@@ -165,6 +181,7 @@ def _to_arrow(name: str, log: np.ndarray, columns: list[str] | None, seconds: fl
         "log": name,
         "payload_bytes": PAYLOAD_LENGTH,
         "columns": len(ROW_SCHEMA) if columns is None else len(columns),
+        "verified": None if checksum is None else checksum.name,
         "rows_per_batch": 16_384,
         "million_rows_per_second": round(rows / best / 1e6, 2),
         "megabytes_of_log_per_second": round(end / best / 1e6),
