@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import DataLoss, LogPurged
@@ -28,6 +30,7 @@ IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new;
 
 _readers: dict[tuple[object, ...], LogReader] = {}
 _told: dict[tuple[object, ...], int] = {}  # of the reader's warnings
+_whose: ContextVar[str] = ContextVar("whose", default="")  # with which words lines begin
 
 
 def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> LogReader:
@@ -95,9 +98,20 @@ def pass_over(error: LogPurged, options: SourceOptions) -> None:
     warn(f"{error}; failOnDataLoss is false: going on at {error.start_position}")
 
 
-def warn(line: str) -> None:
-    """Tell whoever looks after the driver or the executor."""
-    print(f"cluster source: {line}", file=sys.stderr, flush=True)
+def warn(line: str, who: str = "source", whose: str | None = None) -> None:
+    """Tell whoever looks after the driver or the executor; by default of which of several clusters it is."""
+    begin = _whose.get() if whose is None else whose
+    print(f"cluster {who}: {begin}{line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def lines_of(cluster_name: str) -> Iterator[None]:
+    """Lines that are told inside begin with the name of their cluster. Not to be left open by a ``yield``."""
+    before = _whose.set(f"cluster {cluster_name}: ")
+    try:
+        yield
+    finally:
+        _whose.reset(before)
 
 
 def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from cluster.errors import ClusterError, ConfigurationError, DataLoss
 from cluster.reader.token import is_one_log
 from spark_connector.cluster_names import CLUSTER_NAME
-from spark_connector.log import warn
+from spark_connector.log import lines_of, warn
 from spark_connector.offsets import MANY_OFFSET_VERSION, Offset
 from spark_connector.pushdown import wanted_values
 from spark_connector.reading import LogRange
@@ -42,9 +42,10 @@ class NamedRange(InputPartition):
 
 @contextmanager
 def _of(name: str) -> Iterator[None]:
-    """Errors of one cluster, raised inside, say of which one they are."""
+    """Errors of one cluster that are raised inside, and lines that are told, say of which one they are."""
     try:
-        yield
+        with lines_of(name):
+            yield
     except ClusterError as error:
         error.args = (f"cluster {name}: {error}",)
         raise
@@ -60,11 +61,14 @@ class NamedRows:
     def rows(self, cluster_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with _of(cluster_name):
-            for batch in batches:
-                name = pa.repeat(pa.scalar(cluster_name), batch.num_rows)
-                arrays = [batch.column(column) if column in self._own else name for column in self._names]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+        while True:
+            with _of(cluster_name):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            name = pa.repeat(pa.scalar(cluster_name), batch.num_rows)
+            arrays = [batch.column(column) if column in self._own else name for column in self._names]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
 
 
 class ManyBatchReader(DataSourceReader):
@@ -211,7 +215,8 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Report for the consumer groups of those that have one."""
         for name, until in self._offsets(end).items():
-            self._readers[name].commit(until)
+            with _of(name):
+                self._readers[name].commit(until)
 
     def stop(self) -> None:
         """The query ends."""

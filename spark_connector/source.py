@@ -8,6 +8,7 @@ down before anything is read, and a micro-batch that runs again is the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -208,7 +209,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._log is None:
             self._log = SourceLog(self._options)
             for line in self.remarks:
-                warn(line)
+                warn(line, whose="")  # of several clusters they hold for all
         return self._log
 
     def _tip(self, log: SourceLog) -> int:
@@ -222,7 +223,12 @@ def _group_reports(options: SourceOptions) -> GroupReports:
     from cluster.reader.group_reports import GroupReports
 
     assert options.endpoints is not None and options.consumer_group is not None
-    return GroupReports(options.consumer_group, options.endpoints, warn, **options.client_settings())
+    context = copy_context()  # a thread of its own tells, of the same cluster
+
+    def tell(line: str) -> None:
+        context.run(warn, line)
+
+    return GroupReports(options.consumer_group, options.endpoints, tell, **options.client_settings())
 
 
 class RefusedStreamReader(DataSourceStreamReader):

@@ -1,6 +1,7 @@
 """Several clusters in one read: rows of each under its name, one offset for all of them."""
 
 import json
+import threading
 from collections import Counter
 
 import pytest
@@ -196,6 +197,56 @@ def test_an_error_of_one_cluster_names_it(logs, source):
     swapped = {"asia": logs["asia"], "eu": logs["us"], "us": logs["eu"]}
     with pytest.raises(DataLoss, match=r"^cluster eu: the checkpoint is of cluster 1:"):
         all_of(source(swapped), end)
+
+
+@pytest.mark.conformance("S-254", "S-255", "S-256")
+def test_one_of_them_that_was_purged_while_the_query_stood_still_is_named(logs, source, capsys):
+    start, _ = all_of(source(logs), source(logs).initialOffset())
+    logs["eu"].messages(1, [bytes(1000)] * 300)
+    logs["eu"].commit()
+    planned = source(logs).latestOffset(start, ReadAllAvailable())
+    logs["us"].lines(1, 3, 4)
+    purged = 2 * TERM_LENGTH
+    assert logs["eu"]._recording.purge_to(purged) == purged
+
+    lost = f"cluster eu: position {start['clusters']['eu']['position']} of cluster 1:"
+    for lenient in ({}, {"failondataloss.us": "false"}):
+        with pytest.raises(DataLoss, match=f"^{lost}.* purged up to {purged}; .* is lost to this reader"):
+            source(logs, **lenient).latestOffset(start, ReadAllAvailable())
+        with pytest.raises(DataLoss, match=r"^cluster eu: .* purged"):
+            lines_of(source(logs, **lenient), start, planned)
+    capsys.readouterr()
+
+    lenient = {"failondataloss.eu": "false"}
+    end, found = all_of(source(logs, **lenient), start)
+    assert end["clusters"]["eu"]["from"] == purged
+    assert Counter(name for name, _ in found)["us"] == 4, "the others lose and repeat nothing"
+    assert all_of(source(logs, **lenient), end) == (end, [])
+    lines_of(source(logs, **lenient), start, planned)
+    planning, reading = capsys.readouterr().err.splitlines()
+    assert planning.startswith(f"cluster source: {lost}")
+    assert reading.startswith("cluster source: cluster eu: ") and "purged" in reading
+
+
+def test_a_report_that_fails_is_told_with_the_name_of_its_cluster(monkeypatch, capsys):
+    class Failing:
+        """Reports beside the query, as the real ones."""
+
+        def __init__(self, group, endpoints, tell, **settings):
+            self.tell = tell
+
+        def reached(self, position):
+            reporter = threading.Thread(target=self.tell, args=(f"{position} is not reported",))
+            reporter.start()
+            reporter.join()
+
+    monkeypatch.setattr("cluster.reader.group_reports.GroupReports", Failing)
+    given = {"endpoints.eu": "a:1", "endpoints.us": "b:1", "consumergroup": "g"}
+    end = {name: {"v": 2, "cluster": "0:1:2", "position": 96} for name in ("eu", "us")}
+    ClusterDataSource(given).streamReader(SCHEMA_OF_TYPES).commit({"v": 3, "clusters": end})
+    assert capsys.readouterr().err.splitlines() == [
+        f"cluster source: cluster {name}: 96 is not reported" for name in end
+    ]
 
 
 def test_a_checkpoint_of_one_log_goes_on_as_its_part(logs, source):
