@@ -24,7 +24,7 @@ from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
 from spark_connector.options import SinkOptions, SourceOptions, check_names
-from spark_connector.remarks import remarks
+from spark_connector.remarks import remarks, remarks_of_batch_write
 from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
@@ -114,9 +114,19 @@ class ClusterDataSource(DataSource):
             from spark_connector.many_sinks import ManyBatchWriter
 
             writers = {name: ClusterBatchWriter(options) for name, options in sinks.items()}
-            return ManyBatchWriter(writers, _routing(sinks, schema))
+            many = ManyBatchWriter(writers, _routing(sinks, schema))
+            self._tell_remarks_of_write(next(iter(sinks.values())))
+            return many
         check_sink_schema(schema)
-        return ClusterBatchWriter(SinkOptions.parse(self.options))
+        writer = ClusterBatchWriter(SinkOptions.parse(self.options))
+        self._tell_remarks_of_write(writer.options)
+        return writer
+
+    def _tell_remarks_of_write(self, parsed: SinkOptions) -> None:
+        from spark_connector.log import warn
+
+        for line in remarks_of_batch_write(self.options, parsed):
+            warn(line, "sink")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter | ManyStreamWriter:
         from spark_connector.sink import ClusterStreamWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from spark_connector.options import SourceOptions
+from spark_connector.options import SinkOptions, SourceOptions
 from spark_connector.places import GROUP, Instant
 
 # What says how a stream goes on; a batch read is one range of the log.
@@ -16,6 +16,13 @@ STREAM_OPTIONS = (
     "maxTriggerDelay",
     "readUncommitted",
     "consumerGroup",
+)
+# What Spark takes among the options of a stream that is written, as users spell it.
+QUERY_OPTIONS = (
+    "checkpointLocation",
+    "queryName",
+    "asyncProgressTrackingEnabled",
+    "asyncProgressTrackingCheckpointIntervalMs",
 )
 # Options that say something of another one.
 NEEDS = {
@@ -43,6 +50,22 @@ def remarks(given: Mapping[str, str], parsed: Sequence[SourceOptions], *, is_str
                     f"option {name} is {place.text} in milliseconds, {milliseconds}; if seconds were meant, "
                     f"give {place.text}000 ({seconds})"
                 )
+
+
+def remarks_of_batch_write(given: Mapping[str, str], parsed: SinkOptions) -> Iterator[str]:
+    """As ``remarks``, of a write that belongs to no query."""
+    known = {name.lower() for name in given}
+    instead = (
+        "" if parsed.txn_app_id else ". txnAppId and txnVersion make a write known when it is made again"
+    )
+    for name in QUERY_OPTIONS:
+        if name.lower() in known:
+            yield f"option {name} does nothing in a batch write; it is for a stream{instead}"
+    if "checkorder" in known and parsed.check_order and parsed.txn_app_id is None:
+        yield (
+            "option checkOrder does nothing without txnAppId, which is not given: a write that is made again "
+            "sends all of its rows again"
+        )
 
 
 def _may_be_seconds(place: Instant) -> bool:

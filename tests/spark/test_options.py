@@ -342,6 +342,24 @@ def test_a_batch_says_which_options_do_nothing_in_it(cluster, capsys):
 
 
 @pytest.mark.parametrize("cluster", ["", ".eu"])
+def test_a_batch_write_says_which_options_do_nothing_in_it(cluster, capsys):
+    def told(**options):
+        given = {f"endpoints{cluster}": "0=a:1", **options} | ({"routeBy": "payload"} if cluster else {})
+        ClusterDataSource(given).writer(StructType().add("payload", "string"), overwrite=False)
+        return [line.removeprefix("cluster sink: option ") for line in capsys.readouterr().err.splitlines()]
+
+    for given in ({"checkpointlocation": "c", "QUERYNAME": "q"}, {"asyncProgressTrackingEnabled": "true"}):
+        lines = told(**given)
+        assert [line.partition(" ")[0].lower() for line in lines] == [name.lower() for name in given]
+        assert all(" does nothing in a batch write; it is for a stream. txnAppId " in line for line in lines)
+        known = [line.partition(". ")[0] for line in lines]
+        assert told(**given, txnAppId="a", txnVersion="1") == known
+    (line,) = told(checkOrder="true")
+    assert line.startswith("checkOrder does nothing without txnAppId, which is not given: ")
+    assert told(checkOrder="false") == told(checkOrder="true", txnAppId="a", txnVersion="1") == []
+
+
+@pytest.mark.parametrize("cluster", ["", ".eu"])
 def test_an_option_that_does_nothing_without_another_is_told(cluster, capsys):
     def of_stream(**options):
         given = {f"endpoints{cluster}": "0=a:1", **options}
