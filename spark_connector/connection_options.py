@@ -132,6 +132,12 @@ def unknown_option(
         )
     if name.lower() in elsewhere:
         return ConfigurationError(elsewhere[name.lower()])
+    option, dot, _ = name.partition(".")
+    if dot and (of_one := [known for known in names if known.lower() == option.lower()]):
+        return ConfigurationError(
+            f"{kind} option {name!r} names one of several clusters, and here is one; expected {of_one[0]} "
+            "without a name, and a run for each cluster"
+        )
     known = f"known are {', '.join(sorted(names))}"
     return ConfigurationError(f"unknown {kind} option {name!r}{hint(name, names) or '; ' + known}")
 

@@ -40,6 +40,7 @@ def test_help_comes_with_an_example_and_without_spark(job):
         (["--endpoints", "0=a:1", "--cluster-dir", "d"], "both are given"),
         (["--cluster-dir", "d", "--option", "minPartition=2"], "did you mean minPartitions"),
         (["--cluster-dir", "d", "--option", "minPartitions"], "expected NAME=VALUE"),
+        (["--option", "endpoints.eu=a:1"], "'endpoints.eu' names one of several clusters, and here is one"),
         (["--cluster-dir", "d", "--starting-offsets", "soon"], "startingOffsets"),
         (["--cluster-dir", "d", "--trigger", "hourly"], "--trigger is 'hourly'"),
         (["--cluster-dir", "d", "--table", " "], "--table is ' '; expected a path"),

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from cluster.errors import ConfigurationError
 from cluster.transport.tls import TlsFiles
 from spark_connector.data_source import ClusterDataSource
+from spark_connector.directory_options import ReplayOptions, SnapshotOptions
 from spark_connector.log import open_reader
 from spark_connector.offsets import Offset
 from spark_connector.options import ENTRY_TYPES, SinkOptions, SourceOptions, check_names
@@ -248,6 +249,16 @@ def test_an_unknown_option_like_no_other_is_refused_with_all_names():
     refused = refusal(source_of, {"zzz": "1"})
 
     assert all(name in refused for name in SourceOptions.names())
+
+
+@pytest.mark.parametrize("options", [SourceOptions, SnapshotOptions, ReplayOptions])
+def test_a_name_of_a_cluster_where_there_is_one_is_answered_with_the_option_alone(options):
+    said = refusal(options.parse, {"ENDPOINTS.eu": "0=a:9000"})
+
+    assert said == (
+        f"{options.KIND} option 'ENDPOINTS.eu' names one of several clusters, and here is one; expected "
+        "endpoints without a name, and a run for each cluster"
+    )
 
 
 def test_a_path_is_answered_with_the_option_to_use():
