@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -234,6 +235,29 @@ def test_a_query_answers_what_comes_in_and_goes_on_from_its_checkpoint(spark, cl
 
     got = [p for p in payloads(source(spark, cluster, startingOffsets=begin)) if p.startswith(b"answer")]
     assert got == [b"answer %d" % n for n in range(100)]
+
+
+def test_a_query_whose_checkpoint_is_lost_is_another_query_under_whatever_name(spark, cluster, tmp_path):
+    """Its rows are sent again from where it begins; what the consumer group has read is not."""
+    begin = end_of(cluster)
+    save(numbered(spark, 0, 10), cluster)
+
+    def run(where, name, **options):
+        entries = stream(spark, cluster, where, **options).select(f.col("payload").cast("string"))
+        rows = entries.where("payload NOT LIKE 'answer%'").selectExpr("concat('answer ', payload) AS payload")
+        writer = rows.writeStream.format("cluster").queryName(name).trigger(availableNow=True)
+        place = str(tmp_path / "checkpoint")
+        writer.options(endpoints=cluster.endpoints, checkpointLocation=place).start().awaitTermination()
+        shutil.rmtree(place)
+        found = payloads(source(spark, cluster, startingOffsets=begin))
+        return [found.count(b"answer %d" % n) for n in range(20)]
+
+    assert run(begin, "one") == [1] * 10 + [0] * 10
+    assert run(begin, "one") == [2] * 10 + [0] * 10
+    assert run(begin, "two", consumerGroup="lost") == [3] * 10 + [0] * 10
+    save(numbered(spark, 10, 20), cluster)
+    assert run("latest", "one") == [3] * 10 + [0] * 10, "what came meanwhile is not sent"
+    assert run("group", "one", consumerGroup="lost") == [3] * 10 + [1] * 10
 
 
 def test_the_batch_writer_sends_what_a_function_makes_of_each_micro_batch(spark, cluster, tmp_path):
