@@ -1,6 +1,8 @@
 """Four real clusters under one query of Spark, written by key and read by name."""
 
+import shutil
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -9,7 +11,9 @@ from cluster import LogReader
 from cluster.node.node import ClusterNode
 from examples.many_clusters import orders, read, write
 from tests.node.processes import await_that, keys_of
+from tests.spark.logs import open_log
 
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "spark-checkpoint-3"
 NAMES = ("asia", "eu", "sa", "us")
 ROWS = 2_000
 
@@ -104,3 +108,31 @@ def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints
     words = sorted(int(payload.split()[1]) for payload in found)
     assert words == list(range(60)), "each once"
     assert end is not None
+
+
+@pytest.mark.conformance("S-222")
+def test_a_recorded_checkpoint_of_two_clusters_opens_and_goes_on(spark, tmp_path):
+    """Recorded over such logs (record_checkpoint.py): its second batch was planned and not committed."""
+    shutil.copytree(RECORDED, tmp_path / "checkpoint")
+    sent, taken = {}, []
+    with ExitStack() as opened:
+        for number, name in enumerate(("eu", "us")):
+            log, session_id = open_log(tmp_path / name, cluster_id=number)
+            opened.callback(log.stop)
+            sent[name] = log.lines(session_id, 0, 45)
+        named = {f"clusterDir.{name}": str(tmp_path / name) for name in sent}
+        query = (
+            spark.readStream.format("cluster")
+            .options(**named)
+            .load()
+            .writeStream.foreachBatch(lambda rows, _: taken.append(rows.orderBy("position").collect()))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    assert [len(rows) for rows in taken] == [30, 34], "as planned, and the rest"
+    for name, lines in sent.items():
+        found = [bytes(row.payload) for rows in taken for row in rows if row.clusterName == name]
+        assert found == lines[13:], "the term, the session and 13 lines were in the first batch"

@@ -545,13 +545,16 @@ def test_a_checkpoint_beyond_the_end_of_the_log_fails_the_query(pipeline, live, 
 
 
 @pytest.mark.conformance("S-263")
-def test_continuous_processing_is_refused(spark, live, tmp_path):
+@pytest.mark.parametrize(
+    "trigger, says", [({"continuous": "1 second"}, "continuous"), ({"realTime": "5 minutes"}, "REAL_TIME")]
+)
+def test_continuous_processing_is_refused(spark, live, tmp_path, trigger, says):
     query = (
         stream(spark, live.directory)
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(continuous="1 second")
+        .trigger(**trigger)
     )
-    with pytest.raises(PySparkException, match="continuous"):
-        query.start()
+    with pytest.raises(PySparkException, match=says):
+        query.start().awaitTermination(60)
