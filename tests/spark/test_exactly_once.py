@@ -252,6 +252,15 @@ def test_rows_in_another_order_are_refused_with_the_first_that_differs(played):
     assert played.in_log() == numbered(20)
 
 
+@pytest.mark.conformance("S-200")
+def test_rows_whose_first_were_purged_meanwhile_are_refused(played):
+    """As where a batch runs again with ``failOnDataLoss`` = ``false``."""
+    fail_after(played, 20)
+    with pytest.raises(LocalProtocolError, match=r"the task has row 0 b'row 20', .* b'row 0'"):
+        played.write(numbered(20, 20), attempt=1)
+    assert played.in_log() == numbered(20)
+
+
 def test_without_the_check_their_number_decides(played):
     fail_after(played, 20)
     played.write([b"other", *numbered(29, 1)], attempt=1, checkOrder="false")
