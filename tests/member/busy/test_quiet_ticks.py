@@ -12,7 +12,6 @@ from cluster.testing import SimulatedCluster
 from tests.member.busy.busy_cluster import processes
 
 TICK_S = 0.010
-QUIET_S = QUIET_NS / 1e9
 
 
 @pytest.fixture
