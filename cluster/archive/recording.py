@@ -266,7 +266,8 @@ class RecordingWriter(StoredRecording):
         path = self._segments.path(self.segment_base)
         assert not self._files.exists(path)
         self._files.rename(self._segments.next_path(), path)
-        self._files.sync_directory(self._directory)
+        if self.file_sync_level > 0:  # the device may be busy with all that was written: up to half a second
+            self._files.sync_directory(self._directory)
 
     def _prepare_next(self) -> None:
         self._remove_next()

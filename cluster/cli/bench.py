@@ -200,8 +200,9 @@ class _Run:
         heard_ns, echoed = now_ns, self.echoed
         offered, batch, note = client.offered, self.batch, self._sent_ns.append
         while now_ns < end_ns:
-            while offered - self.echoed + batch <= self.window:
-                note(clock())  # before the offer, which may poll
+            while offered - self.echoed + batch <= self.window and now_ns < end_ns:
+                now_ns = clock()
+                note(now_ns)  # before the offer, which may poll
                 result = offer(payload) if batch == 1 else offer_batch((buffer, offsets, lengths))
                 if result < 0:
                     self._sent_ns.pop()

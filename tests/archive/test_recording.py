@@ -127,6 +127,31 @@ def test_a_full_segment_is_followed_at_once_and_the_next_has_all_its_blocks(tmp_
         assert status.st_blocks * 512 >= SEGMENT_LENGTH, "the segment is sparse: a write could fail"
 
 
+class NotedSyncs(OsFiles):
+    """Real files; which directories were synced."""
+
+    def __init__(self) -> None:
+        self.directories: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.directories.append(path)
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize(("level", "syncs"), [(0, 0), (1, 1), (2, 1)])
+def test_a_new_segments_name_is_synced_unless_nothing_is(tmp_path, level, syncs):
+    # The device may be busy with all that was written: a sync has taken half a second beside full load.
+    files, log = NotedSyncs(), a_log(700)
+    recording = record(open_archive(tmp_path, files=files, file_sync_level=level), log)
+    files.directories.clear()
+
+    recording.append(0, log.frames(0, SEGMENT_LENGTH))
+    recording.sync()
+
+    assert (tmp_path / f"0-{SEGMENT_LENGTH}.rec").exists()
+    assert files.directories == [str(tmp_path)] * syncs
+
+
 def test_the_next_segment_is_made_ready_before_it_is_needed_and_never_seen(tmp_path):
     log = a_log(700)
     archive = open_archive(tmp_path)

@@ -8,9 +8,11 @@ import pty
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
+from cluster.cli.bench import _Run
 from cluster.cli.main import main
 from tests.node.processes import COMMAND, DEADLINE_S, environment
 
@@ -207,6 +209,42 @@ def test_bench_with_a_window_of_one_measures_round_trips(leader, capfdbinary, tm
     assert "messages/s of 100 bytes over ipc, window 1, batch 1" in out
     assert "latency us: p50" in out
     assert "Percentile" in histogram.read_text()
+
+
+class AtOnce:
+    """A client whose messages are committed and answered within their offer, for two seconds at most."""
+
+    max_payload_length = 100
+    is_closed = False
+
+    def __init__(self):
+        self.offered = self.acknowledged = 0
+        self.ends_s = time.monotonic() + 2.0
+
+    def offer(self, payload):
+        if time.monotonic() > self.ends_s:
+            return -1
+        self.offered = self.acknowledged = self.offered + 1
+        self.run.on_messages([payload])
+        return self.offered
+
+    offer_batch = None
+
+    def wait(self, timeout_s):
+        pass
+
+    def poll_egress(self):
+        pass
+
+
+def test_bench_ends_in_time_though_answers_come_as_fast_as_it_offers():
+    client = AtOnce()
+    client.run = run = _Run(size=10, window=100, batch=1)
+
+    result = run.measure(client, 0.0, 0.2)
+
+    assert result["durationS"] < 1.0
+    assert result["messages"] == client.offered == run.echoed
 
 
 def test_bench_refuses_what_cannot_be_measured(leader, capfdbinary):
