@@ -59,7 +59,7 @@ ON_MATCH = {
     },
     "messages": "t.messages + s.messages",
     "bytes": "t.bytes + s.bytes",
-    "lastActivityAt": "coalesce(s.lastActivityAt, t.lastActivityAt)",
+    "lastActivityAt": "greatest(t.lastActivityAt, s.lastActivityAt)",
     "lastPosition": "greatest(t.lastPosition, s.lastPosition)",
 }
 

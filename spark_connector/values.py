@@ -6,6 +6,7 @@ import re
 
 from spark_connector.places import wrong_value
 
+_MOST = (1 << 63) - 1  # what Spark has room for
 _MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -24,16 +25,16 @@ def parse_flag(name: str, value: str) -> bool:
 
 def parse_count(name: str, value: str) -> int:
     text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
+    if not re.fullmatch(r"[0-9]{1,19}", text) or not 0 < int(text) <= _MOST:
         raise wrong_value(name, value, "a whole number of at least 1")
     return int(text)
 
 
 def parse_size(name: str, value: str) -> int:
     """Bytes: a number alone, or with ``k``, ``m``, ``g``, ``t`` (powers of 1024), ``b`` may follow."""
-    match = re.fullmatch(r"([0-9]{1,15})\s*([kmgt]?)b?", value.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,19})\s*([kmgt]?)b?", value.strip().lower())
     size = 0 if match is None else int(match[1]) << (10 * " kmgt".index(match[2] or " "))
-    if not 0 < size < 1 << 62:
+    if not 0 < size <= _MOST:
         raise wrong_value(name, value, "a size in bytes such as 1048576, 512k, 64m or 1g")
     return size
 
