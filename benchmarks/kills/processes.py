@@ -62,14 +62,18 @@ class RealSpark:
         self.start_application()
 
     def start_cluster(self, port: int, workers: int) -> tuple[str, list[subprocess.Popen[str]]]:
-        """A master that listens at ``port``, and workers of two cores; (the address, the workers)."""
+        """A master that listens at ``port``, and workers of two cores; (the address, the workers).
+
+        Each is at a loopback address of its own, so that Spark takes them for hosts.
+        """
         address = f"spark://127.0.0.1:{port}"
         deploy = "org.apache.spark.deploy"
-        local = ["--host", "127.0.0.1", "--webui-port", "0"]
-        self._spawn(str(SPARK_CLASS), f"{deploy}.master.Master", *local, "--port", str(port))
-        work = str(self._folder / "work")
-        worker = [f"{deploy}.worker.Worker", *local, "--cores", "2", "--memory", "4g", "--work-dir", work]
-        return address, [self._spawn(str(SPARK_CLASS), *worker, address) for _ in range(workers)]
+        master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--webui-port", "0"]
+        self._spawn(str(SPARK_CLASS), *master, "--port", str(port))
+        worker = [f"{deploy}.worker.Worker", "--webui-port", "0", "--cores", "2", "--memory", "4g"]
+        worker += ["--work-dir", str(self._folder / "work")]
+        hosts = [f"127.0.0.{number}" for number in range(1, workers + 1)]
+        return address, [self._spawn(str(SPARK_CLASS), *worker, "--host", host, address) for host in hosts]
 
     def start_application(self) -> None:
         self.application = self._spawn(*self._command, str(self._folder))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.tree import ROOT, files_of_the_tree
 
-_POINT = re.compile(r"(?<![\w-])[CIS]-\d+\b")
-_POINT_STATED = re.compile(r"^- \*\*([CIS]-\d+)\*\* ", re.MULTILINE)
+_POINT = re.compile(r"(?<![\w-])(?:[CIS]-\d+|P-1?\d{1,2})\b")  # P-256 is a curve
+_POINT_STATED = re.compile(r"^- \*\*([CIPS]-\d+)\*\* ", re.MULTILINE)
 _DOCUMENT = re.compile(r"(?<![\w*/.-])((?:[\w.-]+/)*[\w-]+\.md)\b")
 _MODULE = re.compile(r"(?<![\w*<-])((?:[\w.-]+/)*[\w-]+\.py)\b")
 _OF_USERS = {"greeter.py", "greet.py", "my.py", "tally.py", "test_tally.py", "echoes.py"}

@@ -1,9 +1,10 @@
-"""A program: executors in processes of their own read a log, and one of them dies in the middle of a task.
+"""A program: executors in processes of their own read a log, and something happens in the middle of a task.
 
-    python -m tests.faults.read_by_executors MASTER CLUSTER_DIR
+    python -m tests.faults.read_by_executors MASTER CLUSTER_DIR dies|slow
 
-prints a JSON object: the positions that were read, in order, the processes of the executors that read them,
-and how often a task was tried again.
+``dies``: the executor is killed. ``slow``: the task stands still until Spark has run it a second time beside.
+It prints a JSON object: the positions that were read, in order, the processes of the executors that read
+them, and how often a task was tried again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +24,15 @@ from jobs.session import spark_session
 from spark_connector import register
 
 TASKS = 12
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "1s",
+}
 
 
-def main(master: str, cluster_dir: str) -> None:
+def main(master: str, cluster_dir: str, what: str) -> None:
     spark = spark_session(
         "read by executors",
         master=master,
@@ -33,7 +41,8 @@ def main(master: str, cluster_dir: str) -> None:
             "spark.executor.memory": "1g",
             "spark.cores.max": "2",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
-        },
+        }
+        | (SPECULATION if what == "slow" else {}),
     )
     register(spark)
     options = {
@@ -43,7 +52,11 @@ def main(master: str, cluster_dir: str) -> None:
         "rowsPerBatch": "5",
     }
     log = spark.read.format("cluster").options(**options).load()
-    rows = log.mapInArrow(marked, "position BIGINT, executor INT, attempt INT").collect()
+    second_done = Path(cluster_dir, "second-attempt-done")
+    rows = log.mapInArrow(
+        lambda batches: marked(batches, None if what == "dies" else second_done),
+        "position BIGINT, executor INT, attempt INT",
+    ).collect()
     found = {
         "positions": sorted(row["position"] for row in rows),
         "executors": sorted({row["executor"] for row in rows}),
@@ -53,18 +66,26 @@ def main(master: str, cluster_dir: str) -> None:
     spark.stop()
 
 
-def marked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with the process of their executor. That of the third task dies after the first of its batches."""
+def marked(batches: Iterator[pa.RecordBatch], second_done: Path | None) -> Iterator[pa.RecordBatch]:
+    """Rows with the process of their executor.
+
+    That of the third task dies after the first of its batches, or the task waits there for ``second_done``.
+    """
     context = TaskContext.get()
     assert context is not None
     executor = parent(os.getppid())  # of the process that forks Python workers
     for number, batch in enumerate(batches):
         if (context.partitionId(), context.attemptNumber(), number) == (2, 0, 1):
-            os.kill(executor, signal.SIGKILL)
-            signal.pause()
+            if second_done is None:
+                os.kill(executor, signal.SIGKILL)
+                signal.pause()
+            while not second_done.exists():
+                time.sleep(0.05)  # Spark ends this attempt, or the other has ended
         for name, value in (("executor", executor), ("attempt", context.attemptNumber())):
             batch = batch.append_column(name, pa.array([value] * batch.num_rows, pa.int32()))
         yield batch
+    if second_done is not None and (context.partitionId(), context.attemptNumber()) == (2, 1):
+        second_done.touch()
 
 
 def parent(pid: int) -> int:
@@ -72,4 +93,4 @@ def parent(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

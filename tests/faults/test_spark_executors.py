@@ -35,17 +35,32 @@ def master(request, tmp_path):
     spark.close()
 
 
-@pytest.mark.conformance("S-302")
+@pytest.mark.conformance("P-72")
 @pytest.mark.timeout(300)
 def test_an_executor_that_dies_in_the_middle_of_a_task_loses_and_repeats_no_row(log, master):
+    found = read_by_executors(master, log, "dies")
+    with LogReader.open(dir=str(log.directory)) as reader:
+        assert found["positions"] == [entry["position"] for entry in reader.entries()]
+    assert len(found["executors"]) >= 2 and found["attempts"] > 0, "more than one has read, and one has died"
+
+
+@pytest.mark.conformance("P-73")
+@pytest.mark.parametrize("master", ["standalone"], indirect=True)
+@pytest.mark.timeout(300)
+def test_a_task_that_spark_runs_twice_at_once_has_its_rows_once(log, master):
+    """Speculation: Spark does so on two hosts only, which a local cluster is not."""
+    found = read_by_executors(master, log, "slow")
+    with LogReader.open(dir=str(log.directory)) as reader:
+        assert found["positions"] == [entry["position"] for entry in reader.entries()]
+    assert found["attempts"] == 1, "the second attempt was first"
+
+
+def read_by_executors(master, log, what):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.read_by_executors", master, str(log.directory)],
+        [sys.executable, "-m", "tests.faults.read_by_executors", master, str(log.directory), what],
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    with LogReader.open(dir=str(log.directory)) as reader:
-        assert found["positions"] == [entry["position"] for entry in reader.entries()]
-    assert len(found["executors"]) >= 2 and found["attempts"] > 0, "more than one has read, and one has died"
+    return json.loads(done.stdout.splitlines()[-1])

@@ -7,7 +7,7 @@ from benchmarks.kills.rounds import WEIGHTS, stage
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.conformance("S-281")
+@pytest.mark.conformance("P-112")
 @pytest.mark.timeout(1200)
 def test_no_row_is_lost_or_doubled_by_kills_at_random_moments(tmp_path):
     with stage(tmp_path, print) as running:

@@ -11,14 +11,17 @@ import pytest
 
 from cluster import ConfigurationError, DataLoss, parse_token
 from jobs import as_of
+from jobs.command import JobOptions
 from jobs.delta_table import delta_table, read
 from jobs.history import versions
+from jobs.keeping import keep
 from jobs.schemas import TERMS
 from jobs.sessions import sessions
 from jobs.tables import tables_in
 from jobs.terms import terms
 from jobs.timers import timers
 from tests.jobs.conftest import keep_all, rows_by
+from tests.spark.readers import snapshot_rows
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text()
 
@@ -41,7 +44,7 @@ def test_all_tables_are_what_the_transforms_make_of_the_log(spark, kept, log, lo
     assert found["leadership_terms"] == rows_by(terms(none, log), "leadershipTermId")
 
 
-@pytest.mark.conformance("S-285")
+@pytest.mark.conformance("P-104")
 def test_a_crash_between_two_tables_of_a_batch_leaves_all_of_them_right(spark, member_dir, tmp_path, kept):
     place = str(tmp_path)
     tables = tables_in(place)
@@ -75,7 +78,7 @@ def test_a_commit_says_how_far_in_the_log_it_goes(spark, kept, decoded):
         assert (position, cluster.count(":")) == (ends[-1], 2)
 
 
-@pytest.mark.conformance("S-289")
+@pytest.mark.conformance("P-108")
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_table_as_of_a_position_is_what_the_log_up_to_there_makes(spark, kept, log, decoded, batches):
     end = decoded[min(300 * batches, len(decoded)) - 1]["endPosition"]
@@ -85,6 +88,31 @@ def test_a_table_as_of_a_position_is_what_the_log_up_to_there_makes(spark, kept,
         assert rows_by(as_of(spark, f"{kept}/sessions", position), "clusterSessionId") == rows_by(
             sessions(before), "clusterSessionId"
         )
+
+
+@pytest.mark.conformance("P-108")
+def test_tables_as_of_a_snapshot_agree_with_what_the_cluster_wrote_into_it(
+    spark, member_dir, decoded, tmp_path
+):
+    """A real Aeron Cluster's: its sessions, and how many messages and timers its service had been given."""
+    snapshot = {row["recordType"]: row for row in snapshot_rows(clusterDir=member_dir)}
+    at = snapshot["CONSENSUS_MODULE"]["logPosition"]
+    before = [entry for entry in decoded if entry["endPosition"] <= at]
+    tables = {table: job for table, job in tables_in(str(tmp_path)).items() if "timers" not in table}
+    source = {"clusterDir": member_dir, "maxEntriesPerTrigger": str(len(before))}
+    keep(spark, "tables", tables, JobOptions.over(source, str(tmp_path), lambda _: None))
+
+    then = rows_by(as_of(spark, f"{tmp_path}/sessions", at), "clusterSessionId")
+    (still_open,) = (row for row in then.values() if row["state"] == "OPEN")
+    ends = {entry["position"]: entry["endPosition"] for entry in before}
+    of_snapshot = snapshot["CLUSTER_SESSION"]
+    assert still_open["clusterSessionId"] == of_snapshot["clusterSessionId"]
+    assert ends[still_open["openPosition"]] == of_snapshot["openedLogPosition"]
+    assert max(then) + 1 == snapshot["CONSENSUS_MODULE"]["nextSessionId"]
+    given = as_of(spark, f"{tmp_path}/log", at).where("entryType IN ('SESSION_MESSAGE', 'TIMER')")
+    assert given.count() == int.from_bytes(snapshot["SERVICE_STATE"]["record"], "little") > 400
+    (now,) = read(spark, f"{tmp_path}/sessions").where("clusterSessionId = 2").collect()
+    assert now["state"] == "CLOSED", "the table itself has gone on"
 
 
 def test_a_table_as_of_a_token_is_of_the_tokens_cluster(spark, kept):

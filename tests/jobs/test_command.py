@@ -373,7 +373,7 @@ def lines_of(*batches):
     return [*said, progress.closing_line("done")]
 
 
-@pytest.mark.conformance("S-291")
+@pytest.mark.conformance("P-110", "P-111")
 def test_each_batch_with_rows_has_a_line_however_many_there_are():
     """Spark itself remembers a hundred."""
     lines = lines_of(*[(1000, 100), (0, 5)] * 150)

@@ -79,6 +79,7 @@ def test_each_writer_refuses_the_table_of_the_other(spark, small, kept, member_d
     assert delta_table(spark, f"{kept}/{name}").detail().collect()[0].properties[WRITER] == SPARK
 
 
+@pytest.mark.conformance("P-99")
 def test_a_job_that_dies_at_a_commit_goes_on_where_the_table_ends(member_dir, tmp_path, decoded, monkeypatch):
     table = tmp_path / "log"
     write = deltalake.write_deltalake

@@ -45,6 +45,7 @@ def test_the_tables_are_those_that_spark_keeps(spark, small, kept, member_dir, n
     assert table.protocol() == deltalake.table.ProtocolVersions(1, 2, None, None), "no table features"
 
 
+@pytest.mark.conformance("P-105")
 @pytest.mark.parametrize("name", MERGED)
 def test_the_tables_are_the_same_however_the_log_is_cut(small, member_dir, tmp_path, name):
     """A range without any entry of the kind that a table needs is a commit, too."""
@@ -53,6 +54,7 @@ def test_the_tables_are_the_same_however_the_log_is_cut(small, member_dir, tmp_p
     assert deltalake.DeltaTable(str(tmp_path / name)).version() > 20
 
 
+@pytest.mark.conformance("P-99")
 @pytest.mark.parametrize("name", MERGED)
 def test_a_job_that_dies_at_a_merge_goes_on_where_the_table_ends(
     small, member_dir, tmp_path, monkeypatch, name
@@ -114,7 +116,7 @@ def test_the_log_is_read_once_for_all_tables(member_dir, tmp_path, monkeypatch):
     assert ranges == [(0, 102_528), (102_528, 205_088), (205_088, 250_144)]
 
 
-@pytest.mark.conformance("S-285")
+@pytest.mark.conformance("P-104")
 def test_a_job_that_dies_between_two_tables_takes_each_on_from_where_it_is(
     small, member_dir, tmp_path, monkeypatch
 ):

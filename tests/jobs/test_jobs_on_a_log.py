@@ -73,7 +73,7 @@ def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, 
     assert whole["terms"] == rows_by(terms.terms(none, log), "leadershipTermId")
 
 
-@pytest.mark.conformance("S-243")
+@pytest.mark.conformance("P-25", "P-99")
 @pytest.mark.parametrize("name", JOBS)
 def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(
     spark, member_dir, kept, table, whole, name
@@ -87,7 +87,7 @@ def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(
     assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="300") == whole[name]
 
 
-@pytest.mark.conformance("S-283")
+@pytest.mark.conformance("P-100")
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(spark, member_dir, kept, table, whole, name):
     """The new checkpoint cuts the log elsewhere, and counts its batches from 0 again."""
@@ -119,6 +119,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
 
 
+@pytest.mark.conformance("P-110")
 def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_dir, table, whole):
     done = subprocess.run(
         [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", Path(table).name],

@@ -38,7 +38,7 @@ def test_a_table_is_laid_out_for_its_readers(spark, table, layout):
     assert ("delta.enableChangeDataFeed" in detail.properties) == is_merged
 
 
-@pytest.mark.conformance("S-288")
+@pytest.mark.conformance("P-107")
 def test_a_table_that_lacks_columns_gets_them_and_keeps_its_rows(spark, table):
     """As a table that an earlier release made is opened by one that has more to say."""
     old = spark.createDataFrame([(7, 96)], "correlationId BIGINT, lastPosition BIGINT")

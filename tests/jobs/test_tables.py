@@ -24,6 +24,7 @@ def of_type(decoded, entry_type):
     return [entry for entry in decoded if entry["entryType"] == entry_type]
 
 
+@pytest.mark.conformance("P-101")
 def test_every_session_of_a_real_log_has_its_row(log, decoded):
     found = rows_by(sessions.sessions(log), "clusterSessionId")
     expected = expected_sessions(decoded)
@@ -73,7 +74,7 @@ def test_a_transform_delivers_the_columns_of_its_table(log, transform, layout):
     assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in layout.schema]
 
 
-@pytest.mark.conformance("S-284")
+@pytest.mark.conformance("P-101", "P-105")
 def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, table):
     for job in (sessions.sessions_job(), timers.timers_job()):
         path = f"{table}-{job.layout.key}"
@@ -84,7 +85,24 @@ def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(sp
         assert rows_by(read(spark, path), job.layout.key) == rows_by(function(log), job.layout.key)
 
 
-@pytest.mark.conformance("S-282")
+@pytest.mark.conformance("P-102")
+def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(spark, log, decoded, table):
+    """The log cut before each close and merged from its end on: of each session the last part comes first."""
+    closes = [n for n, entry in enumerate(decoded) if entry["entryType"] == "SESSION_CLOSE"]
+    assert len(closes) > 1
+    open_table(spark, table, SESSIONS)
+    job = sessions.sessions_job()
+    for number, batch in enumerate(reversed(batches(log, decoded, closes))):
+        job.update(batch, table, Commit("a query", number, "{}"), [])
+
+    found = rows_by(read(spark, table), SESSIONS.key)
+    assert found == rows_by(sessions.sessions(log), SESSIONS.key)
+    closed = {decoded[n]["clusterSessionId"] for n in closes}
+    assert {found[session_id]["state"] for session_id in closed} == {"CLOSED"}
+    assert all(found[session_id]["openPosition"] is not None for session_id in closed)
+
+
+@pytest.mark.conformance("P-99")
 def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
     open_table(spark, table, SESSIONS)
     for _ in range(3):
@@ -103,6 +121,7 @@ def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(s
     assert rows_by(read(spark, table), TIMERS.key) == rows_by(timers.timers(log), TIMERS.key)
 
 
+@pytest.mark.conformance("P-105")
 @pytest.mark.parametrize("cuts", [[1], [100, 101, 400, 700]], ids=str)
 def test_terms_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, cuts):
     empty = known = spark.createDataFrame([], TERMS.schema)

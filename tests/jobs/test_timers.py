@@ -94,7 +94,7 @@ AT_LAST = {
 }
 
 
-@pytest.mark.conformance("S-297")
+@pytest.mark.conformance("P-103")
 def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(spark, stages, table):
     """As the log grows, a job that goes on; then the same at once, and one that lost its checkpoint."""
     first = keep_timers(spark, stages[0], table)
@@ -188,7 +188,7 @@ def test_snapshots_of_members_that_do_not_answer_are_not_taken_for_none():
         TimersOfSnapshots({"endpoints": "127.0.0.1:1"})(True, 1 << 62)
 
 
-@pytest.mark.conformance("S-297")
+@pytest.mark.conformance("P-103")
 @pytest.mark.parametrize("seed", [1])
 def test_however_a_life_of_timers_is_cut_its_table_is_the_same(spark, table, seed):
     timeline = Timeline.drawn(seed)

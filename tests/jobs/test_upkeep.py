@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
+import time
 
 import pytest
+from pyspark.sql import functions as f
 
+import jobs.delta_table
+from benchmarks.real_members import await_that
 from cluster import ClusterError, ConfigurationError, LogReader
 from jobs import as_of, maintenance, rebuild, upkeep, verify
-from jobs.delta_table import Commit, append, delta_table, overwrite, read, retried
+from jobs.delta_table import Commit, append, delta_table, merge, overwrite, read, retried
 from jobs.history import newest_version
 from jobs.maintenance import retained
+from jobs.sessions import ON_MATCH
 from jobs.tables import TABLES, tables_in
 from tests.jobs.conftest import keep_all, rows_by
 
 pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
+
+SESSION = "clusterSessionId"
 
 
 @pytest.fixture
@@ -112,7 +120,7 @@ def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_erro
     assert f"{place}/timers: as the Log says" in run_main.said
 
 
-@pytest.mark.conformance("S-286")
+@pytest.mark.conformance("P-105")
 def test_a_rebuilt_table_is_as_before_and_its_job_goes_on(spark, place, kept, member_dir, reader, run_main):
     for name in TABLES:
         delta_table(spark, f"{place}/{name}").delete(f"{tables_in(place)[f'{place}/{name}'].layout.key} > 1")
@@ -151,7 +159,7 @@ def test_maintenance_makes_few_files_of_many_and_changes_no_row(spark, place, ru
     assert newest_version(spark, f"{place}/log").position == 250_144
 
 
-@pytest.mark.conformance("S-287")
+@pytest.mark.conformance("P-106")
 def test_a_commit_that_another_one_excludes_is_made_again_a_few_times(spark):
     from delta.exceptions import ConcurrentDeleteReadException
 
@@ -167,6 +175,55 @@ def test_a_commit_that_another_one_excludes_is_made_again_a_few_times(spark):
     with pytest.raises(ConcurrentDeleteReadException):
         retried(commit)
     assert len(attempts) == 5
+
+
+class Compacting(threading.Thread):
+    """Runs OPTIMIZE over a table once a file says that a merge is under way; another says that it is done."""
+
+    def __init__(self, spark, table, folder):
+        super().__init__()
+        self.spark, self.table = spark, table
+        self.merging, self.compacted = folder / "merging", folder / "compacted"
+
+    def run(self):
+        await_that(self.merging.exists, "the merge reads its rows", within_s=120)
+        delta_table(self.spark, self.table).optimize().executeCompaction()
+        self.compacted.touch()
+
+    def delaying(self):
+        """What hands rows on once the table is compacted."""
+        merging, compacted = self.merging, self.compacted
+
+        def handed_on(batches):
+            merging.touch()
+            until = time.monotonic() + 240
+            while not compacted.exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            yield from batches
+
+        return handed_on
+
+
+@pytest.mark.conformance("P-106")
+def test_a_merge_during_which_its_table_is_compacted_is_made_again(spark, place, tmp_path, monkeypatch):
+    """It adds three messages to each session."""
+    table, merges = f"{place}/sessions", []
+    known = read(spark, table)
+    expected = {key: row | {"messages": row["messages"] + 3} for key, row in rows_by(known, SESSION).items()}
+    more = known.withColumns({"messages": f.lit(3).cast("bigint"), "bytes": f.lit(0).cast("bigint")})
+    compacting = Compacting(spark, table, tmp_path)
+    original = jobs.delta_table._merge
+    monkeypatch.setattr(jobs.delta_table, "_merge", lambda *given: (merges.append(1), original(*given)))
+
+    compacting.start()
+    updates = more.coalesce(1).mapInArrow(compacting.delaying(), more.schema)
+    merge(updates, table, SESSION, ON_MATCH, Commit("its job", 7, "{}"))
+    compacting.join()
+
+    assert len(merges) == 2, "the first one met the other's commit"
+    commits = [row.operation for row in delta_table(spark, table).history(2).select("operation").collect()]
+    assert commits == ["MERGE", "OPTIMIZE"]
+    assert rows_by(read(spark, table), SESSION) == expected
 
 
 @pytest.mark.parametrize("hours", ["1", "167.9", "-200", "a week", ""])

@@ -228,6 +228,7 @@ def test_followers_are_read_and_the_leader_is_left_alone(members):
     assert [len(member.reads) for member in members] == [0, 1, 1]
 
 
+@pytest.mark.conformance("P-36")
 def test_what_breaks_off_at_one_member_goes_on_at_the_next(members):
     members[1].blocks_until_break = 30
     members[2].blocks_until_break = 20
@@ -245,6 +246,7 @@ def test_a_member_that_is_behind_is_passed_over(members):
     assert positions(reader) == whole(0, 6400)
 
 
+@pytest.mark.conformance("P-37")
 def test_a_range_that_was_planned_elsewhere_is_waited_for(members):
     """The planner saw a commit position that nobody here has yet: a new leader may tell less for a moment."""
     for member in members:
@@ -257,6 +259,7 @@ def test_a_range_that_was_planned_elsewhere_is_waited_for(members):
     assert begin + [position for position, _ in blocks] == list(range(0, 1280, 64))
 
 
+@pytest.mark.conformance("P-38")
 def test_commit_positions_never_fall_and_a_stalled_one_is_asked_of_all(members):
     reader = open_reader(members)
     assert reader.commit_position() == 6400
@@ -279,6 +282,7 @@ def test_a_follower_that_goes_down_is_replaced(members):
     assert reader.commit_position() == 7000
 
 
+@pytest.mark.conformance("P-43")
 def test_what_every_member_purged_is_data_loss(members):
     for member in members:
         member.start = 640
@@ -397,6 +401,7 @@ def test_a_purge_that_one_member_tells_of_has_all_of_them_asked(members):
     assert reader.start_position == 640
 
 
+@pytest.mark.conformance("P-44")
 def test_damage_at_one_member_is_read_at_another_and_told_when_all_have_it(members):
     for member in members:
         member.ends_with = "segment x at offset 3: torn"
@@ -426,6 +431,7 @@ def test_endpoints_of_two_clusters_are_refused(members):
     assert all(member.is_closed for member in members)
 
 
+@pytest.mark.conformance("P-39", "P-60")
 def test_silence_of_all_ends_in_an_error_that_names_each(members):
     reader = open_reader(members)
     for member in members:

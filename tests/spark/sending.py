@@ -20,17 +20,21 @@ def sent_lines(
     endpoints: str,
     checkpoint: Path,
     within: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None,
+    name: str = "cluster",
 ) -> StreamingQuery:
-    """Started, to the end of the log in ``source``; ``within`` has the rows on their way."""
+    """Started, to the end of the log in ``source``; ``within`` has the rows on their way.
+
+    ``name`` is that of the format.
+    """
     entries = (
-        spark.readStream.format("cluster")
+        spark.readStream.format(name)
         .options(clusterDir=str(source), startingOffsets="earliest", maxEntriesPerTrigger="30")
         .load()
     )
     lines = entries.where("entryType = 'SESSION_MESSAGE'").select("payload")
     return (
         (lines if within is None else lines.mapInArrow(within, "payload BINARY"))
-        .writeStream.format("cluster")
+        .writeStream.format(name)
         .option("endpoints", endpoints)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

@@ -38,7 +38,7 @@ def trigger_of(live, monkeypatch, **options):
     return Trigger(stream(live, minEntriesPerTrigger="10", maxTriggerDelay="1m", **options), monkeypatch)
 
 
-@pytest.mark.conformance("S-262")
+@pytest.mark.conformance("P-51")
 def test_fewer_entries_than_wanted_wait_for_more(live, monkeypatch):
     trigger = trigger_of(live, monkeypatch)
     assert trigger() == [], "the first micro-batch of a query does not wait: the term and the session"
@@ -49,7 +49,7 @@ def test_fewer_entries_than_wanted_wait_for_more(live, monkeypatch):
     assert trigger() == sent
 
 
-@pytest.mark.conformance("S-262")
+@pytest.mark.conformance("P-51")
 def test_they_wait_no_longer_than_the_greatest_delay_after_the_last_micro_batch(live, monkeypatch):
     trigger = trigger_of(live, monkeypatch)
     trigger()
@@ -63,7 +63,7 @@ def test_they_wait_no_longer_than_the_greatest_delay_after_the_last_micro_batch(
     assert trigger() is None, "the delay counts from the last micro-batch"
 
 
-@pytest.mark.conformance("S-262")
+@pytest.mark.conformance("P-51")
 def test_a_query_that_starts_again_does_not_wait_for_its_first_micro_batch(live, monkeypatch):
     trigger = trigger_of(live, monkeypatch)
     trigger()
@@ -107,7 +107,7 @@ def test_what_has_all_to_be_read_does_not_wait(live):
     assert len(payloads(reader, reader.partitions(first, second))) == 2
 
 
-@pytest.mark.conformance("S-260")
+@pytest.mark.conformance("P-49")
 def test_both_limits_at_once_end_at_the_one_that_is_met_first(live):
     live.messages(live.session_id, [b"x" * 500] * 20)
     live.commit()
@@ -121,7 +121,7 @@ def test_both_limits_at_once_end_at_the_one_that_is_met_first(live):
     assert first_end(maxEntriesPerTrigger="15", maxBytesPerTrigger=str(ends[4] + 32)) == ends[4]
 
 
-@pytest.mark.conformance("S-264")
+@pytest.mark.conformance("P-59")
 def test_an_option_that_changed_at_a_restart_holds_from_then_on(live):
     live.lines(live.session_id, 0, 30)
     first = stream(live, maxEntriesPerTrigger="4")

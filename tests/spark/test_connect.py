@@ -21,7 +21,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 START_S = 120
 
 pytestmark = [
-    pytest.mark.conformance("S-292"),
+    pytest.mark.conformance("P-114"),
     pytest.mark.interop,
     pytest.mark.timeout(600),  # a server of its own starts, on a machine that may be busy
 ]

@@ -38,7 +38,7 @@ def lenient(log, **options) -> ClusterStreamReader:
     return stream(log, failOnDataLoss="false", **options)
 
 
-@pytest.mark.conformance("S-255")
+@pytest.mark.conformance("P-42")
 def test_a_query_that_stood_still_goes_on_where_the_log_begins_and_says_so_once(live, purge, capsys):
     reader = stream(live, maxEntriesPerTrigger="10")
     first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -57,6 +57,7 @@ def test_a_query_that_stood_still_goes_on_where_the_log_begins_and_says_so_once(
     )
 
 
+@pytest.mark.conformance("P-42")
 def test_that_micro_batch_is_planned_alike_when_it_runs_again(live, purge):
     reader = stream(live, maxEntriesPerTrigger="10")
     first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -78,7 +79,7 @@ def test_limits_count_from_where_the_log_begins(live, purge):
     assert payloads(reader, reader.partitions(first, end)) == left[:7]
 
 
-@pytest.mark.conformance("S-256")
+@pytest.mark.conformance("P-43")
 def test_what_is_purged_between_planning_and_reading_is_passed_over_by_each_task(live, purge, capsys):
     reader = lenient(live, maxBytesPerPartition="64k")
     start = reader.initialOffset()
@@ -92,6 +93,7 @@ def test_what_is_purged_between_planning_and_reading_is_passed_over_by_each_task
     assert f"position {TERM_LENGTH} was purged" in told[1]
 
 
+@pytest.mark.conformance("P-5", "P-42")
 def test_a_start_that_was_purged_is_moved_to_where_the_log_begins(live, purge, capsys):
     left = purge()
     for where in ('{"position": 96}', '{"term": 0}'):
@@ -103,6 +105,7 @@ def test_a_start_that_was_purged_is_moved_to_where_the_log_begins(live, purge, c
             stream(live, startingOffsets=where).initialOffset()
 
 
+@pytest.mark.conformance("P-6", "P-20")
 def test_another_log_or_a_shorter_one_fails_whatever_is_allowed(live, tmp_path):
     other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
     try:

@@ -105,7 +105,7 @@ def fail_after(played, count, **task):
         played.write([*numbered(count), Lost()], **task)
 
 
-@pytest.mark.conformance("S-193")
+@pytest.mark.conformance("P-80")
 def test_a_task_that_is_tried_again_sends_what_is_not_in_the_log(played):
     fail_after(played, 20)
     assert played.in_log() == numbered(20)
@@ -138,7 +138,7 @@ def test_texts_are_known_again_too(played, kind):
     assert played.in_log() == numbered(30)
 
 
-@pytest.mark.conformance("S-194")
+@pytest.mark.conformance("P-81")
 def test_a_query_that_failed_completes_its_batch_when_it_is_started_again(played):
     """Every attempt failed; the driver is another one, and counts attempts from 0 again."""
     for attempt, count in enumerate((10, 10, 20, 40)):
@@ -149,7 +149,7 @@ def test_a_query_that_failed_completes_its_batch_when_it_is_started_again(played
     assert sorted(played.in_log()) == sorted([*numbered(60), *numbered(5, 1000)])
 
 
-@pytest.mark.conformance("S-195")
+@pytest.mark.conformance("P-24", "P-82")
 def test_a_batch_whose_commit_failed_is_found_whole(played):
     """The tasks were done, the driver died before it registered them."""
     played.write(numbered(25))
@@ -161,7 +161,7 @@ def test_a_batch_whose_commit_failed_is_found_whole(played):
     assert played.in_log() == numbered(25)
 
 
-@pytest.mark.conformance("S-196")
+@pytest.mark.conformance("P-25", "P-83")
 def test_a_batch_that_spark_forgot_after_its_commit_is_not_looked_at_again(played):
     """Nothing is opened for it, so a query that reads the log it writes comes to rest."""
     played.commit([played.write(numbered(25))])
@@ -174,6 +174,7 @@ def test_a_batch_that_spark_forgot_after_its_commit_is_not_looked_at_again(playe
     assert played.in_log() == numbered(25) and played.entry_types() == end
 
 
+@pytest.mark.conformance("P-83")
 def test_batches_that_were_rolled_back_are_not_looked_at_again(played):
     for batch in range(3):
         played.commit([played.write(numbered(5, 5 * batch), batch)], batch)
@@ -184,7 +185,7 @@ def test_batches_that_were_rolled_back_are_not_looked_at_again(played):
     assert played.in_log() == numbered(20)
 
 
-@pytest.mark.conformance("S-197")
+@pytest.mark.conformance("P-84")
 def test_a_zombie_writes_nothing_once_its_successor_has_begun(played):
 
     with ThreadPoolExecutor(1) as executor:
@@ -203,7 +204,7 @@ def test_a_zombie_writes_nothing_once_its_successor_has_begun(played):
     assert played.in_log() == numbered(30)
 
 
-@pytest.mark.conformance("S-198")
+@pytest.mark.conformance("P-85")
 def test_two_attempts_at_once_write_each_row_once(played):
     """The second one begins while the first one writes, as with speculation."""
     with ThreadPoolExecutor(2) as executor:
@@ -215,7 +216,7 @@ def test_two_attempts_at_once_write_each_row_once(played):
     assert played.in_log() == numbered(20_000)
 
 
-@pytest.mark.conformance("S-199")
+@pytest.mark.conformance("P-86")
 def test_a_batch_in_another_number_of_partitions_is_refused(played):
     """Once it is registered, and before that where a partition with rows is left out."""
     both = [played.write(numbered(5), partition=0), played.write(numbered(5, 5), partition=1)]
@@ -228,7 +229,7 @@ def test_a_batch_in_another_number_of_partitions_is_refused(played):
     assert played.in_log() == numbered(10)
 
 
-@pytest.mark.conformance("S-199")
+@pytest.mark.conformance("P-86")
 def test_a_task_that_has_no_rows_any_more_is_refused(played):
     """It opens no session; the rows that it had when it ran before stand against the registration."""
     played.write(numbered(5), partition=0)
@@ -239,7 +240,7 @@ def test_a_task_that_has_no_rows_any_more_is_refused(played):
         played.commit(again)
 
 
-@pytest.mark.conformance("S-200")
+@pytest.mark.conformance("P-87")
 def test_rows_in_another_order_are_refused_with_the_first_that_differs(played):
     fail_after(played, 20)
     rows = numbered(40)
@@ -252,7 +253,7 @@ def test_rows_in_another_order_are_refused_with_the_first_that_differs(played):
     assert played.in_log() == numbered(20)
 
 
-@pytest.mark.conformance("S-200")
+@pytest.mark.conformance("P-87")
 def test_rows_whose_first_were_purged_meanwhile_are_refused(played):
     """As where a batch runs again with ``failOnDataLoss`` = ``false``."""
     fail_after(played, 20)
@@ -270,7 +271,7 @@ def test_without_the_check_their_number_decides(played):
     assert played.in_log() == numbered(30)
 
 
-@pytest.mark.conformance("S-201")
+@pytest.mark.conformance("P-90")
 def test_rows_of_a_session_that_timed_out_are_known_again(played):
     """As of a worker that was stopped: nobody polls, and the leader closes the session."""
     lane = Lane(played.query_id, partition=0, batch=0)
@@ -283,14 +284,14 @@ def test_rows_of_a_session_that_timed_out_are_known_again(played):
     assert played.in_log() == numbered(20)
 
 
-@pytest.mark.conformance("S-202")
+@pytest.mark.conformance("P-91")
 def test_a_batch_without_rows_leaves_no_trace(played):
     """Else a query that reads the log which it writes would never come to rest."""
     played.commit([played.write([], partition=partition) for partition in range(3)])
     assert played.entry_types() == []
 
 
-@pytest.mark.conformance("S-204")
+@pytest.mark.conformance("P-93")
 def test_a_batch_write_with_a_name_and_a_number_is_in_the_log_once(played):
     """As a function of ``foreachBatch`` that Spark calls twice with the same batch."""
     for version in (0, 1, 0, 1, 1):
@@ -305,7 +306,7 @@ def test_a_batch_write_without_a_name_is_made_again(played):
     assert played.in_log() == [*numbered(4), *numbered(4)]
 
 
-@pytest.mark.conformance("S-205")
+@pytest.mark.conformance("P-96")
 def test_two_queries_write_the_same_partitions_and_batches_beside_one_another(played, endpoints):
     other = Played(endpoints, played.tasks)
     fail_after(played, 10)
@@ -314,7 +315,7 @@ def test_two_queries_write_the_same_partitions_and_batches_beside_one_another(pl
     assert sorted(played.in_log()) == sorted([*numbered(15), *numbered(5, 100)])
 
 
-@pytest.mark.conformance("S-206")
+@pytest.mark.conformance("P-97")
 def test_a_query_over_a_copy_of_anothers_checkpoint_is_refused(played, endpoints):
     """Both have one query id."""
     played.write(numbered(20), batch=4)

@@ -33,7 +33,7 @@ def planned_batches(reader, start):
     return json.loads(json.dumps(offsets))
 
 
-@pytest.mark.conformance("S-246")
+@pytest.mark.conformance("P-30")
 def test_ten_micro_batches_that_are_rolled_back_come_again_as_they_were_or_cut_anew(live):
     """Spark goes by the offsets that are left of its checkpoint, and plans what they do not tell."""
     live.lines(live.session_id, 0, 60)
@@ -52,7 +52,7 @@ def test_ten_micro_batches_that_are_rolled_back_come_again_as_they_were_or_cut_a
     assert got == joined(first[3:])
 
 
-@pytest.mark.conformance("S-247")
+@pytest.mark.conformance("P-34")
 def test_entries_that_a_change_of_leader_takes_back_are_never_rows(live):
     """Appended by a leader that fell, replaced at the same positions by those of the next."""
     sent = live.lines(live.session_id, 0, 5)
@@ -73,7 +73,7 @@ def test_entries_that_a_change_of_leader_takes_back_are_never_rows(live):
     assert b"taken back" not in joined(micro_batches(stream(live)))
 
 
-@pytest.mark.conformance("S-265")
+@pytest.mark.conformance("P-63", "P-64")
 @pytest.mark.parametrize("tasks", [1, 9, 64])
 def test_an_entry_that_is_longer_than_tasks_belongs_to_the_one_in_which_it_begins(live, tasks):
     sent = [bytes([number]) * 8000 for number in range(6)]
@@ -88,7 +88,7 @@ def test_an_entry_that_is_longer_than_tasks_belongs_to_the_one_in_which_it_begin
     assert tasks < 64 or sum(not rows(reader, [task]) for task in planned) > 40, "most begin no entry"
 
 
-@pytest.mark.conformance("S-267")
+@pytest.mark.conformance("P-68")
 def test_record_batches_have_as_many_rows_as_the_option_says(live):
     sent = live.lines(live.session_id, 0, 30)
     reader = batch(live, rowsPerBatch="7")
@@ -100,7 +100,7 @@ def test_record_batches_have_as_many_rows_as_the_option_says(live):
     assert payloads(reader, [task]) == sent
 
 
-@pytest.mark.conformance("S-253")
+@pytest.mark.conformance("P-40")
 def test_a_member_that_was_wiped_and_has_less_of_the_log_is_read_where_it_has_it(monkeypatch):
     """It got the leader's newest snapshot, so its log begins there."""
     members = [FakeMember(0, Role.LEADER), FakeMember(1), FakeMember(2)]

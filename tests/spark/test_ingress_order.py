@@ -35,7 +35,7 @@ def check_order(tasks):
         assert places == sorted(places)
 
 
-@pytest.mark.conformance("S-203")
+@pytest.mark.conformance("P-92")
 def test_a_batch_has_the_same_tasks_whatever_order_its_rows_came_in(spark):
     positions = spark.range(0, ROWS).selectExpr("id AS position")
     once = by_task(for_ingress(numbered(positions).repartition(5), 3, "key"))
@@ -48,7 +48,7 @@ def test_a_batch_has_the_same_tasks_whatever_order_its_rows_came_in(spark):
     assert again == once
 
 
-@pytest.mark.conformance("S-203")
+@pytest.mark.conformance("P-92")
 def test_a_stream_is_in_order_too(spark, tmp_path):
     log, session_id = open_log(tmp_path / "member-0")
     try:

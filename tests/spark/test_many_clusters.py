@@ -75,6 +75,7 @@ def test_the_first_column_is_the_name_and_only_then(logs):
     assert some.startswith("payload BINARY ") and some.endswith(", clusterName STRING")
 
 
+@pytest.mark.conformance("P-18", "P-26")
 def test_an_offset_maps_names_to_the_offsets_of_their_clusters(logs, source):
     reader = source(logs)
     start = reader.initialOffset()
@@ -192,6 +193,7 @@ def test_names_of_one_log_are_told(logs, source, capsys):
     assert capsys.readouterr().err.count("clusters eu and europe are one log, 1:") == 2
 
 
+@pytest.mark.conformance("P-20")
 def test_an_error_of_one_cluster_names_it(logs, source):
     end, _ = all_of(source(logs), source(logs).initialOffset())
     swapped = {"asia": logs["asia"], "eu": logs["us"], "us": logs["eu"]}
@@ -199,7 +201,7 @@ def test_an_error_of_one_cluster_names_it(logs, source):
         all_of(source(swapped), end)
 
 
-@pytest.mark.conformance("S-254", "S-255", "S-256")
+@pytest.mark.conformance("P-41", "P-42", "P-43")
 def test_one_of_them_that_was_purged_while_the_query_stood_still_is_named(logs, source, capsys):
     start, _ = all_of(source(logs), source(logs).initialOffset())
     logs["eu"].messages(1, [bytes(1000)] * 300)
@@ -285,6 +287,7 @@ def test_a_checkpoint_of_one_log_is_of_no_purged_one_while_another_is_it(
         log.stop()
 
 
+@pytest.mark.conformance("P-109")
 def test_progress_tells_the_lag_of_each_log_and_of_all(logs, source):
     reader = source(logs, maxentriespertrigger="3")
     assert reader.reportLatestOffset() is None

@@ -34,20 +34,20 @@ GOLDEN_1 = [
 ]
 
 
-@pytest.mark.conformance("S-242")
+@pytest.mark.conformance("P-18")
 @pytest.mark.parametrize("offset, text", GOLDEN)
 def test_an_offset_is_written_as_ever_and_read_back(offset, text):
     assert json.dumps(offset.to_json()) == text
     assert Offset.from_json(json.loads(text)) == offset
 
 
-@pytest.mark.conformance("S-242")
+@pytest.mark.conformance("P-18")
 @pytest.mark.parametrize("offset, text", GOLDEN_1)
 def test_an_offset_of_version_1_is_read(offset, text):
     assert Offset.from_json(json.loads(text)) == offset
 
 
-@pytest.mark.conformance("S-217")
+@pytest.mark.conformance("P-19")
 def test_an_offset_of_a_newer_version_is_refused():
     with pytest.raises(ConfigurationError, match=r"version 4.*newer release.*up to version 3"):
         Offset.from_json({"v": 4, "cluster": CLUSTER, "position": 5})
@@ -89,7 +89,7 @@ def test_what_is_no_offset_is_refused_with_its_text(given):
     assert repr(given) in str(refused.value)
 
 
-@pytest.mark.conformance("S-218")
+@pytest.mark.conformance("P-20")
 def test_a_checkpoint_of_another_cluster_is_refused_naming_both():
     other = identity_text(0, 1800000000000, 5)
 
@@ -126,7 +126,7 @@ def test_the_first_batch_runs_from_where_its_end_says_even_if_latest_has_moved()
     assert batch_range(resolved_again, END) == batch_range(START, END) == (96, 250144)
 
 
-@pytest.mark.conformance("S-244")
+@pytest.mark.conformance("P-27")
 def test_a_batch_between_initial_offsets_is_empty():
     moved = Offset(CLUSTER, 300000)
 

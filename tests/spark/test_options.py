@@ -28,7 +28,7 @@ def refusal(parse, options):
     return str(refused.value)
 
 
-@pytest.mark.conformance("S-238")
+@pytest.mark.conformance("P-13")
 def test_names_compare_without_case_because_spark_hands_them_lower_cased():
     assert source(MAXENTRIESPERTRIGGER="7", minpartitions="3") == source(
         maxEntriesPerTrigger="7", minPartitions="3"
@@ -82,6 +82,7 @@ def test_a_time_is_milliseconds_or_a_text_with_its_zone(text, epoch_us):
     assert source(startingTimestamp=text).starting_timestamp == Instant(epoch_us, text.strip())
 
 
+@pytest.mark.conformance("P-11")
 def test_a_time_goes_before_an_offset():
     options = source(startingTimestamp="77", startingOffsets='{"position": 96}', endingOffsets='{"term": 3}')
 
@@ -143,7 +144,7 @@ def test_entry_types_are_a_list_without_order_or_case():
     assert source(entryTypes="timer, session_open,TIMER").entry_types == ("SESSION_OPEN", "TIMER")
 
 
-@pytest.mark.conformance("S-240")
+@pytest.mark.conformance("P-16")
 @pytest.mark.parametrize(
     "name, value",
     [
@@ -211,9 +212,15 @@ def test_a_damaged_offset_is_refused_with_its_option():
     assert said.startswith("option startingOffsets: the checkpoint's offset {'v': 3")
 
 
-@pytest.mark.conformance("S-261")
+@pytest.mark.conformance("P-50")
 def test_the_largest_numbers_do_not_overflow():
-    assert source(maxEntriesPerTrigger="9" * 18).max_entries_per_trigger == 10**18 - 1
+    for option, field in (
+        ("maxEntriesPerTrigger", "max_entries_per_trigger"),
+        ("maxBytesPerTrigger", "max_bytes_per_trigger"),
+    ):
+        assert getattr(source(**{option: str(2**63 - 1)}), field) == 2**63 - 1
+        for value in (str(2**63), "9" * 20):
+            assert refusal(source_of, {option: value}).startswith(f"option {option} is {value!r}; expected ")
     assert "option maxBytesPerTrigger" in refusal(source_of, {"maxBytesPerTrigger": "999999999999999t"})
 
 
@@ -267,7 +274,7 @@ def test_a_path_is_answered_with_the_option_to_use():
     assert "takes no path" in refusal(check_names, ["path"])
 
 
-@pytest.mark.conformance("S-241")
+@pytest.mark.conformance("P-17")
 @pytest.mark.parametrize(
     "options, says",
     [
@@ -438,6 +445,7 @@ def test_a_sink_is_exactly_once_and_compares_unless_it_is_told_otherwise():
     assert (given.delivery_mode, given.txn_app_id, given.txn_version) == ("exactly-once", "answers", 0)
 
 
+@pytest.mark.conformance("P-16", "P-17")
 @pytest.mark.parametrize(
     "options, says",
     [

@@ -38,7 +38,7 @@ def at(milliseconds):
     return str(BEGIN_MS + milliseconds)
 
 
-@pytest.mark.conformance("S-212")
+@pytest.mark.conformance("P-7")
 @pytest.mark.parametrize("number", [0, 1, 27, 40, 59])
 def test_a_read_begins_with_the_entry_of_exactly_that_time(live, number):
     assert read(live, startingTimestamp=at(10 * (number + 1))) == list(range(number, 60))
@@ -47,7 +47,7 @@ def test_a_read_begins_with_the_entry_of_exactly_that_time(live, number):
     )
 
 
-@pytest.mark.conformance("S-213")
+@pytest.mark.conformance("P-8")
 @pytest.mark.parametrize("number", [1, 27, 59])
 def test_between_two_entries_a_read_begins_with_the_later_one(live, number):
     assert read(live, startingTimestamp=at(10 * number + 1)) == list(range(number, 60))
@@ -63,7 +63,7 @@ def test_a_batch_ends_before_the_first_entry_of_a_time(live):
     assert read(live, endingTimestamp="0") == []
 
 
-@pytest.mark.conformance("S-214")
+@pytest.mark.conformance("P-9")
 def test_after_the_last_entry_a_read_is_refused_with_how_to_wait_there(live):
     late = at(10_000)
     for begin in (
@@ -77,7 +77,7 @@ def test_after_the_last_entry_a_read_is_refused_with_how_to_wait_there(live):
             begin()
 
 
-@pytest.mark.conformance("S-214")
+@pytest.mark.conformance("P-10")
 def test_or_it_waits_there_for_what_comes(live):
     reader = stream(live, startingTimestamp=at(10_000), startingOffsetsByTimestampStrategy="latest")
     start = reader.initialOffset()
@@ -88,7 +88,7 @@ def test_or_it_waits_there_for_what_comes(live):
     assert payloads(reader, reader.partitions(start, end)) == [b"line 0", b"line 1"]
 
 
-@pytest.mark.conformance("S-215")
+@pytest.mark.conformance("P-11")
 def test_a_time_goes_before_a_position(live):
     assert read(live, startingOffsets="latest", startingTimestamp=at(600)) == [59]
     assert read(live, endingOffsets='{"position": 96}', endingTimestamp=at(20)) == [0]

@@ -38,12 +38,12 @@ def test_more_tasks_are_made_by_halving_the_longest():
     assert plan(0, 1024, max_bytes=MIB, min_partitions=3) == [(0, 256), (256, 512), (512, 1024)]
 
 
-@pytest.mark.conformance("S-232")
+@pytest.mark.conformance("P-63")
 def test_there_are_never_more_tasks_than_frames_can_start():
     assert plan(0, 96, max_bytes=MIB, min_partitions=10) == [(0, 32), (32, 64), (64, 96)]
 
 
-@pytest.mark.conformance("S-230")
+@pytest.mark.conformance("P-62")
 @given(
     start=positions,
     length=positions,
@@ -80,7 +80,7 @@ def test_neighbouring_batches_cut_where_one_long_batch_would(start, length, spli
     assert all(begin % (1 << 24) == 0 or begin == start for begin in cuts)
 
 
-@pytest.mark.conformance("S-231")
+@pytest.mark.conformance("P-61")
 def test_another_process_plans_the_same():
     arguments = "96, 10**9 - 10**9 % 32, max_bytes=10**7, min_partitions=64"
     program = f"from spark_connector.planning import plan; print(plan({arguments}))"

@@ -73,7 +73,7 @@ def holds(condition, row):
     return True
 
 
-@pytest.mark.conformance("S-273")
+@pytest.mark.conformance("P-76")
 @pytest.mark.parametrize(
     "filters",
     [

@@ -17,7 +17,7 @@ from tests.tree import SAFELY
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "spark-sink-1"
 
 
-@pytest.mark.conformance("S-222")
+@pytest.mark.conformance("P-31")
 @pytest.mark.timeout(200)
 def test_a_batch_that_an_earlier_release_left_unfinished_is_finished_and_each_row_is_once(spark, tmp_path):
     """By record_sink.py: the first of two batches is whole, of the second 8 of 12 lines are there."""

@@ -45,7 +45,7 @@ def test_a_narrower_schema_names_the_columns_in_its_own_order():
     assert wanted_columns(wanted) == ("payload", "timestamp", "position")
 
 
-@pytest.mark.conformance("S-238")
+@pytest.mark.conformance("P-13")
 def test_names_compare_without_case_and_keep_the_users_spelling():
     wanted = wanted_columns(schema(("ENDPOSITION", LongType()), ("clusterSessionID", LongType())))
 
@@ -75,6 +75,7 @@ def test_a_column_given_twice_is_refused(again):
     assert "occurs twice" in refusal(wanted_columns, ("position", LongType()), (again, LongType()))
 
 
+@pytest.mark.conformance("P-78")
 @pytest.mark.parametrize("payload_type", [BinaryType(), StringType()])
 @pytest.mark.parametrize("nullable", [True, False])
 @pytest.mark.parametrize("name", ["payload", "Payload"])
@@ -82,7 +83,7 @@ def test_a_sink_takes_payload_as_bytes_or_text(payload_type, nullable, name):
     check_sink_schema(schema((name, payload_type, nullable)))
 
 
-@pytest.mark.conformance("S-275")
+@pytest.mark.conformance("P-78")
 def test_a_sink_without_payload_with_more_than_it_or_of_another_type_is_refused():
     assert "needs column payload" in refusal(check_sink_schema, ("value", StringType()))
     assert "takes column payload alone" in refusal(
@@ -97,7 +98,7 @@ def test_columns_of_the_frame_are_there_with_their_option():
     assert wanted_columns(wanted, has_frame_header=True) == ("TermId", "position")
 
 
-@pytest.mark.conformance("S-269")
+@pytest.mark.conformance("P-71")
 def test_the_columns_are_those_of_arrow():
     assert list(ROW_COLUMNS) == ROW_SCHEMA.names
     assert list(FRAME_COLUMNS) == FRAME_SCHEMA.names
@@ -111,7 +112,7 @@ def source(**options):
     return ClusterDataSource({"endpoints": "0=a:9000", **options})
 
 
-@pytest.mark.conformance("S-272")
+@pytest.mark.conformance("P-75")
 def test_the_option_columns_is_the_schema_of_the_rows():
     chosen = source(columns="endposition, payload")
 

@@ -92,7 +92,7 @@ def save(rows, cluster, **options):
     rows.write.format("cluster").mode("append").options(endpoints=cluster.endpoints, **options).save()
 
 
-@pytest.mark.conformance("S-274")
+@pytest.mark.conformance("P-77")
 def test_rows_written_as_a_batch_are_committed_in_each_tasks_order_when_the_write_returns(spark, cluster):
     begin = end_of(cluster)
     save(numbered(spark, 0, 3000, tasks=2), cluster)
@@ -106,7 +106,7 @@ def test_rows_written_as_a_batch_are_committed_in_each_tasks_order_when_the_writ
     assert types.count("SESSION_OPEN") == types.count("SESSION_CLOSE") == 2, "a session a task, closed by it"
 
 
-@pytest.mark.conformance("S-268")
+@pytest.mark.conformance("P-69", "P-98")
 def test_binary_payloads_of_any_length_come_back_as_they_were(spark, cluster):
     begin = end_of(cluster)
     rows = [
@@ -127,6 +127,7 @@ def test_every_endpoint_medium_serves_source_and_sink(spark, cluster):
         assert payloads(rows) == [b"%d" % n for n in range(10)]
 
 
+@pytest.mark.conformance("P-69", "P-78")
 def test_a_row_without_payload_fails_the_write_and_is_named(spark, cluster):
     rows = spark.createDataFrame([("a",), (None,)], "payload STRING").coalesce(1)
     begin = end_of(cluster)
@@ -137,7 +138,7 @@ def test_a_row_without_payload_fails_the_write_and_is_named(spark, cluster):
     assert source(spark, cluster, startingOffsets=begin).count() == 0, "no session was opened for it"
 
 
-@pytest.mark.conformance("S-280")
+@pytest.mark.conformance("P-111")
 def test_a_query_that_fails_in_the_sink_says_in_which_batch_and_task(spark, cluster, tmp_path):
     begin = end_of(cluster)
     save(numbered(spark, 0, 1), cluster)
@@ -163,14 +164,14 @@ def test_a_temporary_view_is_selected_from_and_inserted_into(spark, cluster):
     assert sorted(row.payload for row in rows) == [b"one", b"two"]
 
 
-@pytest.mark.conformance("S-279")
+@pytest.mark.conformance("P-95")
 def test_a_row_longer_than_the_log_takes_fails_the_write(spark, cluster):
     rows = spark.range(1).selectExpr("repeat('x', 20000000) AS payload")
     with pytest.raises(PySparkException, match=r"row 0 of the task has a payload of 20000000 bytes.*at most"):
         save(rows, cluster)
 
 
-@pytest.mark.conformance("S-275")
+@pytest.mark.conformance("P-78")
 @pytest.mark.parametrize(
     "rows, says",
     [
@@ -184,7 +185,7 @@ def test_rows_that_are_no_messages_are_refused_before_anything_is_sent(spark, cl
         save(spark.sql(rows), cluster)
 
 
-@pytest.mark.conformance("S-278")
+@pytest.mark.conformance("P-94")
 def test_wrong_options_of_the_sink_and_overwriting_are_refused(spark, cluster):
     rows = spark.sql("SELECT 'a' AS payload")
     with pytest.raises(PySparkException, match="unknown source or sink option 'commitimeout'; did you mean"):
@@ -193,8 +194,15 @@ def test_wrong_options_of_the_sink_and_overwriting_are_refused(spark, cluster):
         save(rows, cluster, minPartitions="2")
     with pytest.raises(PySparkException, match="needs option endpoints"):
         rows.write.format("cluster").mode("append").save()
-    with pytest.raises(PySparkException, match="cannot be overwritten"):
-        rows.write.format("cluster").mode("overwrite").options(endpoints=cluster.endpoints).save()
+    begin = end_of(cluster)
+    for mode, says in (
+        ("overwrite", "cannot be overwritten"),
+        ("error", 'cannot be written in the "ErrorIfExists" mode'),
+        ("ignore", 'cannot be written in the "Ignore" mode'),
+    ):
+        with pytest.raises(PySparkException, match=says):
+            rows.write.format("cluster").mode(mode).options(endpoints=cluster.endpoints).save()
+    assert source(spark, cluster, startingOffsets=begin).count() == 0
 
 
 def start(rows, cluster, checkpoint, **trigger):
@@ -215,6 +223,7 @@ def stream(spark, cluster, begin, **options):
     )
 
 
+@pytest.mark.conformance("P-21")
 def test_a_query_answers_what_comes_in_and_goes_on_from_its_checkpoint(spark, cluster, tmp_path):
     """Source to sink: lines ``N`` come back as ``answer N``, each once."""
     begin = end_of(cluster)
@@ -279,7 +288,7 @@ def test_the_batch_writer_sends_what_a_function_makes_of_each_micro_batch(spark,
     assert counts == [b"9 rows", b"10 rows", b"6 rows"]
 
 
-@pytest.mark.conformance("S-193")
+@pytest.mark.conformance("P-80")
 @pytest.mark.timeout(240)
 def test_a_task_that_spark_tries_again_sends_only_what_is_not_in_the_log(cluster):
     begin = json.loads(end_of(cluster))["position"]
@@ -299,7 +308,7 @@ def test_a_task_that_spark_tries_again_sends_only_what_is_not_in_the_log(cluster
     assert first + second == list(range(1000)) and registration == []
 
 
-@pytest.mark.conformance("S-196")
+@pytest.mark.conformance("P-25", "P-83")
 def test_a_batch_that_spark_forgot_after_it_was_committed_is_not_sent_again(spark, cluster, tmp_path):
     begin = end_of(cluster)
     save(numbered(spark, 0, 100), cluster)
@@ -315,7 +324,7 @@ def test_a_batch_that_spark_forgot_after_it_was_committed_is_not_sent_again(spar
     assert got == [b"answer %d" % n for n in range(100)]
 
 
-@pytest.mark.conformance("S-249")
+@pytest.mark.conformance("P-36", "P-45")
 @pytest.mark.timeout(120)
 def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another(cluster):
     """A process that is stopped keeps its connections: only its silence tells."""
@@ -341,7 +350,7 @@ def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another
     assert 1 < time.monotonic() - stopped < 30, "it was waited for, and not for long"
 
 
-@pytest.mark.conformance("S-276")
+@pytest.mark.conformance("P-79")
 def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
     """Update by Spark itself, which does not offer it to Python sinks."""
     counts = stream(spark, cluster, "latest").groupBy("leadershipTermId").count()
@@ -353,7 +362,7 @@ def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
             query.start().awaitTermination(60)
 
 
-@pytest.mark.conformance("S-249")
+@pytest.mark.conformance("P-36", "P-88")
 @pytest.mark.timeout(240)
 def test_source_and_sink_go_on_through_the_death_of_the_leader(spark, tmp_path):
     """A stream and a write are under way when the leader is killed; every row is in the log once."""

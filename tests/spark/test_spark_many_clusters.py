@@ -110,7 +110,7 @@ def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints
     assert end is not None
 
 
-@pytest.mark.conformance("S-222")
+@pytest.mark.conformance("P-31")
 def test_a_recorded_checkpoint_of_two_clusters_opens_and_goes_on(spark, tmp_path):
     """Recorded over such logs (record_checkpoint.py): its second batch was planned and not committed."""
     shutil.copytree(RECORDED, tmp_path / "checkpoint")

@@ -79,6 +79,7 @@ def lines(rows):
     return [row["payload"] for row in found if row["entryType"] == "SESSION_MESSAGE"]
 
 
+@pytest.mark.conformance("P-1", "P-69")
 @pytest.mark.parametrize("member", MEMBERS)
 def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, decoded, member):
     rows = source(spark, aeron / member).load().toArrow().to_pylist()
@@ -86,7 +87,7 @@ def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, de
     assert [as_decoded(row) for row in rows] == [as_decoded(entry) for entry in decoded]
 
 
-@pytest.mark.conformance("S-207")
+@pytest.mark.conformance("P-1")
 def test_a_stream_over_a_real_cluster_has_the_same_rows(spark, aeron, decoded, tmp_path):
     rows = stream(spark, aeron / "member-1", maxEntriesPerTrigger="300", minPartitions="3").load()
     query = (
@@ -103,6 +104,7 @@ def test_a_stream_over_a_real_cluster_has_the_same_rows(spark, aeron, decoded, t
     assert [as_decoded(row) for row in read] == [as_decoded(entry) for entry in decoded]
 
 
+@pytest.mark.conformance("P-21")
 def test_a_query_goes_on_over_another_members_directory(spark, aeron, decoded, tmp_path):
     """Offsets name the cluster, not the member: recording ids and files differ, positions do not."""
     for member, limit in (("member-0", {"endingAt": 400}), ("member-2", {})):
@@ -151,7 +153,7 @@ def pushdown(spark):
     spark.conf.unset(PUSHDOWN)
 
 
-@pytest.mark.conformance("S-273")
+@pytest.mark.conformance("P-76")
 def test_filters_that_are_pushed_down_leave_the_answer_as_it_is(spark, aeron, decoded, pushdown):
     times = decoded[100]["clusterTime"], decoded[300]["clusterTime"]
     for condition in (text.format(*times) for text in CONDITIONS):
@@ -171,12 +173,13 @@ def test_the_range_that_filters_leave_is_all_that_is_planned(spark, aeron, pushd
     assert greatest_task(pushFilters="true") <= 1 < 9 <= greatest_task()
 
 
+@pytest.mark.conformance("P-76")
 def test_without_its_setting_spark_says_what_pushed_filters_need(spark, aeron):
     with pytest.raises(PySparkException, match=PUSHDOWN.replace(".", r"\.")):
         source(spark, aeron / "member-1", pushFilters="true").load().where("position > 96").count()
 
 
-@pytest.mark.conformance("S-272")
+@pytest.mark.conformance("P-75")
 def test_columns_and_frame_headers_by_option(spark, aeron, decoded):
     options = {"columns": "termOffset,position,frameSessionId", "includeFrameHeader": "true"}
     rows = source(spark, aeron / "member-0", **options).load()
@@ -204,6 +207,7 @@ def test_without_a_narrower_schema_the_rows_have_every_column(spark, aeron):
     assert all(f.nullable for f in fields)
 
 
+@pytest.mark.conformance("P-75")
 def test_a_narrower_schema_prunes_columns_and_orders_them_anew(spark, aeron, decoded):
     rows = source(spark, aeron / "member-0", entryTypes="TIMER").schema(
         "correlationId BIGINT, position BIGINT"
@@ -213,6 +217,7 @@ def test_a_narrower_schema_prunes_columns_and_orders_them_anew(spark, aeron, dec
     assert [tuple(row) for row in rows.load().collect()] == expected
 
 
+@pytest.mark.conformance("P-13")
 def test_columns_may_be_spelt_in_any_case_and_keep_the_users(spark, aeron, decoded):
     rows = source(spark, aeron / "member-0").schema("ENDPOSITION BIGINT, clusterSessionID BIGINT").load()
 
@@ -226,7 +231,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark, aeron):
         spark.sql(f"CREATE TABLE no_table USING cluster OPTIONS (clusterDir '{aeron / 'member-0'}')")
 
 
-@pytest.mark.conformance("S-292")
+@pytest.mark.conformance("P-114")
 def test_the_format_is_known_to_sql_and_by_registering(spark, aeron, decoded):
     """Every other test here has Spark find it without: the session registers nothing."""
     from spark_connector import register
@@ -239,6 +244,7 @@ def test_the_format_is_known_to_sql_and_by_registering(spark, aeron, decoded):
     assert source(spark, path).load().count() == len(decoded)
 
 
+@pytest.mark.conformance("P-16", "P-17")
 @pytest.mark.parametrize(
     "options, says",
     [
@@ -285,7 +291,6 @@ def pipeline(spark, live, tmp_path):
         made.query.stop()
 
 
-@pytest.mark.conformance("S-223")
 def test_a_batch_keeps_the_range_of_its_first_action_until_it_is_loaded_again(spark, live):
     """Spark asks once a DataFrame, or view, which ranges there are."""
     live.lines(live.session_id, 0, 10)
@@ -303,6 +308,7 @@ def test_a_batch_keeps_the_range_of_its_first_action_until_it_is_loaded_again(sp
     spark.catalog.dropTempView("kept")
 
 
+@pytest.mark.conformance("P-32", "P-33", "P-109")
 def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
     sent = live.lines(live.session_id, 0, 100)
     query = pipeline.start()
@@ -321,7 +327,7 @@ def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
     assert json.loads(latest) == {"position": live.position, **lag}
 
 
-@pytest.mark.conformance("S-219")
+@pytest.mark.conformance("P-12", "P-21", "P-55")
 def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pipeline, live):
     sent = live.lines(live.session_id, 0, 50)
     pipeline.run()
@@ -332,7 +338,7 @@ def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pip
     assert pipeline.lines() == sent
 
 
-@pytest.mark.conformance("S-254")
+@pytest.mark.conformance("P-41", "P-42")
 def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline, live):
     live.lines(live.session_id, 0, 5)
     pipeline.run()
@@ -348,7 +354,7 @@ def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline,
     assert 0 < lost < 2000 and pipeline.lines()[-5:] == left
 
 
-@pytest.mark.conformance("S-221")
+@pytest.mark.conformance("P-26")
 def test_an_idle_query_makes_no_empty_batches(pipeline, live):
     live.lines(live.session_id, 0, 5)
     query = pipeline.start()
@@ -361,7 +367,7 @@ def test_an_idle_query_makes_no_empty_batches(pipeline, live):
     assert query.lastProgress["batchId"] == seen
 
 
-@pytest.mark.conformance("S-222")
+@pytest.mark.conformance("P-23", "P-31", "P-56")
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_checkpoint_of_each_version_opens_and_goes_on(pipeline, live, version):
     """Recorded over such a log (record_checkpoint.py): its second batch was planned and not committed."""
@@ -373,7 +379,7 @@ def test_a_checkpoint_of_each_version_opens_and_goes_on(pipeline, live, version)
     assert pipeline.lines() == sent[28:], "the term, the session and 28 lines were in the first batch"
 
 
-@pytest.mark.conformance("S-220")
+@pytest.mark.conformance("P-22", "P-24", "P-27", "P-56")
 @pytest.mark.parametrize("offsets", ["earliest", "latest"])
 def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipeline, live, offsets):
     """With ``earliest`` it is the first one, whose start Spark has not written down."""
@@ -398,7 +404,7 @@ def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipelin
     assert pipeline.lines() == sent
 
 
-@pytest.mark.conformance("S-216")
+@pytest.mark.conformance("P-14", "P-27")
 def test_a_query_from_latest_that_died_before_its_first_commit_begins_where_it_first_began(pipeline, live):
     """Spark asks for the initial offset again, and ``latest`` has moved on by then."""
     pipeline.options["startingOffsets"] = "latest"
@@ -412,6 +418,7 @@ def test_a_query_from_latest_that_died_before_its_first_commit_begins_where_it_f
     assert pipeline.lines() == sent
 
 
+@pytest.mark.conformance("P-21")
 def test_a_query_whose_source_process_is_killed_goes_on_from_its_checkpoint(pipeline, live):
     sent = live.lines(live.session_id, 0, 20)
     query = pipeline.start()
@@ -440,7 +447,7 @@ def source_runners():
     return [int(pid) for pid in runners if parents.get(parents.get(pid)) == str(os.getpid())]
 
 
-@pytest.mark.conformance("S-226", "S-227")
+@pytest.mark.conformance("P-47", "P-52", "P-54")
 def test_limits_make_several_batches_and_once_ignores_them(pipeline, live):
     live.lines(live.session_id, 0, 98)  # with the term and the session open: 100 entries
     pipeline.options["maxEntriesPerTrigger"] = "40"
@@ -450,6 +457,7 @@ def test_limits_make_several_batches_and_once_ignores_them(pipeline, live):
     assert pipeline.run(once=True) == [100]
 
 
+@pytest.mark.conformance("P-57")
 def test_a_processing_time_trigger_runs_and_takes_what_came_meanwhile(pipeline, live):
     sent = live.lines(live.session_id, 0, 10)
     query = pipeline.start(processingTime="100 milliseconds")
@@ -460,7 +468,7 @@ def test_a_processing_time_trigger_runs_and_takes_what_came_meanwhile(pipeline, 
     assert pipeline.lines() == sent
 
 
-@pytest.mark.conformance("S-229")
+@pytest.mark.conformance("P-57")
 def test_a_batch_slower_than_its_trigger_is_followed_by_one_with_all_that_came_meanwhile(pipeline, live):
     first, go_on = live.lines(live.session_id, 0, 10), threading.Event()
     take = pipeline.take
@@ -480,7 +488,7 @@ def test_a_batch_slower_than_its_trigger_is_followed_by_one_with_all_that_came_m
     assert len(pipeline.taken) == 2
 
 
-@pytest.mark.conformance("S-228")
+@pytest.mark.conformance("P-55")
 def test_available_now_over_an_empty_log_ends_and_another_run_takes_what_came(pipeline, live):
     pipeline.options["startingOffsets"] = "latest"
     assert pipeline.run() == []
@@ -500,7 +508,7 @@ def test_min_partitions_cut_a_batch_into_as_many_tasks(spark, live):
     assert lines(rows) == sent
 
 
-@pytest.mark.conformance("S-245")
+@pytest.mark.conformance("P-28")
 def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spark, tmp_path):
     live.lines(live.session_id, 0, 10)
     rows = stream(spark, live.directory).load()
@@ -514,9 +522,10 @@ def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spa
     query.awaitTermination()
 
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 2 * 12
+    assert len(query.lastProgress["sources"]) == 1
 
 
-@pytest.mark.conformance("S-218")
+@pytest.mark.conformance("P-20")
 def test_a_checkpoint_of_another_cluster_fails_the_query_and_names_both(pipeline, live, tmp_path):
     live.lines(live.session_id, 0, 3)
     pipeline.run()
@@ -544,7 +553,7 @@ def test_a_checkpoint_beyond_the_end_of_the_log_fails_the_query(pipeline, live, 
         pipeline.run()
 
 
-@pytest.mark.conformance("S-263")
+@pytest.mark.conformance("P-58")
 @pytest.mark.parametrize(
     "trigger, says", [({"continuous": "1 second"}, "continuous"), ({"realTime": "5 minutes"}, "REAL_TIME")]
 )

@@ -32,7 +32,7 @@ def member(tmp_path_factory, certificates):
         yield node
 
 
-@pytest.mark.conformance("S-259")
+@pytest.mark.conformance("P-46")
 @pytest.mark.parametrize("medium", ["grpc", "tcp"])
 def test_rows_go_in_and_out_by_the_files_that_the_options_name(spark, member, certificates, medium):
     alice = certificates.client("alice")

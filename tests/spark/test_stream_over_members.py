@@ -52,7 +52,7 @@ def elect(members, leader):
         member.role = Role.LEADER if member is leader else Role.FOLLOWER
 
 
-@pytest.mark.conformance("S-248")
+@pytest.mark.conformance("P-26")
 def test_elections_leave_the_text_of_an_offset_as_it_is(reader, members):
     """Spark compares texts: another one would be a micro-batch without rows."""
     end = next_end(reader, reader.initialOffset())
@@ -63,7 +63,7 @@ def test_elections_leave_the_text_of_an_offset_as_it_is(reader, members):
         assert next_end(reader, end) is end
 
 
-@pytest.mark.conformance("S-248")
+@pytest.mark.conformance("P-35")
 def test_an_election_while_the_end_is_asked_for_is_waited_out(reader, members):
     """The leader dies; the survivors answer with what they know, and go on once one of them leads."""
     start = next_end(reader, reader.initialOffset())
@@ -78,7 +78,7 @@ def test_an_election_while_the_end_is_asked_for_is_waited_out(reader, members):
     assert (end["from"], end["position"]) == (6400, 12_800)
 
 
-@pytest.mark.conformance("S-251")
+@pytest.mark.conformance("P-38")
 def test_a_commit_position_that_goes_back_is_no_range_backwards(start_query, members):
     """A new leader commits nothing before its own term's entry, and may tell less for a moment: to a query
     that goes on, and to one that starts again from its checkpoint."""
@@ -96,7 +96,7 @@ def test_a_commit_position_that_goes_back_is_no_range_backwards(start_query, mem
     assert next_end(again, end)["from"] == 6400
 
 
-@pytest.mark.conformance("S-258")
+@pytest.mark.conformance("P-45")
 def test_a_follower_that_falls_silent_costs_one_time_out_and_not_every_answer(reader, members):
     start = next_end(reader, reader.initialOffset())
     asked = []
@@ -114,7 +114,7 @@ def test_a_follower_that_falls_silent_costs_one_time_out_and_not_every_answer(re
     assert len(asked) == 1
 
 
-@pytest.mark.conformance("S-252")
+@pytest.mark.conformance("P-39")
 def test_without_any_member_the_query_fails_and_goes_on_from_the_same_place_later(reader, members):
     start = next_end(reader, reader.initialOffset())
     for member in members:
@@ -128,7 +128,7 @@ def test_without_any_member_the_query_fails_and_goes_on_from_the_same_place_late
     assert next_end(reader, start)["from"] == 6400
 
 
-@pytest.mark.conformance("S-254")
+@pytest.mark.conformance("P-41")
 def test_a_log_that_was_purged_while_the_query_stood_still_is_data_loss(reader, members):
     start = next_end(reader, reader.initialOffset())
     for member in members:
@@ -138,7 +138,7 @@ def test_a_log_that_was_purged_while_the_query_stood_still_is_data_loss(reader, 
         next_end(reader, start)
 
 
-@pytest.mark.conformance("S-253")
+@pytest.mark.conformance("P-40")
 def test_a_task_is_read_from_a_member_that_holds_its_start(reader, members):
     """The member that is asked first was filled from a snapshot: its log begins later."""
     members[1].start = 3200
@@ -153,12 +153,14 @@ def test_a_task_is_read_from_a_member_that_holds_its_start(reader, members):
         positions(reader, planned)
 
 
+@pytest.mark.conformance("P-1", "P-40")
 def test_earliest_is_that_of_the_member_with_most_of_the_log(start_query, members):
     members[0].start, members[1].start = 640, 3200
 
     assert start_query().initialOffset()["position"] == 0
 
 
+@pytest.mark.conformance("P-43")
 def test_what_all_members_purge_while_a_task_reads_is_passed_over_where_it_may(start_query, members, capsys):
     reader = start_query(failOnDataLoss="false")
     reading = reader.read(LogRange("0:77:5", 0, 6400, known=0))

@@ -42,7 +42,7 @@ def test_a_stream_delivers_what_is_committed_and_waits_for_more(live):
     assert payloads(reader, reader.partitions(end, later)) == more
 
 
-@pytest.mark.conformance("S-223")
+@pytest.mark.conformance("P-32", "P-33")
 def test_what_is_appended_but_not_committed_is_never_returned(live):
     reader = stream(live)
     sent = live.lines(live.session_id, 0, 3)
@@ -54,7 +54,7 @@ def test_what_is_appended_but_not_committed_is_never_returned(live):
     assert joined(micro_batches(reader)) == [*sent, b"in doubt"]
 
 
-@pytest.mark.conformance("S-208")
+@pytest.mark.conformance("P-2")
 def test_latest_begins_behind_what_is_there(live):
     live.lines(live.session_id, 0, 3)
     reader = stream(live, startingOffsets="latest")
@@ -66,7 +66,7 @@ def test_latest_begins_behind_what_is_there(live):
     assert payloads(reader, reader.partitions(start, end)) == later
 
 
-@pytest.mark.conformance("S-216")
+@pytest.mark.conformance("P-14", "P-23")
 def test_a_first_batch_that_runs_again_begins_where_it_began_though_latest_has_moved(live):
     first = stream(live, startingOffsets="latest")
     start = first.initialOffset()
@@ -81,6 +81,7 @@ def test_a_first_batch_that_runs_again_begins_where_it_began_though_latest_has_m
     assert payloads(second, second.partitions(start_again, end)) == sent
 
 
+@pytest.mark.conformance("P-1", "P-2")
 def test_the_default_of_a_stream_is_latest_and_of_a_batch_earliest(live):
     sent = live.lines(live.session_id, 0, 3)
     options = SourceOptions.parse({"clusterDir": str(live.directory)})
@@ -90,7 +91,7 @@ def test_the_default_of_a_stream_is_latest_and_of_a_batch_earliest(live):
     assert payloads(batch(live), batch(live).partitions()) == sent
 
 
-@pytest.mark.conformance("S-209")
+@pytest.mark.conformance("P-3")
 def test_a_stream_begins_at_a_position_where_an_entry_starts(live):
     begin = live.position
     sent = live.lines(live.session_id, 0, 3)
@@ -98,7 +99,7 @@ def test_a_stream_begins_at_a_position_where_an_entry_starts(live):
     assert joined(micro_batches(stream(live, startingOffsets=f'{{"position": {begin}}}'))) == sent
 
 
-@pytest.mark.conformance("S-210")
+@pytest.mark.conformance("P-4")
 def test_a_position_within_an_entry_is_refused_with_where_the_entries_around_it_start(live):
     entry = live.position
     live.messages(live.session_id, [b"x" * 5000])
@@ -116,13 +117,14 @@ def test_a_position_within_an_entry_is_refused_with_where_the_entries_around_it_
             plan(f'{{"position": {within}}}')
 
 
-@pytest.mark.conformance("S-211")
+@pytest.mark.conformance("P-6")
 def test_a_position_beyond_the_end_is_refused_with_the_end(live):
     reader = stream(live, startingOffsets='{"position": 1048576}')
     with pytest.raises(ConfigurationError, match=rf"1048576.*beyond the end.*{live.position}"):
         reader.initialOffset()
 
 
+@pytest.mark.conformance("P-20")
 def test_a_place_of_another_cluster_is_refused_naming_both_and_one_of_this_is_taken(live, tmp_path):
     live.lines(live.session_id, 0, 3)
     other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
@@ -142,7 +144,7 @@ def test_a_place_of_another_cluster_is_refused_naming_both_and_one_of_this_is_ta
         other.stop()
 
 
-@pytest.mark.conformance("S-224")
+@pytest.mark.conformance("P-47")
 @pytest.mark.parametrize("count", [1, 3, 7, 1000])
 def test_a_limit_of_entries_is_exact(live, count):
     sent = live.lines(live.session_id, 0, 20)
@@ -160,7 +162,7 @@ def test_a_limit_of_entries_is_exact(live, count):
     assert joined(payloads(reader, reader.partitions(*pair)) for pair in ends) == sent
 
 
-@pytest.mark.conformance("S-225")
+@pytest.mark.conformance("P-48", "P-65", "P-66")
 @pytest.mark.parametrize("limit", [1, 100, 5000, TERM_LENGTH, TERM_LENGTH + 96])
 def test_a_limit_of_bytes_ends_at_an_entry_and_admits_at_least_one(live, limit):
     """Messages of 3 kB are fragmented, and the log is three terms long."""
@@ -182,7 +184,7 @@ def test_a_limit_of_bytes_ends_at_an_entry_and_admits_at_least_one(live, limit):
     assert got == sent
 
 
-@pytest.mark.conformance("S-226")
+@pytest.mark.conformance("P-52")
 def test_trigger_once_ignores_the_limits(live):
     live.lines(live.session_id, 0, 20)
     reader = stream(live, maxEntriesPerTrigger="1", maxBytesPerTrigger="1")
@@ -192,7 +194,7 @@ def test_trigger_once_ignores_the_limits(live):
     assert end["position"] == live.position
 
 
-@pytest.mark.conformance("S-227")
+@pytest.mark.conformance("P-53", "P-54")
 def test_available_now_stops_at_the_end_that_was_there_when_it_began(live):
     sent = live.lines(live.session_id, 0, 5)
     reader = stream(live, maxEntriesPerTrigger="2")
@@ -205,7 +207,7 @@ def test_available_now_stops_at_the_end_that_was_there_when_it_began(live):
     assert len(batches) == 4  # seven entries by two
 
 
-@pytest.mark.conformance("S-218")
+@pytest.mark.conformance("P-20")
 def test_a_checkpoint_of_another_cluster_is_refused(live, tmp_path):
     other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
     try:
@@ -229,7 +231,7 @@ def test_a_checkpoint_beyond_the_end_of_a_stopped_log_is_refused_naming_both(tmp
         stream(log).latestOffset(beyond, ALL)
 
 
-@pytest.mark.conformance("S-250")
+@pytest.mark.conformance("P-37")
 def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monkeypatch):
     clock = itertools.count(100.0, 3.0)
     monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
@@ -242,6 +244,7 @@ def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monke
         reader.latestOffset(ahead, ALL)
 
 
+@pytest.mark.conformance("P-32")
 def test_of_a_member_that_crashed_a_stream_reads_what_is_known_to_be_committed(tmp_path):
     log, session_id = open_log(tmp_path / "member-0")
     sent = log.lines(session_id, 0, 3)
@@ -254,6 +257,7 @@ def test_of_a_member_that_crashed_a_stream_reads_what_is_known_to_be_committed(t
     assert payloads(batch(log), batch(log).partitions()) == [*sent, b"in doubt"]
 
 
+@pytest.mark.conformance("P-76")
 def test_a_batch_reads_between_positions(live):
     live.lines(live.session_id, 0, 3)
     begin = live.position
@@ -266,6 +270,7 @@ def test_a_batch_reads_between_positions(live):
     assert payloads(reader, reader.partitions()) == sent
 
 
+@pytest.mark.conformance("P-76")
 def test_an_empty_range_has_one_empty_task(live):
     reader = batch(live, startingOffsets=f'{{"position": {live.position}}}')
 
@@ -273,6 +278,7 @@ def test_an_empty_range_has_one_empty_task(live):
     assert rows(reader, reader.partitions()) == []
 
 
+@pytest.mark.conformance("P-6")
 def test_a_batch_that_runs_backwards_or_beyond_the_end_is_refused(live):
     live.lines(live.session_id, 0, 3)
     with pytest.raises(ConfigurationError, match=r"endingOffsets.*beyond the end"):
@@ -281,7 +287,7 @@ def test_a_batch_that_runs_backwards_or_beyond_the_end_is_refused(live):
         batch(live, startingOffsets="latest", endingOffsets='{"position": 96}').partitions()
 
 
-@pytest.mark.conformance("S-266")
+@pytest.mark.conformance("P-61", "P-62", "P-65", "P-66")
 @pytest.mark.parametrize("partitions", [1, 2, 5, 64])
 def test_tasks_share_the_entries_however_the_range_is_cut(live, partitions):
     """Cuts fall within fragmented messages, padding and anywhere else."""
@@ -299,7 +305,7 @@ def test_tasks_share_the_entries_however_the_range_is_cut(live, partitions):
     assert reader.partitions(start, end) == planned
 
 
-@pytest.mark.conformance("S-271")
+@pytest.mark.conformance("P-22", "P-59", "P-61")
 def test_a_batch_that_runs_again_has_its_tasks_whatever_the_options_are_by_then(live):
     live.lines(live.session_id, 0, 2000)
     first = stream(live, minPartitions="4")
@@ -362,6 +368,7 @@ def read_all(reader):
     return rows(reader, reader.partitions(start, reader.latestOffset(start, ALL)))
 
 
+@pytest.mark.conformance("P-20")
 def test_a_task_of_another_cluster_or_beyond_the_end_fails(live, tmp_path):
     other, _ = open_log(tmp_path / "other", cluster_id=5)
     try:
@@ -376,7 +383,7 @@ def test_a_task_of_another_cluster_or_beyond_the_end_fails(live, tmp_path):
         other.stop()
 
 
-@pytest.mark.conformance("S-270")
+@pytest.mark.conformance("P-74")
 def test_a_directory_that_holds_another_log_now_is_read_anew(tmp_path):
     """Workers keep readers open across queries; a cluster may have been made afresh in between."""
     for life in (1, 2):
@@ -388,6 +395,7 @@ def test_a_directory_that_holds_another_log_now_is_read_anew(tmp_path):
         (tmp_path / "member-0").rename(tmp_path / f"life-{life}")
 
 
+@pytest.mark.conformance("P-1", "P-41")
 def test_what_was_purged_is_not_passed_over_in_silence(live):
     live.messages(live.session_id, [b"x" * 1000] * 300)
     live.commit()
@@ -411,7 +419,7 @@ def purged(log):
     return lambda: log._recording.purge_to(2 * TERM_LENGTH)
 
 
-@pytest.mark.conformance("S-256")
+@pytest.mark.conformance("P-43")
 def test_what_is_purged_between_planning_and_reading_fails_its_task(live):
     purge = purged(live)
     reader = stream(live, maxBytesPerPartition="64k")
@@ -427,7 +435,7 @@ def test_what_is_purged_between_planning_and_reading_fails_its_task(live):
     assert rows(stream(live), planned[2:])
 
 
-@pytest.mark.conformance("S-239")
+@pytest.mark.conformance("P-15")
 def test_a_first_batch_that_runs_again_over_a_log_purged_since_fails(live):
     """Spark does not plan it again: it goes by the offsets in the checkpoint."""
     purge = purged(live)
@@ -440,7 +448,7 @@ def test_a_first_batch_that_runs_again_over_a_log_purged_since_fails(live):
         rows(second, second.partitions(second.initialOffset(), end))
 
 
-@pytest.mark.conformance("S-237")
+@pytest.mark.conformance("P-5")
 def test_a_position_that_was_purged_is_refused_with_where_the_log_begins(live):
     purged(live)()
     position = '{"position": 96}'
@@ -454,7 +462,7 @@ def test_a_position_that_was_purged_is_refused_with_where_the_log_begins(live):
             plan()
 
 
-@pytest.mark.conformance("S-257")
+@pytest.mark.conformance("P-44")
 def test_a_damaged_segment_is_named_with_the_place(tmp_path):
     log, session_id = open_log(tmp_path / "member-0")
     log.lines(session_id, 0, 100)
@@ -469,7 +477,7 @@ def test_a_damaged_segment_is_named_with_the_place(tmp_path):
         rows(reader, reader.partitions())
 
 
-@pytest.mark.conformance("S-257")
+@pytest.mark.conformance("P-44")
 def test_no_row_is_made_of_a_payload_of_which_a_bit_has_flipped(tmp_path):
     log = a_log(100)
     write_member(tmp_path, log, checksum="crc32c")
@@ -485,7 +493,7 @@ def test_no_row_is_made_of_a_payload_of_which_a_bit_has_flipped(tmp_path):
         rows(reader, reader.partitions())
 
 
-@pytest.mark.conformance("S-290")
+@pytest.mark.conformance("P-109")
 def test_progress_tells_how_far_the_log_is_and_what_is_left(live, monkeypatch):
     reader = stream(live, maxEntriesPerTrigger="2")
     assert reader.reportLatestOffset() is None
@@ -504,6 +512,7 @@ def test_progress_tells_how_far_the_log_is_and_what_is_left(live, monkeypatch):
     assert reader.reportLatestOffset()["entriesBehindLatest"] is None, "they are not read to be counted"
 
 
+@pytest.mark.conformance("P-109")
 def test_a_stream_that_has_all_is_behind_by_nothing(live):
     reader = stream(live)
     reader.latestOffset(reader.initialOffset(), ALL)
@@ -512,7 +521,7 @@ def test_a_stream_that_has_all_is_behind_by_nothing(live):
     assert reader.reportLatestOffset() == {"position": live.position, **lag}
 
 
-@pytest.mark.conformance("S-244")
+@pytest.mark.conformance("P-27")
 def test_a_log_without_an_entry_is_an_empty_stream_that_goes_on_when_the_first_comes(tmp_path):
     log = LiveLog(tmp_path / "member-0")
     log.commit()

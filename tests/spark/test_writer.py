@@ -36,6 +36,7 @@ def batches(*columns, kind=None):
     return iter([pa.record_batch({"payload": pa.array(column, kind or pa.binary())}) for column in columns])
 
 
+@pytest.mark.conformance("P-77")
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
 def test_rows_go_out_in_their_order_and_the_task_tells_how_many_are_committed(client, kind):
     rows = batches([b"a", b"b"], [], [b"c", b""], kind=kind)
@@ -64,12 +65,13 @@ def test_the_column_may_be_spelt_otherwise(client):
     assert client.log == [b"a"]
 
 
+@pytest.mark.conformance("P-91")
 def test_a_task_without_rows_opens_no_session(client):
     assert writer().write(batches([], [])) == RowsCommitted(rows=0, committed_position=-1)
     assert client.connections == []
 
 
-@pytest.mark.conformance("S-277")
+@pytest.mark.conformance("P-89")
 def test_a_batch_is_offered_in_pieces_that_wait_for_room(client):
     client.room = 400
     sent = [b"%03d" % n * 300 for n in range(1000)]
@@ -78,6 +80,7 @@ def test_a_batch_is_offered_in_pieces_that_wait_for_room(client):
     assert client.log == sent
 
 
+@pytest.mark.conformance("P-69", "P-78")
 def test_a_row_without_payload_is_named(client):
     with pytest.raises(LocalProtocolError, match=r"row 3 of the task has no payload \(NULL\)"):
         writer().write(batches([b"a", b"b"], [b"c", None, b"d"]))
@@ -90,7 +93,7 @@ def test_no_session_is_opened_for_a_first_batch_with_a_row_without_payload(clien
     assert client.connections == []
 
 
-@pytest.mark.conformance("S-280")
+@pytest.mark.conformance("P-111")
 @pytest.mark.parametrize(
     "properties, task",
     [
@@ -111,7 +114,7 @@ def test_an_error_names_the_task_the_batch_and_the_query(client, monkeypatch, pr
         writer().write(batches([b"a"]))
 
 
-@pytest.mark.conformance("S-279")
+@pytest.mark.conformance("P-95")
 def test_a_row_longer_than_the_log_takes_is_named_with_its_length(client):
     with pytest.raises(
         LocalProtocolError, match=r"row 1 of the task has a payload of 1001 bytes.*at most 1000"
@@ -120,6 +123,7 @@ def test_a_row_longer_than_the_log_takes_is_named_with_its_length(client):
     assert client.log == []
 
 
+@pytest.mark.conformance("P-90")
 def test_a_session_that_ends_with_rows_in_doubt_fails_the_task(client):
     client.is_stuck = True
     client.on_poll = lambda: vars(client).update(is_closed=True, why_closed="time-out")
@@ -128,6 +132,7 @@ def test_a_session_that_ends_with_rows_in_doubt_fails_the_task(client):
         writer().write(batches([b"a", b"b"]))
 
 
+@pytest.mark.conformance("P-89")
 def test_rows_that_are_not_committed_in_time_fail_the_task(client, monkeypatch):
     clock = itertools.count(0.0, 0.5)
     monkeypatch.setattr("spark_connector.sending.time.monotonic", lambda: next(clock))
@@ -137,6 +142,7 @@ def test_rows_that_are_not_committed_in_time_fail_the_task(client, monkeypatch):
         writer(commitTimeoutMs="3000").write(batches([b"a", b"b"]))
 
 
+@pytest.mark.conformance("P-90")
 def test_the_session_is_kept_alive_while_spark_computes_the_next_rows(client):
     polled = threading.Event()
     client.on_poll = polled.set
