@@ -87,12 +87,12 @@ def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(sp
 
 @pytest.mark.conformance("P-102")
 def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(spark, log, decoded, table):
-    """The log cut before each close and merged from its end on: of each session the last part comes first."""
+    """The log cut before each close, and among messages, and merged from its end on."""
     closes = [n for n, entry in enumerate(decoded) if entry["entryType"] == "SESSION_CLOSE"]
     assert len(closes) > 1
     open_table(spark, table, SESSIONS)
     job = sessions.sessions_job()
-    for number, batch in enumerate(reversed(batches(log, decoded, closes))):
+    for number, batch in enumerate(reversed(batches(log, decoded, sorted({*closes, 200})))):
         job.update(batch, table, Commit("a query", number, "{}"), [])
 
     found = rows_by(read(spark, table), SESSIONS.key)
