@@ -1,4 +1,7 @@
-"""Executors in processes of their own: what they read is the log, whichever of them dies on the way."""
+"""Executors in processes of their own: what they read is the log, whichever of them dies on the way.
+
+What they write is in the log once.
+"""
 
 import json
 import subprocess
@@ -7,6 +10,7 @@ import sys
 import pytest
 
 from benchmarks.kills.processes import RealSpark
+from benchmarks.processes import running_cluster
 from cluster.reader import LogReader
 from tests.spark.logs import open_log
 from tests.transport.linked_members import free_port
@@ -55,12 +59,31 @@ def test_a_task_that_spark_runs_twice_at_once_has_its_rows_once(log, master):
     assert found["attempts"] == 1, "the second attempt was first"
 
 
+@pytest.mark.conformance("P-80")
+@pytest.mark.timeout(300)
+def test_rows_of_a_task_whose_executor_dies_in_the_middle_are_in_the_log_once_and_in_order(master):
+    rows = 40_000
+    with running_cluster() as cluster:
+        run_program("write_by_executors", master, cluster["endpoints"], str(rows))
+        with LogReader.open(endpoints=cluster["endpoints"]) as reader:
+            entries = [entry for entry in reader.entries() if entry["entryType"] == "SESSION_MESSAGE"]
+    written = [(int(entry["payload"]), entry["clusterSessionId"]) for entry in entries]
+    for task in (range(rows // 2), range(rows // 2, rows)):
+        assert [number for number, _ in written if number in task] == list(task)
+    assert len({session for number, session in written if number < rows // 2}) == 2, "both attempts wrote"
+
+
 def read_by_executors(master, log, what):
+    return json.loads(run_program("read_by_executors", master, str(log.directory), what).splitlines()[-1])
+
+
+def run_program(name, *arguments):
+    """The standard output of one of this folder's programs."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.read_by_executors", master, str(log.directory), what],
+        [sys.executable, "-m", f"tests.faults.{name}", *arguments],
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
