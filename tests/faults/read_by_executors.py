@@ -10,8 +10,6 @@ them, and how often a task was tried again.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -20,10 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from jobs.session import spark_session
-from spark_connector import register
+from tests.faults.executors import executors_session, kill_own_executor, own_executor
 
 TASKS = 12
+ROWS_PER_BATCH = 5
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -33,23 +31,13 @@ SPECULATION = {
 
 
 def main(master: str, cluster_dir: str, what: str) -> None:
-    spark = spark_session(
-        "read by executors",
-        master=master,
-        extra={
-            "spark.executor.cores": "1",
-            "spark.executor.memory": "1g",
-            "spark.cores.max": "2",
-            "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
-        }
-        | (SPECULATION if what == "slow" else {}),
-    )
-    register(spark)
+    more = SPECULATION if what == "slow" else {}
+    spark = executors_session("read by executors", master, ROWS_PER_BATCH, **more)
     options = {
         "clusterDir": cluster_dir,
         "columns": "position",
         "minPartitions": str(TASKS),
-        "rowsPerBatch": "5",
+        "rowsPerBatch": str(ROWS_PER_BATCH),
     }
     log = spark.read.format("cluster").options(**options).load()
     second_done = Path(cluster_dir, "second-attempt-done")
@@ -73,12 +61,11 @@ def marked(batches: Iterator[pa.RecordBatch], second_done: Path | None) -> Itera
     """
     context = TaskContext.get()
     assert context is not None
-    executor = parent(os.getppid())  # of the process that forks Python workers
+    executor = own_executor()
     for number, batch in enumerate(batches):
         if (context.partitionId(), context.attemptNumber(), number) == (2, 0, 1):
             if second_done is None:
-                os.kill(executor, signal.SIGKILL)
-                signal.pause()
+                kill_own_executor()
             while not second_done.exists():
                 time.sleep(0.05)  # Spark ends this attempt, or the other has ended
         for name, value in (("executor", executor), ("attempt", context.attemptNumber())):
@@ -86,10 +73,6 @@ def marked(batches: Iterator[pa.RecordBatch], second_done: Path | None) -> Itera
         yield batch
     if second_done is not None and (context.partitionId(), context.attemptNumber()) == (2, 1):
         second_done.touch()
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 if __name__ == "__main__":

@@ -44,6 +44,11 @@ class Query:
         assert "1" not in os.listdir(self.checkpoint / "commits")
         return done.stderr
 
+    def give_up(self, moment):
+        """Fail by an error, which Spark answers by having the sink give the micro-batch up."""
+        assert f"it fails when the micro-batch is {moment}" in self.fail(moment, "raise")
+        assert (self.folder / "aborted").read_text() == "1"
+
     def start_again(self):
         sent_lines(self.spark, self.source, self.endpoints, self.checkpoint).awaitTermination()
 
@@ -88,17 +93,13 @@ def test_a_driver_that_is_killed_before_sparks_commit_sends_nothing_twice(query,
 
 @pytest.mark.conformance("P-81")
 def test_a_query_whose_task_failed_at_every_attempt_completes_the_micro_batch(query, lines):
-    said = query.fail("sending", "raise")
-    assert "it fails when the micro-batch is sending" in said
-    assert (query.folder / "aborted").read_text() == "1"
+    query.give_up("sending")
     assert query.sent() == lines[1][: SENT_BEFORE + SENT_OF_IT]
     check_is_completed(query, lines[1])
 
 
 @pytest.mark.conformance("P-82")
 def test_a_micro_batch_whose_commit_failed_is_not_sent_again(query, lines):
-    said = query.fail("sent", "raise")
-    assert "it fails when the micro-batch is sent" in said
-    assert (query.folder / "aborted").read_text() == "1"
+    query.give_up("sent")
     assert query.sent() == lines[1]
     check_is_completed(query, lines[1])

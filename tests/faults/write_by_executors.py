@@ -8,34 +8,20 @@ half of the task's rows were taken from it.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from jobs.session import spark_session
-from spark_connector import register
-from tests.faults.read_by_executors import parent
+from tests.faults.executors import executors_session, kill_own_executor
 
 WIDTH = 100
 ROWS_PER_BATCH = 500
 
 
 def main(master: str, endpoints: str, rows: str) -> None:
-    spark = spark_session(
-        "write by executors",
-        master=master,
-        extra={
-            "spark.executor.cores": "1",
-            "spark.executor.memory": "1g",
-            "spark.cores.max": "2",
-            "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
-        },
-    )
-    register(spark)
+    spark = executors_session("write by executors", master, ROWS_PER_BATCH)
     half_of_a_task = int(rows) // 4 // ROWS_PER_BATCH
     numbers = spark.range(0, int(rows), 1, 2)
     payloads = numbers.mapInArrow(lambda batches: padded(batches, half_of_a_task), "payload STRING")
@@ -50,8 +36,7 @@ def padded(batches: Iterator[pa.RecordBatch], killed_at: int) -> Iterator[pa.Rec
     assert context is not None
     for number, batch in enumerate(batches):
         if (context.partitionId(), context.attemptNumber(), number) == (0, 0, killed_at):
-            os.kill(parent(os.getppid()), signal.SIGKILL)  # the process that forks Python workers has it
-            signal.pause()
+            kill_own_executor()
         texts = [str(row).zfill(WIDTH) for row in batch.column(0).to_pylist()]
         yield pa.RecordBatch.from_arrays([pa.array(texts)], ["payload"])
 

@@ -3,16 +3,7 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tests.spark.logs import open_log
 from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream
-
-
-@pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
 
 
 class Trigger:

@@ -11,18 +11,9 @@ from spark_connector.options import SourceOptions
 from spark_connector.source import ClusterStreamReader
 from tests.reader.scripted import FakeMember
 from tests.reader.scripted import open_reader as open_members
-from tests.spark.logs import open_log
 from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream
 
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
 
 
 def planned_batches(reader, start):

@@ -9,22 +9,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark_connector.data_source import ClusterDataSource
-from tests.spark.logs import open_log
+from tests.spark.pipeline import stream
 
 WARM_UP = 20
-
-
-@pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
-
-
-def stream(spark, log, **options):
-    given = {"clusterDir": str(log.directory), "startingOffsets": "earliest", **options}
-    return spark.readStream.format("cluster").options(**given).load()
 
 
 def python_processes():
@@ -55,7 +42,8 @@ def python_processes():
 def test_processes_threads_and_descriptors_do_not_grow_with_the_micro_batches(spark, live, tmp_path, batches):
     taken = []
     query = (
-        stream(spark, live)
+        stream(spark, live.directory)
+        .load()
         .writeStream.foreachBatch(lambda rows, batch_id: taken.append(rows.count()))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()
@@ -86,8 +74,11 @@ def test_two_streams_of_one_log_are_joined_and_have_an_offset_each(spark, live, 
     for session_id in sessions[:3]:
         live.close_session(session_id)
     live.commit()
-    opens = stream(spark, live, entryTypes="SESSION_OPEN").select("clusterSessionId", "timestamp")
-    closes = stream(spark, live, entryTypes="SESSION_CLOSE").select("clusterSessionId", "closeReason")
+    opens, closes = (
+        stream(spark, live.directory, entryTypes=kind).load() for kind in ("SESSION_OPEN", "SESSION_CLOSE")
+    )
+    opens = opens.select("clusterSessionId", "timestamp")
+    closes = closes.select("clusterSessionId", "closeReason")
     query = (
         opens.join(closes, "clusterSessionId")
         .writeStream.format("parquet")

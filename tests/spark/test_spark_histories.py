@@ -4,16 +4,7 @@ import json
 
 import pytest
 
-from tests.spark.logs import open_log
 from tests.spark.pipeline import Pipeline, stream
-
-
-@pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
 
 
 @pytest.mark.conformance("P-30")

@@ -276,14 +276,6 @@ def test_a_column_that_the_log_does_not_have_is_refused(spark, aeron):
 
 
 @pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
-
-
-@pytest.fixture
 def pipeline(spark, live, tmp_path):
     made = Pipeline(spark, live, tmp_path / "out")
     yield made

@@ -20,14 +20,6 @@ from tests.spark.readers import COLUMNS, batch, joined, micro_batches, payloads,
 ALL = ReadAllAvailable()
 
 
-@pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
-
-
 def test_a_stream_delivers_what_is_committed_and_waits_for_more(live):
     reader = stream(live)
     sent = live.lines(live.session_id, 0, 10)

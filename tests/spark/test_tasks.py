@@ -12,7 +12,7 @@ from cluster.log.columns import ROW_SCHEMA
 from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
-from tests.spark.logs import TERM_LENGTH, open_log
+from tests.spark.logs import TERM_LENGTH
 from tests.spark.readers import batch, payloads, rows, stream
 from tests.tree import ROOT, SAFELY
 
@@ -20,14 +20,6 @@ DATA = ROOT / "tests" / "data" / "aeron-cluster-1.53"
 ALL = ReadAllAvailable()
 MOST = str(2**63 - 1)
 BLOCK_BYTES = 4 << 20
-
-
-@pytest.fixture
-def live(tmp_path):
-    log, session_id = open_log(tmp_path / "member-0")
-    log.session_id = session_id
-    yield log
-    log.stop()
 
 
 @pytest.mark.conformance("P-50")
