@@ -18,6 +18,8 @@ from spark_connector.options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cluster.reader import LogReader
+
 COLUMNS = ("entryType", "clusterSessionId", "encodedPrincipal", "payload")
 ENTRY_TYPES = ("SESSION_OPEN", "SESSION_MESSAGE")
 
@@ -25,11 +27,12 @@ ENTRY_TYPES = ("SESSION_OPEN", "SESSION_MESSAGE")
 class KnownRows:
     """The first ``standing.rows`` rows of a task, which are skipped."""
 
-    def __init__(self, options: SinkOptions, lane: Lane, standing: LaneStanding) -> None:
+    def __init__(self, lane: Lane, standing: LaneStanding, in_log: Iterator[bytes] | None) -> None:
+        """``in_log`` are these rows as the log has them; None: they are not compared."""
         self._lane = lane
         self._standing = standing
         self._skipped = 0
-        self._in_log = payloads_of(options, lane, standing) if options.check_order else None
+        self._in_log = in_log
 
     @property
     def end_position(self) -> int:
@@ -73,26 +76,29 @@ class KnownRows:
         )
 
 
-def payloads_of(options: SinkOptions, lane: Lane, standing: LaneStanding) -> Iterator[bytes]:
-    """The rows of the lane's batch, read back from the log.
+def read_back(options: SinkOptions, lane: Lane, standing: LaneStanding) -> Iterator[bytes]:
+    """The rows of the lane's batch, from the members that rows are sent to.
 
     Raises DataLoss when the first of them is purged.
     """
     from cluster.reader import LogReader
 
-    session_ids = {standing.session_id}
-    reader = LogReader.open(
+    with LogReader.open(
         endpoints=options.endpoints,
         tls=options.tls,
         credentials=options.credentials,
         at_least=PositionToken(None, standing.end).to_text(),
-    )
-    with reader:
-        entries = reader.entries(standing.begin, standing.end, columns=COLUMNS, entry_types=ENTRY_TYPES)
-        for entry in entries:
-            session_id = entry["clusterSessionId"]
-            if entry["entryType"] == "SESSION_MESSAGE":
-                if session_id in session_ids:
-                    yield entry["payload"]
-            elif LanePrincipal.decode(entry.get("encodedPrincipal", b"")).lane == lane:
-                session_ids.add(session_id)
+    ) as reader:
+        yield from payloads_of(reader, lane, standing)
+
+
+def payloads_of(reader: LogReader, lane: Lane, standing: LaneStanding) -> Iterator[bytes]:
+    """The rows of the lane's batch in a log that is committed up to their end."""
+    session_ids = {standing.session_id}
+    for entry in reader.entries(standing.begin, standing.end, columns=COLUMNS, entry_types=ENTRY_TYPES):
+        session_id = entry["clusterSessionId"]
+        if entry["entryType"] == "SESSION_MESSAGE":
+            if session_id in session_ids:
+                yield entry["payload"]
+        elif LanePrincipal.decode(entry.get("encodedPrincipal", b"")).lane == lane:
+            session_ids.add(session_id)

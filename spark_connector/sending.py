@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.lane import Lane
-from spark_connector.known_rows import KnownRows
+from spark_connector.known_rows import KnownRows, read_back
 from spark_connector.options import SinkOptions
 from spark_connector.task import spare_imports_to_the_collector
 
@@ -103,7 +103,8 @@ class Sender:
             if self._lane is not None:
                 standing = self._client.lane_standing
                 assert standing is not None
-                self._known = KnownRows(self._options, self._lane, standing)
+                in_log = read_back(self._options, self._lane, standing) if self._options.check_order else None
+                self._known = KnownRows(self._lane, standing, in_log)
         return self._client
 
     def _await_committed(self, client: ClusterClient) -> int:

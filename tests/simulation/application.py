@@ -1,28 +1,35 @@
 """An application with lanes: its driver has tasks write batch after batch, and it all is killed now and then.
 
     driver ── a task for each partition ── all have written ── registration ── the next batch
-       └─ killed: starts the batch again, sometimes with fewer partitions; its tasks die, sleep, or go on
+       └─ killed: starts the batch again, sometimes with fewer partitions or with other rows; its tasks die,
+          sleep, or go on
 
-Each row names its session and its number there, as all messages do (clients.py), then batch and row:
+A task compares the rows that are in with its own, as the sink does: it reads them on a member's machine. Each
+row names its session and its number there, as all messages do (clients.py), then itself (lane_log.py):
 
     .<number of the task>.<session>.<number>|<batch>.<row>|<filler>
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
+
+import pyarrow as pa
 
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
-from cluster.errors import BatchRegistered, ClusterError
-from cluster.protocol.lane import REGISTRATION, Lane
+from cluster.errors import BatchRegistered, ClusterError, DataLoss, LocalProtocolError
+from cluster.protocol.lane import REGISTRATION, Lane, LaneStanding
+from cluster.reader.log_reader import LogReader
 from cluster.testing.client import ClientWorld
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint
-from tests.simulation.lane_log import LoggedLanes
+from spark_connector.known_rows import KnownRows, payloads_of
+from tests.simulation.lane_log import LoggedLanes, Rows
+from tests.simulation.readers import Machines
 
 NAME = "lanes"
 TICK_NS = 20 * MS
@@ -32,6 +39,7 @@ KILL_CHANCE = 0.03  # of the driver, in a turn
 SPECULATION_CHANCE = 0.03  # of a task: another one starts beside it
 ABANDONED_MAX = 3  # tasks that nobody waits for and that still go on
 REST_NS = 300 * MS  # before a task that failed is started again
+OTHER_ROWS_CHANCE = 0.2  # of a batch that is started again
 
 
 class Task(Process):
@@ -43,22 +51,26 @@ class Task(Process):
         number: int,
         network: Network,
         endpoints: Mapping[int, Endpoint],
+        machines: Machines,
         lanes: LoggedLanes,
         lane: Lane,
-        rows: int,
+        rows: Rows,
     ) -> None:
         super().__init__(world, f"10.0.{2 + number // 250}.{1 + number % 250}", f"task {number}")
         self.lane = lane
         self.outcome = ""
+        self.is_refused = False  # for its rows
         self.poller = SimulatedPoller(network, self)
         self.tokens = world.random(f"tokens of task {number}")
         self._number = number
         self._rows = rows
         self._network = network
+        self._machines = machines
         self._lanes = lanes
         self._random = world.random(f"task {number}")
         self._burst = self._random.choice([1, 3, 10])
         self._client: ClusterClient | None = None
+        self._is_compared = False
         self._context = ClientContext(
             {i: str(endpoint) for i, endpoint in endpoints.items()}, client_name=self.name, lane=lane
         )
@@ -75,6 +87,8 @@ class Task(Process):
         try:
             if self._client is None:
                 self._connect()
+            elif not self._is_compared:
+                self._compare(self._client)
             else:
                 self._work(self._client)
         except BatchRegistered:
@@ -95,23 +109,55 @@ class Task(Process):
                 f"has session {session_id} of batch {self.lane.batch}, lane {self.lane}, {rows} rows are in"
             )
             self._lanes.check_answer(session_id, rows)
+            self._is_compared = rows == 0
+
+    def _compare(self, client: ClusterClient) -> None:
+        """Skip the rows that are in, as the sink does, with what any member has in its directory."""
+        client.poll_egress()
+        standing = client.lane_standing
+        assert standing is not None
+        try:
+            with LogReader(self._machines.open(self, self._machines.choose(self._random))) as reader:
+                if reader.commit_position() < standing.end:
+                    return
+                known = KnownRows(self.lane, standing, self._words_in(reader, standing))
+                known.skip(pa.array(self._rows.words(self.lane.batch), pa.binary()))
+                known.check_all_came()
+        except LocalProtocolError as error:
+            self.is_refused = True
+            client.close()
+            self._end(str(error))
+        except ClusterError as error:
+            self.tell(f"cannot compare: {error}")
+        else:
+            self._is_compared = True
+
+    def _words_in(self, reader: LogReader, standing: LaneStanding) -> Iterator[bytes]:
+        """Of the rows that are in: what of them is the same whoever sends them."""
+        try:
+            for payload in payloads_of(reader, self.lane, standing):
+                yield payload.split(b"|")[1]
+        except DataLoss:
+            self._lanes.on_not_compared(self.lane)
+            raise
 
     def _work(self, client: ClusterClient) -> None:
         client.poll_egress()
         for _ in range(self._random.randint(0, self._burst)):
             row = client.lane_rows + client.offered
-            if row >= self._rows or client.is_closed or not self._offer(client, row):
+            if row >= self._rows.count or client.is_closed or not self._offer(client, row):
                 break
         if client.is_closed:
             self._end(client.why_closed)
-        elif client.lane_rows + client.acknowledged >= self._rows:
-            self._lanes.check_written(self.lane, self._rows)
+        elif client.lane_rows + client.acknowledged >= self._rows.count:
+            self._lanes.check_written(self.lane, self._rows.count)
             client.close()
             self._end("written")
 
     def _offer(self, client: ClusterClient, row: int) -> bool:
-        head = f".{self._number}.{client.cluster_session_id}.{client.offered + 1}|{self.lane.batch}.{row}|"
-        return client.offer(head.encode() + b"~" * self._random.choice([0, 40, 300])) > 0
+        head = f".{self._number}.{client.cluster_session_id}.{client.offered + 1}|".encode()
+        words = self._rows.words(self.lane.batch)[row]
+        return client.offer(head + words + b"|" + b"~" * self._random.choice([0, 40, 300])) > 0
 
     def _end(self, outcome: str) -> None:
         self.outcome = outcome
@@ -134,6 +180,7 @@ class Application:
         world: VirtualWorld,
         network: Network,
         endpoints: Mapping[int, Endpoint],
+        machines: Machines,
         random: Random,
         lanes: LoggedLanes,
     ) -> None:
@@ -143,11 +190,14 @@ class Application:
         self._world = world
         self._network = network
         self._endpoints = endpoints
+        self._machines = machines
         self._random = random
+        self._other_rows = world.random("other rows")  # drawn apart: seeds without them are as they were
         self._lanes = lanes
         self._batch = -1
         self._task_count = 0
-        self._partitions = 0  # that the batch is written with this time
+        self._rows: list[Rows] = []  # of the batch as it is this time, by partition
+        self._partitions = 0  # that it is written with this time
         self._tasks: dict[int, Task] = {}  # by partition; the last one registers the batch
         self._abandoned: list[Task] = []
         self._not_before_ns = 0
@@ -155,17 +205,15 @@ class Application:
         world.at(random.randrange(SECOND), self._turn)
 
     @property
-    def _planned(self) -> list[int]:
-        return self._lanes.planned[self._batch]
-
-    @property
     def _fewer(self) -> int:
-        return max(len(self._planned) - 1, 1)
+        return max(len(self._rows) - 1, 1)
 
     def _begin_batch(self) -> None:
         self._batch += 1
         partitions = self._random.randint(1, 3)
-        self._lanes.planned[self._batch] = [self._random.choice([0, 1, 5, 20]) for _ in range(partitions)]
+        counts = [self._random.choice([0, 1, 5, 20]) for _ in range(partitions)]
+        self._rows = [Rows(count, count) for count in counts]
+        self._lanes.planned[self._batch] = [[rows] for rows in self._rows]
         self._partitions = partitions
 
     def _turn(self) -> None:
@@ -185,15 +233,27 @@ class Application:
             if task is not None and task.outcome and not task.is_written:
                 self._not_before_ns = self._world.now_ns + REST_NS
             is_doubted = self.is_troubled and self._random.random() < SPECULATION_CHANCE
+            if task is not None and task.is_refused:
+                others = self._lanes.check_refused(self._batch, partition, self._rows[partition])
+                self._rows[partition] = others  # somebody sees to it that the batch has those again
             if task is None or (task.outcome and not task.is_written):
-                self._start(Lane(NAME, partition, self._batch), self._planned[partition])
+                self._start(Lane(NAME, partition, self._batch), self._rows[partition])
             elif not task.outcome and is_doubted:
                 self._abandon(task)
-                self._start(Lane(NAME, partition, self._batch), self._planned[partition])
+                self._start(Lane(NAME, partition, self._batch), self._rows[partition])
 
-    def _start(self, lane: Lane, rows: int) -> None:
+    def _start(self, lane: Lane, rows: Rows) -> None:
         self._task_count += 1
-        task = Task(self._world, self._task_count, self._network, self._endpoints, self._lanes, lane, rows)
+        task = Task(
+            self._world,
+            self._task_count,
+            self._network,
+            self._endpoints,
+            self._machines,
+            self._lanes,
+            lane,
+            rows,
+        )
         self._tasks[lane.partition] = task
         task.wake(self._world.now_ns)
 
@@ -204,8 +264,8 @@ class Application:
     def _register(self) -> None:
         task = self._tasks.get(REGISTRATION)
         if task is None:
-            rows = sum(self._planned[: self._partitions])
-            self._start(Lane(NAME, REGISTRATION, self._batch, self._partitions, rows), 0)
+            rows = sum(rows.count for rows in self._rows[: self._partitions])
+            self._start(Lane(NAME, REGISTRATION, self._batch, self._partitions, rows), Rows(0, 0))
         elif task.is_written:
             self._lanes.check_registered(self._batch)
             self._tasks.clear()
@@ -213,7 +273,7 @@ class Application:
             self._begin_batch()
         elif task.outcome:
             self._tasks.clear()  # another number was registered, or too few for the rows
-            self._partitions = self._fewer if self._partitions == len(self._planned) else len(self._planned)
+            self._partitions = self._fewer if self._partitions == len(self._rows) else len(self._rows)
 
     def _kill_driver(self) -> None:
         """Another one starts the batch again, from what a checkpoint knows: not whether it is registered."""
@@ -222,7 +282,19 @@ class Application:
             if not task.outcome:
                 self._abandon(task)
         self._tasks.clear()
-        self._partitions = self._fewer if self._random.random() < 0.2 else len(self._planned)
+        self._partitions = self._fewer if self._random.random() < 0.2 else len(self._rows)
+        self._change_rows()
+
+    def _change_rows(self) -> None:
+        """Now and then a partition of the batch has other rows than before, or fewer: once a batch."""
+        partition = self._other_rows.randrange(len(self._rows))
+        versions = self._lanes.planned[self._batch][partition]
+        count = versions[0].count
+        if self._other_rows.random() >= OTHER_ROWS_CHANCE or len(versions) > 1 or not count:
+            return
+        kept = self._other_rows.randrange(count)
+        self._rows[partition] = Rows(self._other_rows.choice([kept, count]), kept)
+        versions.append(self._rows[partition])
 
     def _abandon(self, task: Task) -> None:
         """Nobody waits for it any more, and nobody tells it."""

@@ -34,7 +34,7 @@ from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
-from tests.simulation.readers import Reader
+from tests.simulation.readers import Machines, Reader
 from tests.simulation.readership import Readership, draw_consumer_settings
 from tests.simulation.standbys import fetch
 from tests.simulation.violation import Violation, require
@@ -272,9 +272,10 @@ class History:
             )
             for number in range(random.randint(1, 3))
         ]
+        machines = Machines(self.disks, self.clocks)
         lanes = world.random("lanes")
         self.application = (
-            Application(world, self.network, endpoints, lanes, self.invariants.log.lanes)
+            Application(world, self.network, endpoints, machines, lanes, self.invariants.log.lanes)
             if lanes.random() < 1 / 8
             else None
         )
@@ -283,8 +284,7 @@ class History:
         )
         readers = world.random("readers")
         self.readers = [
-            Reader(world, self.disks, self.clocks, readers, self.invariants)
-            for _ in range(readers.choice([0, 1]))
+            Reader(world, machines, readers, self.invariants) for _ in range(readers.choice([0, 1]))
         ]
         backups = world.random("backups")
         self.backup: Backup | None = None

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from cluster.protocol.lane import Lane, LanePrincipal
 from tests.simulation.violation import require
 
 
+class Rows(NamedTuple):
+    """What a partition of a batch may have: ``count`` rows, others from number ``other_from`` on."""
+
+    count: int
+    other_from: int
+
+    def words(self, batch: int) -> list[bytes]:
+        """Of each row what is the same whoever sends it: ``<batch>.<row>``, and ``.other``."""
+        return [f"{batch}.{row}{'.other' * (row >= self.other_from)}".encode() for row in range(self.count)]
+
+
 class LoggedLane:
-    """One lane: of its batch so many rows are in; who holds it, or -1."""
+    """One lane: the words of the rows of its batch that are in; who holds it, or -1."""
 
     def __init__(self) -> None:
         self.batch = -1
-        self.rows = 0
+        self.words: list[bytes] = []
         self.holder_id = -1
+        self.is_compared = True  # False: rows were purged before a task could compare them with its own
+
+    @property
+    def rows(self) -> int:
+        return len(self.words)
 
 
 class LoggedLanes:
-    """All of one log. ``planned`` has, by batch, how many rows each partition is to have."""
+    """All of one log. ``planned`` has, by batch and partition, the rows that it was to have once or twice."""
 
     def __init__(self) -> None:
-        self.planned: dict[int, list[int]] = {}
+        self.planned: dict[int, list[list[Rows]]] = {}
         self.registered = -1
         self.rows_at_open: dict[int, int] = {}  # by session
         self._lanes: dict[int, LoggedLane] = {}  # by partition; there is one application
@@ -47,15 +65,16 @@ class LoggedLanes:
         if lane.is_registration:
             self._check_registration(lane, where)
         if lane.batch > state.batch:
-            state.batch, state.rows = lane.batch, 0
+            state.batch, state.words, state.is_compared = lane.batch, [], True
         state.holder_id = session_id
         self.rows_at_open[session_id] = state.rows
 
     def _check_registration(self, lane: Lane, where: str) -> None:
         """The batch is whole, in the partitions that it has and in no others; nobody can write more of it."""
-        for partition, planned in enumerate(self.planned[lane.batch]):
-            rows, expected = self.rows(partition, lane.batch), planned if partition < lane.partitions else 0
-            require(rows == expected, "I-22", f"{where}: {rows} rows in {partition}, expected {expected}")
+        for partition, versions in enumerate(self.planned[lane.batch]):
+            rows = self.rows(partition, lane.batch)
+            expected = [version.count for version in versions] if partition < lane.partitions else [0]
+            require(rows in expected, "I-22", f"{where}: {rows} rows in {partition}, expected {expected}")
         for state in self._lanes.values():
             require(state.holder_id < 0, "I-22", f"{where}: session {state.holder_id} may write more")
         self.registered = lane.batch
@@ -64,21 +83,34 @@ class LoggedLanes:
         lane = self._sessions.get(session_id)
         if lane is None:
             return
-        batch, row = map(int, payload.split(b"|")[1].split(b"."))
+        words = payload.split(b"|")[1]
+        batch, row = map(int, words.split(b".")[:2])
         state = self._lanes[lane.partition]
+        where = f"row {words.decode()} of lane {lane}, which ends at {end}"
         require(
             (batch, row) == (state.batch, state.rows),
             "I-22",
-            f"row {row} of batch {batch} of lane {lane} ends at {end}, "
-            f"expected row {state.rows} of batch {state.batch}",
+            f"{where}: expected row {state.rows} of batch {state.batch}",
         )
-        state.rows += 1
+        state.words.append(words)
+        versions = self.planned[batch][lane.partition]
+        require(
+            not state.is_compared or any(state.words == rows.words(batch)[: row + 1] for rows in versions),
+            "I-22",
+            f"{where}: those before it are of another batch {batch}, one that had other rows",
+        )
 
     def on_close(self, session_id: int) -> None:
         if session_id in self._sessions:
             self._lanes[self._sessions[session_id].partition].holder_id = -1
 
-    # -- what clients are told --
+    # -- what clients are told, and what they do --
+
+    def on_not_compared(self, lane: Lane) -> None:
+        """A task goes on where the rows that are in are purged: it may be others that it continues."""
+        state = self._lanes[lane.partition]
+        if state.batch == lane.batch:
+            state.is_compared = False
 
     def check_answer(self, session_id: int, rows: int) -> None:
         """A client was told that its session is open, and how many rows are in."""
@@ -97,6 +129,14 @@ class LoggedLanes:
             "I-22",
             f"{rows} rows of batch {lane.batch} of lane {lane} are acknowledged, {logged} are in the log",
         )
+
+    def check_refused(self, batch: int, partition: int, rows: Rows) -> Rows:
+        """A task was told that others are in the log; returns those."""
+        others = [version for version in self.planned[batch][partition] if version != rows]
+        require(
+            len(others) == 1, "I-22", f"rows of partition {partition} of batch {batch} are told to differ"
+        )
+        return others[0]
 
     def check_registered(self, batch: int) -> None:
         """A client was told that a batch is registered."""

@@ -12,6 +12,7 @@ from cluster.log.frames import SBE_HEADER_LENGTH
 from cluster.member.clients.ingress_adapter import IngressAdapter
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.protocol.session import SessionMessageHeader
+from spark_connector.known_rows import KnownRows
 from tests.simulation.mistakes import Patch, Sought
 
 
@@ -71,6 +72,11 @@ def registration_leaves_sessions_open(patch: Patch) -> None:
     )
 
 
+def rows_that_are_in_are_not_compared(patch: Patch) -> None:
+    """A batch that is run again continues one that had other rows."""
+    patch(KnownRows, "_compare", lambda self, payloads: None)
+
+
 def row_skipped_by_the_leader(patch: Patch) -> None:
     """A hole in what it takes of a session: row n + 1 of a lane where row n was dropped."""
     on_frames, calls = IngressAdapter.on_frames, count(1)
@@ -94,5 +100,6 @@ LANE_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     lane_holder_is_closed_behind_the_open: Sought(("I-22",), 16),
     lane_opens_do_not_wait_for_the_last_one: Sought(("I-22",), 48),
     registration_leaves_sessions_open: Sought(("I-22",), 16),
+    rows_that_are_in_are_not_compared: Sought(("I-22",), 16),
     row_skipped_by_the_leader: Sought(("I-22", "I-7"), 16),
 }

@@ -34,22 +34,45 @@ class ReaderObserver:
     def on_read_error(self, reader: Reader, error: ClusterError) -> None: ...
 
 
+class Machines:
+    """Those of the members, whose directories programs on them read."""
+
+    def __init__(self, disks: Mapping[int, Disk], clocks: Mapping[int, Clock]) -> None:
+        self._disks = disks
+        self._clocks = clocks
+
+    def open(self, process: Process, member_id: int) -> DirectoryLog:
+        """A member's log. Raises ClusterError."""
+        disk, clock = self._disks[member_id], self._clocks[member_id]
+        directory = f"/member-{member_id}"
+        return DirectoryLog(
+            None,
+            archive_dir=f"{directory}/archive",
+            cluster_dir=f"{directory}/cluster",
+            files=SimulatedFiles(disk, process, PROCESS_ID),
+            now_ms=lambda: clock.epoch_ms(process.now_ns),
+            open_counters=partial(SimulatedCounters, disk),
+        )
+
+    def choose(self, random: Random) -> int:
+        """Any member's id."""
+        return random.choice(sorted(self._disks))
+
+
 class Reader(Process):
     """One program that reads: it has come to ``position``, and may go on to ``bound``."""
 
     def __init__(
         self,
         world: VirtualWorld,
-        disks: Mapping[int, Disk],
-        clocks: Mapping[int, Clock],
+        machines: Machines,
         random: Random,
         observer: ReaderObserver,
     ) -> None:
         super().__init__(world, "10.0.3.1", "reader")
         self.position = self.bound = 0
         self.member_id = 0
-        self._disks = disks
-        self._clocks = clocks
+        self._machines = machines
         self._random = random
         self._observer = observer
         self._log: DirectoryLog | None = None
@@ -59,24 +82,12 @@ class Reader(Process):
         self.spend(TURN_NS)
         try:
             if self._log is None:
-                self._log = self._open()
+                self.member_id = self._machines.choose(self._random)
+                self._log = self._machines.open(self, self.member_id)
             self._read(self._log)
         except ClusterError as error:
             self._on_error(error)
         return self._random.randrange(REST_NS if self._log is None else 2 * READER_TICK_NS)
-
-    def _open(self) -> DirectoryLog:
-        self.member_id = self._random.choice(sorted(self._disks))
-        disk, clock = self._disks[self.member_id], self._clocks[self.member_id]
-        directory = f"/member-{self.member_id}"
-        return DirectoryLog(
-            None,
-            archive_dir=f"{directory}/archive",
-            cluster_dir=f"{directory}/cluster",
-            files=SimulatedFiles(disk, self, PROCESS_ID),
-            now_ms=lambda: clock.epoch_ms(self.now_ns),
-            open_counters=partial(SimulatedCounters, disk),
-        )
 
     def _read(self, log: DirectoryLog) -> None:
         """Go on with what was being read, for some blocks: the member acts between them."""

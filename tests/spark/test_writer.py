@@ -53,7 +53,7 @@ def test_damage_in_the_log_is_told_with_the_task_that_reads_its_rows_back(client
 
     properties = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "7"}
     monkeypatch.setattr("spark_connector.task.TaskContext.get", lambda: PlayedTask(**properties))
-    monkeypatch.setattr("spark_connector.known_rows.payloads_of", damaged)
+    monkeypatch.setattr("spark_connector.sending.read_back", damaged)
     client.lane_standing = LaneStanding(rows=1, begin=0, end=96, session_id=1)
     says = r"^batch 7 of query q, partition 3, attempt 1: a/0-0\.rec at offset 96: checksum mismatch"
     with pytest.raises(LogDamaged, match=says):
