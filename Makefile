@@ -41,8 +41,9 @@ interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the re
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
 # So many random kills while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
+# Only the tests that begin within so many minutes: make faults MINUTES=10
 faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
-	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults) $(ARGS)
+	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(if $(MINUTES),--minutes $(MINUTES))) $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,8 @@ _LINE = re.compile(
 NOT_HERE = "Not here:"  # begins the reason why nothing is to be tested
 
 _tests_of_point: dict[str, set[str]] = defaultdict(set)
+
+BEGUN_S = time.monotonic()
 
 RESIDENT_BYTES = 2 * 1024**3  # of a worker, from which on it gives memory back after each module
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
@@ -103,6 +106,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--conformance", action="store_true", help="list every conformance point with the tests that prove it"
     )
+    parser.addoption(
+        "--minutes", type=float, help="begin no test later than that; the others count as skipped"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - BEGUN_S > 60 * minutes:
+        pytest.skip(f"not begun within {minutes:g} minutes")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
