@@ -26,7 +26,7 @@ def parse_flag(name: str, value: str) -> bool:
 def parse_count(name: str, value: str) -> int:
     text = value.strip()
     if not re.fullmatch(r"[0-9]{1,19}", text) or not 0 < int(text) <= _MOST:
-        raise wrong_value(name, value, "a whole number of at least 1")
+        raise wrong_value(name, value, f"a whole number from 1 to {_MOST}")
     return int(text)
 
 

@@ -150,10 +150,15 @@ def replace(files: Files, path: str, data: Buffer, *, length: int = 0) -> None:
         raise StorageError(path, error.errno, "writing failed") from error
 
 
+# Kept by the classes: when an interpreter ends, ``os`` may be gone from a module before its last objects are.
+_CLOSE = staticmethod(os.close)
+
+
 class OsFile:
     """``File`` over a descriptor of the operating system."""
 
     __slots__ = ("_fd", "_overwrites_in_place", "path")
+    _close = _CLOSE
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -227,7 +232,7 @@ class OsFile:
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            self._close(self._fd)
             self._fd = -1
 
     def __del__(self) -> None:
@@ -236,12 +241,14 @@ class OsFile:
 
 
 class OsLock:
+    _close = _CLOSE
+
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def release(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            self._close(self._fd)
             self._fd = -1
 
     def __del__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
@@ -87,3 +88,15 @@ def test_a_recording_log_that_cannot_be_rewritten_is_the_old_one_or_the_new_one_
         assert not disk.open_files
         found = RecordingLog.open("/member/cluster", files=disk, write=False)
         assert [entry.leadership_term_id for entry in found.entries] == ([0, 1] if at < 6 else [1])
+
+
+def test_a_file_goes_quietly_when_the_interpreter_has_let_go_of_os(tmp_path, monkeypatch):
+    """As at its end: names of modules may be gone before the last objects are."""
+    file, lock = OsFiles().open(str(tmp_path / "log"), create=True), OsFiles().lock(str(tmp_path / "lock"))
+    descriptors = {file.fileno(), lock._fd}
+    with monkeypatch.context() as patched:
+        patched.setattr("cluster.archive.files.os", None)
+        del file, lock  # what they raise here is an error of the test
+    for descriptor in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
