@@ -6,7 +6,7 @@ The lock file keeps the pids of its last owner and of the owner of the mark file
 file of one of those was left by a process of ours that is gone, and is no reason to wait.
 """
 
-from cluster.archive.files import Files, Lock
+from cluster.archive.files import Files, Lock, OsFiles
 from cluster.errors import DirectoryInUse, LogDamaged
 from cluster.protocol.mark_file import (
     ACTIVATING,
@@ -63,8 +63,7 @@ class DirectoryLock:
         path = lock_path(directory, mark_file_name)
         lock = files.lock(path)
         if lock is None:
-            owner = next(iter(_last_owners(files, path)), "unknown")
-            raise DirectoryInUse(f"{directory}: in use by process {owner}")
+            raise _in_use(files, directory, path)
         try:
             mark_path = f"{directory}/{mark_file_name}"
             owners = [files.process_id()]
@@ -89,6 +88,22 @@ class DirectoryLock:
 
     def release(self) -> None:
         self._lock.release()
+
+
+def check_is_free(files: OsFiles, directory: str, mark_file_name: str) -> None:
+    """Raise DirectoryInUse when a process holds the lock of what the mark file marks; nothing is written."""
+    path = lock_path(directory, mark_file_name)
+    try:
+        is_locked = files.is_locked(path)
+    except FileNotFoundError:  # nobody was ever here
+        return
+    if is_locked:
+        raise _in_use(files, directory, path)
+
+
+def _in_use(files: Files, directory: str, path: str) -> DirectoryInUse:
+    owner = next(iter(_last_owners(files, path)), "unknown")
+    return DirectoryInUse(f"{directory}: in use by process {owner}")
 
 
 def _mark_header(files: Files, mark_path: str, lock_path: str) -> MarkFileHeader | None:

@@ -201,7 +201,10 @@ def _make_directory(path: Path) -> None:
 
 
 def _check_ports(configs: list[NodeConfig]) -> None:
-    """Raise PortInUse before anything is made, for the first port of a member that another process has."""
+    """Raise PortInUse before anything is made, for the first port of a member that another process has.
+
+    Raises DirectoryInUse where it may be this cluster itself that has it, for its members run.
+    """
     for loaded in configs:
         host, _, ingress_port = loaded.member.ingress_endpoint.rpartition(":")
         for port in range(int(ingress_port), int(ingress_port) + PORTS_USED):
@@ -210,10 +213,20 @@ def _check_ports(configs: list[NodeConfig]) -> None:
                 try:
                     probe.bind((host, port))
                 except OSError as error:
+                    _check_is_stopped(configs)
                     raise PortInUse(
                         f"{host}:{port}: the address is in use by another process ({error.strerror}); "
                         "choose other ports with --base-port"
                     ) from None
+
+
+def _check_is_stopped(configs: list[NodeConfig]) -> None:
+    from cluster.archive.directory_lock import check_is_free
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+
+    for loaded in configs:
+        check_is_free(OsFiles(), str(loaded.cluster_path), CLUSTER_MARK_FILE_NAME)
 
 
 def _banner(supervisor: Supervisor, directory: Path) -> str:
