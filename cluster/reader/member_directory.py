@@ -190,5 +190,6 @@ def _what_is_missing(files: Files, folder: str | None, name: str = CATALOG_FILE_
         if _holder(files, f"{folder}/{entry}", (CATALOG_FILE_NAME,)) is not None
     ]
     if members:
-        return f"{folder}: holds several archives ({', '.join(members)}), name one of them"
+        of = "archives" if name == CATALOG_FILE_NAME else "members"
+        return f"{folder}: holds several {of} ({', '.join(members)}), name one of them"
     return f"{folder}: not a member's directory, no {name} is in it"

@@ -321,7 +321,7 @@ def test_what_reads_takes_a_whole_cluster_s_directory_and_its_first_member_that_
 def test_what_is_about_one_member_or_changes_it_has_to_be_told_which(run, a_cluster, command):
     status, out, err = run(command, "--dir", a_cluster)
     assert (status, out) == (1, "")
-    assert "holds several archives (member-0, member-1, member-2), name one of them" in err
+    assert "holds several members (member-0, member-1, member-2), name one of them" in err
 
 
 def test_what_a_leader_is_asked_for_finds_the_leader(run, a_cluster, monkeypatch):
