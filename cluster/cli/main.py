@@ -22,6 +22,8 @@ ClickException: Any = typer.BadParameter.__mro__[2]
 
 # What the library that typer checks values with puts before an error of a choice.
 VALUE_ERROR = "Value error, "
+# How it begins one of a number, whose value it leaves out, and how it may end it.
+NO_NUMBER, NO_NUMBER_END = "Input should be ", ", unable to parse"
 
 # What `cluster --help` lists, so that it need not import the modules.
 COMMANDS = {
@@ -147,6 +149,9 @@ def _report_usage(error: Any) -> int:
         print(error.format_message().rstrip())
         return 0
     message = error.format_message().rstrip(".").replace(VALUE_ERROR, "")
+    if NO_NUMBER in message:
+        value = error.__cause__.errors()[0]["input"]
+        message = message.replace(NO_NUMBER, f"{value!r}: expected ").partition(NO_NUMBER_END)[0]
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "cluster"
     hint = f" (see {command} --help)" if isinstance(error, UsageError) else ""

@@ -40,6 +40,19 @@ def test_a_wrong_choice_is_told_without_the_words_of_the_library_that_checks(cap
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("up --members three", "'--members': 'three': expected a valid integer"),
+        ("top --dir x --interval 0", "'--interval': '0': expected greater than or equal to 0.05"),
+    ],
+)
+def test_a_wrong_number_is_named_with_what_was_expected(capsys, line, said):
+    assert main(line.split()) == 2
+    error = capsys.readouterr().err
+    assert said in error and "Input" not in error and "unable" not in error
+
+
+@pytest.mark.parametrize(
     ("typed", "expected"),
     [("cluster to", ["top", "tool"]), ("cluster tool describe-", ["describe-latest-cm-snapshot"])],
 )
