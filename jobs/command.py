@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -80,9 +81,10 @@ class JobOptions:
 def absolute(path: str) -> str:
     """``path`` from the root on, as Delta's SQL takes it, and which means the same to every process.
 
-    One with a scheme (``s3a://…``) stays as it is.
+    One with a scheme (``s3a://…``) stays as it is. ``~/`` is the home directory, as a shell leaves it in
+    ``--table=~/delta``.
     """
-    return path if _SCHEME.match(path) else str(Path(path).resolve())
+    return path if _SCHEME.match(path) else str(Path(os.path.expanduser(path)).resolve())
 
 
 def table_place(text: str) -> str:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ConfigurationError
 
 # Typer brings a click of its own in some versions, and needs the installed one in others.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -24,6 +26,11 @@ ClickException: Any = typer.BadParameter.__mro__[2]
 VALUE_ERROR = "Value error, "
 # How it begins one of a number, whose value it leaves out, and how it may end it.
 NO_NUMBER, NO_NUMBER_END = "Input should be ", ", unable to parse"
+
+# An option whose value is a place. An empty one would be the working directory.
+PLACE = re.compile(r"--([a-z]+-)*(dir|config|file|ca|certificate|key|histogram|from|to)")
+# The home directory, as a shell leaves it in --dir=~/c1 and in quotes.
+HOME = re.compile(r"^(--[a-z-]+=)?~/")
 
 # What `cluster --help` lists, so that it need not import the modules.
 COMMANDS = {
@@ -110,9 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
     _replace_closed_streams()
     try:
-        status = typer.main.get_command(app).main(
-            args=None if arguments is None else list(arguments), prog_name="cluster", standalone_mode=False
-        )
+        words = _words(sys.argv[1:] if arguments is None else arguments)
+        status = typer.main.get_command(app).main(args=words, prog_name="cluster", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except ClusterError as error:
@@ -128,6 +134,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _stop_writing()
     except ClickException as error:
         return _report_usage(error)
+
+
+def _words(arguments: Sequence[str]) -> list[str]:
+    """The command line with every ``~/`` that begins a value replaced.
+
+    Raises ConfigurationError for a place that is empty, as one of a variable that is not set.
+    """
+    for before, word in pairwise(["", *arguments]):
+        option = word.removesuffix("=") if word else before
+        if (not word or word.endswith("=")) and PLACE.fullmatch(option):
+            raise ConfigurationError(f"{option} is ''; expected a value")
+    home = os.path.expanduser("~/")
+    return [HOME.sub(lambda found: f"{found[1] or ''}{home}", word) for word in arguments]
 
 
 def _replace_closed_streams() -> None:

@@ -52,6 +52,22 @@ def test_a_wrong_number_is_named_with_what_was_expected(capsys, line, said):
     assert said in error and "Input" not in error and "unable" not in error
 
 
+@pytest.mark.parametrize("words", [["up", "--dir", ""], ["up", "--dir="], ["node", "--config", ""]])
+def test_a_place_that_is_empty_is_refused_and_not_the_working_directory(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    option = words[1].removesuffix("=")
+    assert capsys.readouterr().err == f"{option} is ''; expected a value\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--dir=~/c1"], ["--dir", "~/c1"]])
+def test_the_home_directory_is_where_a_shell_has_it(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["log", "tail", *words]) == 1
+    assert capsys.readouterr().err == f"{tmp_path}/c1: no such directory\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [("cluster to", ["top", "tool"]), ("cluster tool describe-", ["describe-latest-cm-snapshot"])],

@@ -80,6 +80,13 @@ def test_paths_with_a_scheme_and_absolute_ones_stay_as_they_are(path):
     assert (given.table, given.checkpoint) == (path, path)
 
 
+def test_the_home_directory_is_where_a_shell_has_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = options("--table=~/delta/t", "--cluster-dir=~/c1/member-0,~/c1/member-1")
+    assert given.table == f"{tmp_path}/delta/t"
+    assert given.source["clusterDir"] == f"{tmp_path}/c1/member-0,{tmp_path}/c1/member-1"
+
+
 @pytest.mark.parametrize(
     "given, table",
     [
