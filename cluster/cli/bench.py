@@ -73,7 +73,7 @@ def bench(
     duration: Annotated[float, typer.Option(help="Seconds to measure.", min=0.1)] = 10.0,
     window: Annotated[int, typer.Option(help="Messages on their way at most.", min=1)] = 16_384,
     batch: Annotated[
-        int | None, typer.Option(help="Messages in one offer; at most a sixteenth of the window.", min=1)
+        int | None, typer.Option(help="Messages in one offer. Default: a sixteenth of the window.", min=1)
     ] = None,
     transport: Annotated[
         Transport | None,
