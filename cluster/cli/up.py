@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,6 +140,12 @@ def plan_members(count: int, directory: Path, services: list[str], base_port: in
         raise ConfigurationError(
             f"{directory}: has {last}, so it is of a cluster of more than {count} members"
         )
+    for name in sorted(others):
+        if (size := _cluster_size(directory / name / "node.toml")) not in (None, count):
+            raise ConfigurationError(
+                f"{directory}: {name}/node.toml is of a cluster of {size}, expected {count}; "
+                "a cluster keeps its size"
+            )
     folder = str(directory / "member-{member_id}")  # of the others too: they share their sockets
     ports = [base_port + PORTS_PER_MEMBER * i for i in range(count)]
     members = [f"{i},127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4 for i, port in enumerate(ports)]
@@ -151,6 +158,15 @@ def plan_members(count: int, directory: Path, services: list[str], base_port: in
         }
         for i in range(count)
     ]
+
+
+def _cluster_size(path: Path) -> int | None:
+    """How many members a file names that `up` has written; None for no such file."""
+    try:
+        members = tomllib.loads(path.read_text()).get("members")
+    except (OSError, ValueError):
+        return None
+    return len(members) if isinstance(members, list) else None
 
 
 def _given_keys(settings: list[str]) -> dict[str, Any]:

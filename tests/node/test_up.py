@@ -311,6 +311,17 @@ def test_a_directory_of_a_bigger_cluster_is_refused(tmp_path):
     assert "member-2, so it is of a cluster of more than 1 members" in one_line(result.stderr)
 
 
+def test_a_cluster_keeps_its_size(tmp_path):
+    (tmp_path / "member-0").mkdir()
+    (tmp_path / "member-0/node.toml").write_text('members = ["0,h:1,h:2,h:2,h:2,h:2"]\n')
+    result = run("up", "--dir", str(tmp_path), "--base-port", str(free_base_port()))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "member-0/node.toml is of a cluster of 1, expected 3; a cluster keeps its size" in one_line(
+        result.stderr
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["member-0"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
