@@ -122,6 +122,7 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Print the entries in order, one a line."""
+    _check_range(from_position, to_position)
     with _open(
         directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
     ) as reader:
@@ -192,6 +193,7 @@ def export(
                 "give arrow or parquet, the file's name has no such ending", param_hint="--format"
             )
         format = Format(suffix)
+    _check_range(from_position, to_position)
     with _open(
         directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
     ) as reader:
@@ -259,6 +261,12 @@ class _Diagnostics:
             print(f"warning: {warning}", file=sys.stderr)
         if self._is_damaged:
             raise typer.Exit(1)
+
+
+def _check_range(start: int | None, end: int | None) -> None:
+    """Raise BadParameter for a range that ends before it begins."""
+    if start is not None and end is not None and start > end:
+        raise typer.BadParameter(f"{start}: expected a position up to --to, {end}", param_hint="--from")
 
 
 def _first_entry(reader: LogReader, position: int | None) -> int | None:

@@ -206,6 +206,16 @@ def test_a_log_that_was_not_stopped_in_order_is_printed_with_a_warning(run, tmp_
         (["dump", "--dir", "{tmp}", "--endpoints", "0=h:1"], 2, "give one of --dir and --endpoints"),
         (["dump", "--dir", "{tmp}", "--payload", "rot13"], 2, "payload"),
         (["dump", "--dir", "{tmp}", "--from", "-1"], 2, "from"),
+        (
+            ["dump", "--dir", "{tmp}", "--from", "96", "--to", "64"],
+            2,
+            "--from: 96: expected a position up to --to, 64",
+        ),
+        (
+            ["export", "--from", "96", "--to", "64", "a.parquet"],
+            2,
+            "--from: 96: expected a position up to --to",
+        ),
         (["dunp"], 2, "dunp"),
     ],
 )
