@@ -16,6 +16,7 @@ WELL = r"(callbacks raised .*\n)?{} of {} histories went well: .*\n"
 PRINTS = {
     ". .venv/bin/activate": [""],
     "python test_tally.py": ["well\n"],
+    "python -m pytest -q test_tally.py": [r"\. +\[100%\]\n1 passed in .*\n"],
     "cluster sim --seeds 10 tally:Tally --members 3": [WELL.format(10, 10)],
     "cluster up --dir words --service tally:Tally": [UP.format("tally:Tally", "words")],
     "echo tea | cluster send --endpoints 127.0.0.1:9000": ["1\n", "2\n", "3\n"],
