@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cluster.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -44,6 +46,7 @@ _DAEMON_FRAME: Final = re.compile(r'^  File ".*/pyspark/daemon\.py", line \d+, i
 _SOURCE_LINE: Final = "    "  # beneath a frame, where pyspark lies unpacked
 _HUNG_UP: Final = "BrokenPipeError: "
 _QUERY_DIES: Final = 'Exception in thread "stream execution thread for '
+_INSTALLED: Final = Path("/usr/lib/jvm")  # where Linux distributions put it
 _JAVA_FRAME: Final = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more")
 _SPARK_ENDED: Final = "org.apache.spark.rpc.RpcEnvStoppedException"
 
@@ -188,14 +191,22 @@ def ending(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def java_home() -> str | None:
-    """A folder for ``JAVA_HOME`` when neither it nor the search path leads to Java 17 or newer."""
+    """A folder for ``JAVA_HOME`` when neither it nor the search path leads to Java 17 or newer.
+
+    Raises ConfigurationError when there is none either: PySpark only says that its gateway has exited.
+    """
     if os.environ.get("JAVA_HOME") and _is_new_enough(Path(os.environ["JAVA_HOME"], "bin", "java")):
         return None
     on_path = shutil.which("java")
     if not os.environ.get("JAVA_HOME") and on_path and _is_new_enough(Path(on_path)):
         return None
-    installed = sorted(Path("/usr/lib/jvm").glob("*/bin/java"))
-    return next((str(java.parent.parent) for java in installed if _is_new_enough(java)), None)
+    for java in sorted(_INSTALLED.glob("*/bin/java")):
+        if _is_new_enough(java):
+            return str(java.parent.parent)
+    raise ConfigurationError(
+        f"Spark needs Java 17 or newer: JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}, "
+        f"the java of the search path is {on_path or 'none'}, and none is in {_INSTALLED}"
+    )
 
 
 def _is_new_enough(java: Path) -> bool:

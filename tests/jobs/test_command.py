@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from jobs import as_of, command, rebuild, respond, streaming, verify
+from jobs import as_of, command, rebuild, respond, session, streaming, verify
 from jobs.progress import QueryProgress
 from jobs.session import DELTA_COORDINATE, DELTA_JARS, WantedLines, conf_dir, defaults
 from tests.spark.logs import open_log
@@ -478,3 +478,34 @@ def test_a_query_that_fails_otherwise_or_too_often_is_not_started_again(queries)
         streaming.run(writer, writer, "log_to_delta", job_that_says([]))
 
     assert len(writer.queries) == (0 if len(queries) == 3 else 1)
+
+
+def a_java(folder: Path, version: str) -> Path:
+    """A program that says a version as Java does where JAVA_TOOL_OPTIONS is set."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    lines = f'Picked up JAVA_TOOL_OPTIONS: -Da=b\nopenjdk version "{version}" 2025-04-15'
+    java.write_text(f"#!/bin/sh\necho '{lines}' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+def test_that_there_is_no_new_java_is_said_before_spark_is_started(tmp_path, monkeypatch):
+    old, installed = a_java(tmp_path / "old", "11.0.2"), tmp_path / "jvm"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{old.parent}:/bin")
+    monkeypatch.setattr(session, "_INSTALLED", installed)
+    with pytest.raises(ConfigurationError, match="Spark needs Java 17 or newer") as raised:
+        session.java_home()
+    assert f"JAVA_HOME is '{tmp_path}', the java of the search path is {old}" in str(raised.value)
+    a_java(installed / "17", "17.0.15")
+    assert session.java_home() == str(installed / "17")
+
+
+@pytest.mark.parametrize(("version", "status"), [("17.0.15", 0), ("11.0.2", 1)])
+def test_setup_knows_java_whatever_it_says_before_its_version(tmp_path, version, status):
+    setup = (ROOT / ".ci/setup").read_text()
+    begin = setup.index("java_is_new_enough() {")
+    function = setup[begin : setup.index("\n}", begin) + 2]
+    java = a_java(tmp_path, version)
+    assert subprocess.run(["bash", "-c", f"{function}; java_is_new_enough {java}"]).returncode == status
