@@ -127,7 +127,9 @@ def up(
     failed = [member for member in running if member.status != 0]
     for member in failed:
         _complain(f"member {member.member_id} {member.error or _how_it_ended(member)}")
-    raise typer.Exit(0 if running and not failed else 1)
+    # With none left they were shut down, or have died.
+    is_shut_down = all(member.status == 0 for member in supervisor.members)
+    raise typer.Exit(0 if is_shut_down or (running and not failed) else 1)
 
 
 def plan_members(count: int, directory: Path, services: list[str], base_port: int) -> list[dict[str, Any]]:

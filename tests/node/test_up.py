@@ -278,6 +278,18 @@ def test_a_second_process_on_the_same_directory_is_refused(tmp_path):
         assert up.stop() == (0, "", "")
 
 
+@pytest.mark.parametrize(("order", "status"), [("shutdown", 0), ("kill", 1)])
+def test_members_that_were_shut_down_have_not_failed(tmp_path, order, status):
+    with Up(tmp_path / "c", members=1) as up:
+        if order == "kill":
+            os.kill(up.pid(0), signal.SIGKILL)
+        else:
+            assert run("tool", order, "--dir", str(up.directory)).returncode == 0
+        ended, _, said = up.end()
+        assert ended == status, said
+        assert "0 of 1 members go on" in said
+
+
 def test_a_cluster_that_is_refused_its_directory_changes_nothing_in_it(tmp_path):
     with Up(tmp_path / "c", members=1) as up:
         before = (up.member_dir(0) / "node.toml").read_text()
