@@ -150,7 +150,7 @@ class Task(Process):
         if client.is_closed:
             self._end(client.why_closed)
         elif client.lane_rows + client.acknowledged >= self._rows.count:
-            self._lanes.check_written(self.lane, self._rows.count)
+            self._lanes.check_written(self.lane, self._rows)
             client.close()
             self._end("written")
 

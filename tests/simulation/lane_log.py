@@ -121,14 +121,17 @@ class LoggedLanes:
             f"session {session_id} is told of {rows} rows, in the log were {known} when it opened its lane",
         )
 
-    def check_written(self, lane: Lane, rows: int) -> None:
+    def check_written(self, lane: Lane, rows: Rows) -> None:
         """A client was told that all its rows are committed."""
+        if lane.batch <= self.registered:
+            return
         logged = self.rows(lane.partition, lane.batch)
-        require(
-            logged >= rows or lane.batch <= self.registered,
-            "I-22",
-            f"{rows} rows of batch {lane.batch} of lane {lane} are acknowledged, {logged} are in the log",
-        )
+        where = f"{rows.count} rows of batch {lane.batch} of lane {lane} are acknowledged"
+        require(logged >= rows.count, "I-22", f"{where}, {logged} are in the log")
+        state = self._lanes.get(lane.partition)
+        if state is not None and state.is_compared:
+            expected = rows.words(lane.batch)
+            require(state.words[: rows.count] == expected, "I-22", f"{where}, others are in the log")
 
     def check_refused(self, batch: int, partition: int, rows: Rows) -> Rows:
         """A task was told that others are in the log; returns those."""
