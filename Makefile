@@ -5,7 +5,7 @@ PYTHON_BIN := .venv/bin/python
 STAMP      := .venv/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance sim interop faults bench lock clean
+.PHONY: help setup demo test slow lint conformance sim interop faults bench lock clean
 
 help:         ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,13 @@ demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in 
 	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
 
 test: lint  ## Types, style and layers, then every fast test and a first slice of the simulator
-	@$(PYTHON_BIN) -m pytest -q -n 2 -m 'not interop and not faults' $(ARGS)
+	@$(PYTHON_BIN) -m pytest -q -n 2 -m 'not interop and not faults and not slow' $(ARGS)
+
+# Only the tests that begin within so many minutes: make slow MINUTES=10. So with faults.
+WITHIN = $(if $(MINUTES),--minutes $(MINUTES))
+
+slow: $(STAMP)  ## Documents line by line, every planted mistake, more of the same histories
+	@$(PYTHON_BIN) -m pytest -q -n 2 -m slow $(WITHIN) $(ARGS)
 
 lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
 	@$(PYTHON_BIN) -m ruff check .
@@ -41,9 +47,8 @@ interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the re
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
 # So many random kills while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
-# Only the tests that begin within so many minutes: make faults MINUTES=10
 faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
-	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(if $(MINUTES),--minutes $(MINUTES))) $(ARGS)
+	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(WITHIN)) $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)

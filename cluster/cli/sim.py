@@ -21,7 +21,7 @@ SHOWN_MAX = 10  # seeds that fail
 
 EPILOG = """\b
 Examples:
-  cluster sim echo --seeds 20
+  cluster sim echo --seeds 5
   cluster sim --seeds 1000 orders:OrderBook --messages orders.txt
   cluster sim --seed 17 orders:OrderBook --messages orders:any_order
 

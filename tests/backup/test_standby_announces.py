@@ -16,6 +16,7 @@ def recording_log(member_dir):
     return run("tool", "recording-log", "--dir", str(member_dir)).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.conformance("C-334")
 def test_members_have_a_standbys_snapshot_without_taking_one_and_start_from_it(tmp_path):

@@ -28,10 +28,10 @@ def test_a_sound_service_goes_well():
     [
         "ForgetsItsState",
         "GoesByChance",
-        "GoesByTheClock",
-        "GoesByHash",
-        "GoesByItsMember",
-        "SharesBetweenMembers",
+        pytest.param("GoesByTheClock", marks=pytest.mark.slow),
+        pytest.param("GoesByHash", marks=pytest.mark.slow),
+        pytest.param("GoesByItsMember", marks=pytest.mark.slow),
+        pytest.param("SharesBetweenMembers", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_not_deterministic_is_found_within_a_few_seeds(service):

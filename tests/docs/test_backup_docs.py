@@ -10,6 +10,8 @@ from tests.docs.shell import UP, Terminal
 from tests.docs.texts import ROOT
 from tests.node.processes import await_that
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "backup.md").read_text()
 IS_UP = UP.format(".*", ".*")
 

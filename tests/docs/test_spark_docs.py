@@ -21,7 +21,7 @@ for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE |
     PYTHON.append(block) if language == "python" else OTHERS.setdefault(language, []).append(block)
 ADDRESS = re.compile(r"127\.0\.0\.1:90(\d\d)")  # of members at the ports that ``cluster up`` takes by default
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 class Place:

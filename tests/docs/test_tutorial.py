@@ -45,6 +45,7 @@ def prepare(terminal: Terminal, step: Step) -> None:
         await_that(lambda: " LEADER " in terminal.run("cluster top --dir words --once"), "a leader")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.text.splitlines()[0])
 def test_the_tutorial_works_as_it_stands(terminal: Terminal, step: Step) -> None:

@@ -44,6 +44,7 @@ def test_all_tables_are_what_the_transforms_make_of_the_log(spark, kept, log, lo
     assert found["leadership_terms"] == rows_by(terms(none, log), "leadershipTermId")
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-104")
 def test_a_crash_between_two_tables_of_a_batch_leaves_all_of_them_right(spark, member_dir, tmp_path, kept):
     place = str(tmp_path)

@@ -179,6 +179,7 @@ def test_a_job_whose_jvm_is_killed_says_so_in_a_line(member_dir, table):
     )
 
 
+@pytest.mark.slow
 def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
     submit = Path(sys.executable).parent / "spark-submit"
     done = subprocess.run(

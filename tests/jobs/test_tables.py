@@ -74,6 +74,7 @@ def test_a_transform_delivers_the_columns_of_its_table(log, transform, layout):
     assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in layout.schema]
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-101", "P-105")
 def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, table):
     for job in (sessions.sessions_job(), timers.timers_job()):

@@ -188,6 +188,7 @@ def test_snapshots_of_members_that_do_not_answer_are_not_taken_for_none():
         TimersOfSnapshots({"endpoints": "127.0.0.1:1"})(True, 1 << 62)
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-103")
 @pytest.mark.parametrize("seed", [1])
 def test_however_a_life_of_timers_is_cut_its_table_is_the_same(spark, table, seed):

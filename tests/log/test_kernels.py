@@ -98,6 +98,7 @@ def test_setting_up_compiles_every_kernel():
 
 if not config.DISABLE_JIT:  # else this is that run
 
+    @pytest.mark.slow
     @pytest.mark.timeout(300)
     def test_the_kernels_pass_the_same_tests_as_plain_python():
         """Nothing hides in the compiler: plain Python checks the bounds of every load and store."""

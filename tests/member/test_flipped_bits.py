@@ -62,7 +62,7 @@ def bits(fields):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("is_killed", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", FILES)
 def test_a_member_of_which_a_bit_was_flipped_comes_back_and_all_promises_are_kept(name, is_killed):
     cluster = a_busy_cluster(messages=30)

@@ -172,7 +172,16 @@ def test_so_many_that_lost_their_promises_beside_those_that_are_down_come_back_b
     assert all(member.has_say for member in away[:lost])
 
 
-@pytest.mark.parametrize(("members", "lost", "down"), [(3, 1, 1), (3, 2, 0), (5, 1, 2), (5, 2, 1), (7, 4, 0)])
+@pytest.mark.parametrize(
+    ("members", "lost", "down"),
+    [
+        (3, 1, 1),
+        (3, 2, 0),
+        (5, 1, 2),
+        pytest.param(5, 2, 1, marks=pytest.mark.slow),
+        pytest.param(7, 4, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_with_fewer_nobody_leads(members, lost, down):
     cluster = SimulatedCluster(members, 1)
     cluster.await_leader(timeout_ns=90 * SECOND)
