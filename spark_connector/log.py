@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
 IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new; Spark asks every 11 ms
+READERS_OF_TASKS = 32  # that a process keeps: a worker of Spark may serve reads of ever other sessions
 
 _readers: dict[tuple[object, ...], LogReader] = {}
 _told: dict[tuple[object, ...], int] = {}  # of the reader's warnings
@@ -34,12 +35,19 @@ _whose: ContextVar[str] = ContextVar("whose", default="")  # with which words li
 
 
 def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> LogReader:
-    """The reader of the log that ``options`` name, opened once in this process for each filter."""
+    """The reader of the log that ``options`` name, opened once in this process for each filter.
+
+    Of those with a filter, which are for tasks, the ones that were not used for longest are closed.
+    """
     key = _key(options, entry_filter)
-    reader = _readers.get(key)
+    reader = _readers.pop(key, None)
     if reader is None:
-        reader = _readers[key] = _open(options, entry_filter)
+        reader = _open(options, entry_filter)
         _told[key] = 0
+    _readers[key] = reader  # the last one now
+    of_tasks = [known for known in _readers if known[:1] == key[:1] and known[1] is not None]
+    for old in of_tasks[:-READERS_OF_TASKS]:
+        _readers.pop(old).close()
     tell_warnings(options, entry_filter)
     return reader
 
@@ -116,8 +124,9 @@ def lines_of(cluster_name: str) -> Iterator[None]:
 
 def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[object, ...]:
     where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs, options.export_dir
-    asked = options.read_preference, options.request_timeout_ms, entry_filter
-    return os.getpid(), *where, *asked, options.auth_token_file, options.user, options.password_file
+    asked = options.read_preference, options.request_timeout_ms
+    who = options.auth_token_file, options.user, options.password_file
+    return os.getpid(), entry_filter, *where, *asked, *who
 
 
 class SourceLog:

@@ -53,7 +53,13 @@ class ClusterBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         forget_reader(options)  # of an earlier query: another log may be there now
-        log = SourceLog(options)
+        try:
+            return self._planned(SourceLog(options))
+        finally:
+            forget_reader(options)  # the worker of Spark that plans serves reads of other logs, too
+
+    def _planned(self, log: SourceLog) -> list[InputPartition]:
+        options = self._options
         recorded_end = log.recorded_end()
         named_end = options.end() or NamedPlace("endingOffsets", LATEST)
         end = resolve(log, named_end, recorded_end)

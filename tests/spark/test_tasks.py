@@ -1,6 +1,7 @@
 """What bounds a task and its record batches, call by call, without Spark."""
 
 import itertools
+import os
 import tarfile
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from benchmarks.synthetic_log import LogWriter
 from cluster.log.columns import ROW_SCHEMA
+from spark_connector.log import READERS_OF_TASKS
 from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 from spark_connector.source import ClusterBatchReader, ClusterStreamReader
@@ -120,6 +122,20 @@ def test_all_record_batches_have_the_schema_of_the_format(member_dir, kind, rows
 
     assert {record_batch.schema for record_batch in read} == {ROW_SCHEMA}
     assert sum(record_batch.num_rows for record_batch in read) == 761 and len(read) >= 761 / rows_per_batch
+
+
+@pytest.mark.conformance("P-113")
+def test_reads_of_ever_other_sessions_and_clusters_do_not_keep_their_files_open(live, tmp_path):
+    """A worker of Spark serves many reads: those of a notebook that looks up session after session."""
+    live.lines(live.session_id, 0, 10)
+    open_files = []
+    for number in range(2 * READERS_OF_TASKS):
+        (tmp_path / f"{number}").symlink_to(live.directory)
+        named = {"clusterDir": str(tmp_path / f"{number}"), "sessions": f"{live.session_id},{1000 + number}"}
+        reader = ClusterBatchReader(SourceOptions.parse(named), ("payload",))
+        assert len(rows(reader, reader.partitions())) == 11
+        open_files.append(len(os.listdir("/proc/self/fd")))
+    assert open_files[-1] == open_files[READERS_OF_TASKS]
 
 
 @pytest.mark.conformance("P-73")
