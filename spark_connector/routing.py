@@ -57,9 +57,11 @@ class Routing:
 
 
 def _as_bytes(column: pa.Array) -> list[bytes]:
-    """The values as text, empty for null."""
+    """The values as text, empty for null; of a TIMESTAMP in UTC, whatever the session's time zone is."""
     import pyarrow as pa
 
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         column = column.cast(pa.large_string()).cast(pa.large_binary())
     values: list[bytes] = column.fill_null(b"").to_pylist()

@@ -4,7 +4,15 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from cluster.errors import BatchRegistered, ConfigurationError, LocalProtocolError
 from spark_connector.data_source import ClusterDataSource
@@ -94,6 +102,17 @@ def test_keys_of_any_plain_type_are_text_and_null_is_empty():
         where |= dict.fromkeys(part.column(0).to_pylist(), name)
     keys = {"1": b"x\x1f\xff", "2": b"\x1fy", "3": b"\x1fy"}
     assert where == {row: NAMES[zlib.crc32(key) % 3] for row, key in keys.items()}
+
+
+def test_a_time_goes_to_one_cluster_whatever_the_time_zone_of_the_session_is():
+    schema = StructType([StructField("at", TimestampType()), StructField("payload", StringType())])
+    found = []
+    for zone in ("UTC", "Asia/Kathmandu", "America/New_York"):
+        times = pa.array(range(0, 100_000_000, 1_000_000), pa.timestamp("us", zone))
+        rows = pa.record_batch({"at": times, "payload": pa.array(map(str, range(100)))})
+        parts = Routing(NAMES, ("at",), schema).split(rows)
+        found.append({name: part.column(0).to_pylist() for name, part in parts})
+    assert found[0] == found[1] == found[2] and found[0].keys() == set(NAMES)
 
 
 def test_an_application_leaves_room_for_that_of_its_names():
