@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -30,6 +31,9 @@ NEEDS = {
     "startingOffsetsByTimestampStrategy": "startingTimestamp",
     "maxTriggerDelay": "minEntriesPerTrigger",
     "readUncommitted": "clusterDir",
+    "tlsCaFile": "endpoints",
+    "authTokenFile": "endpoints",
+    "user": "endpoints",
 }
 
 
@@ -41,15 +45,8 @@ def remarks(given: Mapping[str, str], parsed: Sequence[SourceOptions], *, is_str
             ("startingTimestamp", option.starting_timestamp),
             ("endingTimestamp", option.ending_timestamp),
         ):
-            if place is not None and _may_be_seconds(place):
-                milliseconds, seconds = (
-                    f"{datetime.fromtimestamp(int(place.text) / unit, UTC):%Y-%m-%dT%H:%M:%SZ}"
-                    for unit in (1000, 1)
-                )
-                yield (
-                    f"option {name} is {place.text} in milliseconds, {milliseconds}; if seconds were meant, "
-                    f"give {place.text}000 ({seconds})"
-                )
+            if place is not None and (meant := _meant_otherwise(place)):
+                yield f"option {name} is {place.text} in milliseconds, {_text(place.epoch_us)}; {meant}"
 
 
 def remarks_of_batch_write(given: Mapping[str, str], parsed: SinkOptions) -> Iterator[str]:
@@ -68,9 +65,20 @@ def remarks_of_batch_write(given: Mapping[str, str], parsed: SinkOptions) -> Ite
         )
 
 
-def _may_be_seconds(place: Instant) -> bool:
-    """Whether it is a number that is of our days in seconds, and of 1970 in milliseconds."""
-    return place.text.isdigit() and len(place.text) == 10
+def _meant_otherwise(place: Instant) -> str:
+    """What a number may have been meant to be that is of 1970 in milliseconds, and what to give then; empty
+    for any other time.
+    """
+    if place.text.isdigit() and len(place.text) == 10:
+        return f"if seconds were meant, give {place.text}000 ({_text(1_000_000 * int(place.text))})"
+    if re.fullmatch(r"(19|20)[0-9]{6}", place.text):
+        year, month, day = place.text[:4], place.text[4:6], place.text[6:]
+        return f"if a date was meant, give {year}-{month}-{day}T00:00:00Z"
+    return ""
+
+
+def _text(epoch_us: int) -> str:
+    return f"{datetime.fromtimestamp(epoch_us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _unused(given: Mapping[str, str], parsed: Sequence[SourceOptions], is_stream: bool) -> Iterator[str]:

@@ -401,6 +401,16 @@ def test_an_option_that_does_nothing_without_another_is_told(cluster, capsys):
         if name != "maxTriggerDelay":
             assert of_batch(**{name.upper(): value}) == alone
             assert of_batch(**{name: value, needed: other}) == []
+    ways_in = {"tlsCaFile": "ca", "authTokenFile": "t"}, {"user": "u", "passwordFile": "p"}
+    for given in ways_in:
+        source = ClusterDataSource({f"clusterDir{cluster}": "/members/0", **given})
+        source.reader(StructType().add("position", "long"))
+        assert capsys.readouterr().err.splitlines() == [
+            f"cluster source: option {name} does nothing without endpoints, which is not given"
+            for name in given
+            if name != "passwordFile"
+        ]
+        assert of_batch(**given) == []
     assert of_stream(readUncommitted="true")[0].startswith(
         "option readUncommitted does nothing without clust"
     )
@@ -498,7 +508,7 @@ def test_files_for_tls_are_paths_and_nothing_is_read_when_they_are_given(options
             options.parse(fewer)
 
 
-def test_a_time_that_may_be_in_seconds_is_told(capsys):
+def test_a_number_that_may_be_meant_otherwise_than_in_milliseconds_is_told(capsys):
     def told(**options):
         ClusterDataSource({"endpoints": "0=a:1", **options}).reader(StructType().add("position", "long"))
         return capsys.readouterr().err.splitlines()
@@ -510,7 +520,11 @@ def test_a_time_that_may_be_in_seconds_is_told(capsys):
     (line,) = told(endingTimestamp="1767225600")
     assert "option endingTimestamp" in line
     assert told(startingTimestamp="1767225600000") == told(startingTimestamp="0") == []
-    assert told(startingTimestamp="2026-01-01T00:00:00Z") == []
+    assert told(startingTimestamp="2026-01-01T00:00:00Z") == told(startingTimestamp="30260101") == []
+    assert told(endingTimestamp="20260131") == [
+        "cluster source: option endingTimestamp is 20260131 in milliseconds, 1970-01-01T05:37:40Z; if a date "
+        "was meant, give 2026-01-31T00:00:00Z"
+    ]
 
 
 def test_a_directory_has_no_scheme():
