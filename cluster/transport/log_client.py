@@ -4,7 +4,7 @@
         client.status()
         client.control(request, timeout_s=40)
         for item in client.read(from_position, to_position, max_bytes):
-            ...                     LogStatus, then runs of log frames (uint8 arrays), then EndOfStream
+            ...                     LogStatus, then runs of whole messages (uint8 arrays), then EndOfStream
         client.read_recording(7)    RecordingStatus, then runs of a snapshot's frames, then EndOfStream
 
 ``timeout_s`` bounds how long a member may be silent, not how long a stream may last.
@@ -32,6 +32,7 @@ from cluster.errors import (
     TlsFailed,
 )
 from cluster.log.entry_filter import restored
+from cluster.log.scan import last_message_end
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from cluster.transport.grpc_core import grpc
 
 RECEIVE_BYTES = 1024 * 1024
+FRAMED_LENGTH_MAX = 4 * FRAME_LENGTH_MAX  # of Aeron's longest message in the shortest frames
 STATUS_THREADS_MAX = 16
 _RECORDED = (streams.LOG, streams.SERVICE_SNAPSHOT, streams.CONSENSUS_MODULE_SNAPSHOT)
 
@@ -331,10 +333,15 @@ class _SocketLogClient:
 
     def _stream(self, request: Message) -> Iterator[Any]:
         exchange = self._open()
+        messages = _WholeMessages(self._endpoint)
         try:
             exchange.send(request)
             while True:
                 for answer in _answers(self._endpoint, exchange.receive()):
+                    if isinstance(answer, np.ndarray):
+                        if len(whole := messages.of(answer)):
+                            yield whole
+                        continue
                     yield answer
                     if isinstance(answer, link.EndOfStream):
                         return
@@ -345,6 +352,35 @@ class _SocketLogClient:
         if self._idle is not None:
             self._idle.close()
             self._idle = None
+
+
+class _WholeMessages:
+    """Cuts frames where messages end: a socket gives them as they come, amid a message of many frames, too.
+
+    A message without its end is held back. At the end of an answer there is none: a member sends whole ones.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._rest = bytearray()
+
+    def of(self, run: np.ndarray) -> np.ndarray:
+        """The whole messages of what was held back and ``run``. Raises RemoteProtocolError for one that has
+        no end.
+        """
+        if not self._rest:
+            end = last_message_end(run, 0, len(run))
+            self._rest += run[end:].tobytes()
+            return run[:end]
+        self._rest += run.tobytes()
+        if len(self._rest) > FRAMED_LENGTH_MAX:
+            raise RemoteProtocolError(
+                f"{self._endpoint}: a message of more than {FRAMED_LENGTH_MAX} bytes in frames"
+            )
+        end = last_message_end(np.frombuffer(self._rest, np.uint8), 0, len(self._rest))
+        whole = np.frombuffer(bytes(self._rest[:end]), np.uint8)
+        del self._rest[:end]
+        return whole
 
 
 class _Exchange:

@@ -125,6 +125,20 @@ def test_every_medium_gives_what_the_directory_gives(served, real_members, mediu
         assert list(remote.entries(to_position=middle)) == list(directory.entries(to_position=middle))
 
 
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+@pytest.mark.parametrize("received", [100, 1500, 50_000])
+def test_messages_that_a_socket_cuts_come_whole(served, real_members, medium, received, monkeypatch):
+    """A message of several frames is whole wherever what was received at once ends."""
+    monkeypatch.setattr("cluster.transport.log_client.RECEIVE_BYTES", received)
+    with (
+        LogReader.open(dir=str(real_members[0])) as directory,
+        LogReader.open(endpoints=served(medium)) as remote,
+    ):
+        expected = list(directory.entries())
+        assert max(len(entry.get("payload", b"")) for entry in expected) > 4000, "of several frames"
+        assert list(remote.entries()) == expected
+
+
 def test_the_entries_are_those_of_the_real_cluster(served):
     with gzip.open(REAL / "log.jsonl.gz", "rt") as lines:
         expected = [json.loads(line)["position"] for line in lines]
