@@ -46,6 +46,7 @@ from spark_connector.values import (
     parse_directories,
     parse_duration,
     parse_flag,
+    parse_milliseconds,
     parse_names,
     parse_session_ids,
     parse_size,
@@ -161,7 +162,7 @@ class SourceOptions(ConnectionOptions):
     )
     request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
-        parse_count,
+        parse_milliseconds,
         "how long one of `endpoints` may take to answer before another is asked",
         shown="5000",
     )
@@ -428,7 +429,7 @@ class SinkOptions(ConnectionOptions):
 
     commit_timeout_ms: int = option_field(
         "commitTimeoutMs",
-        parse_count,
+        parse_milliseconds,
         "fail a task when the cluster has committed none of its rows for so long",
         60_000,
         "60000",

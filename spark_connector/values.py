@@ -7,6 +7,7 @@ import re
 from spark_connector.places import wrong_value
 
 _MOST = (1 << 63) - 1  # what Spark has room for
+_MOST_MS = (1 << 31) - 1
 _MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -27,6 +28,14 @@ def parse_count(name: str, value: str) -> int:
     text = value.strip()
     if not re.fullmatch(r"[0-9]{1,19}", text) or not 0 < int(text) <= _MOST:
         raise wrong_value(name, value, f"a whole number from 1 to {_MOST}")
+    return int(text)
+
+
+def parse_milliseconds(name: str, value: str) -> int:
+    """Of a time-out: no more than sockets take."""
+    text = value.strip()
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not 0 < int(text) <= _MOST_MS:
+        raise wrong_value(name, value, f"milliseconds, a whole number from 1 to {_MOST_MS}")
     return int(text)
 
 

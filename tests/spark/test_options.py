@@ -177,6 +177,8 @@ def test_entry_types_are_a_list_without_order_or_case():
         ("failOnDataLoss", "no"),
         ("readPreference", "nearest"),
         ("requestTimeoutMs", "5s"),
+        ("requestTimeoutMs", "2147483648"),  # a socket takes no such time
+        ("requestTimeoutMs", "0"),
         ("minPartitions", "-4"),
         ("rowsPerBatch", "1e4"),
         ("readUncommitted", "yes"),
