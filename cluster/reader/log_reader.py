@@ -467,7 +467,7 @@ class LogReader:
             if decoded.record_batch.num_rows:
                 yield decoded.record_batch
             if decoded.next_position <= position + offset:
-                return
+                raise self.log.locate(LogDamaged(None, None, "a message without its end"), position + offset)
             offset = decoded.next_position - position
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -252,6 +252,21 @@ def test_what_breaks_off_at_one_member_goes_on_at_the_next(members):
     assert members[0].reads == [(50 * 64, 6400)]
 
 
+def test_a_message_that_a_member_sends_without_its_end_is_damage(members, monkeypatch):
+    """Passed over, it would be missing, and nobody would know."""
+
+    def frame(position, whole=FakeMember.frame):
+        found = whole(position).copy()
+        found[5] = 0x80 if position == 640 else found[5]  # of several frames, and the first of them
+        return found
+
+    monkeypatch.setattr(FakeMember, "frame", staticmethod(frame))
+    entries = open_reader(members).entries()
+    assert [next(entries)["position"] for _ in range(10)] == list(range(0, 640, 64))
+    with pytest.raises(LogDamaged, match=r"a message without its end \(log position 640\)"):
+        next(entries)
+
+
 def test_a_member_that_is_behind_is_passed_over(members):
     members[1].committed = 640
     reader = open_reader(members)
