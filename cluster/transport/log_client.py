@@ -342,9 +342,11 @@ class _SocketLogClient:
                         if len(whole := messages.of(answer)):
                             yield whole
                         continue
-                    yield answer
                     if isinstance(answer, link.EndOfStream):
+                        messages.check_end()
+                        yield answer
                         return
+                    yield answer
         finally:
             exchange.close()
 
@@ -357,30 +359,30 @@ class _SocketLogClient:
 class _WholeMessages:
     """Cuts frames where messages end: a socket gives them as they come, amid a message of many frames, too.
 
-    A message without its end is held back. At the end of an answer there is none: a member sends whole ones.
+    A message without its end is held back. At the end of an answer there is none: members send whole ones.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._rest = bytearray()
+        self._rest = np.empty(0, np.uint8)
 
     def of(self, run: np.ndarray) -> np.ndarray:
         """The whole messages of what was held back and ``run``. Raises RemoteProtocolError for one that has
         no end.
         """
-        if not self._rest:
-            end = last_message_end(run, 0, len(run))
-            self._rest += run[end:].tobytes()
-            return run[:end]
-        self._rest += run.tobytes()
-        if len(self._rest) > FRAMED_LENGTH_MAX:
+        frames = np.concatenate((self._rest, run)) if len(self._rest) else run
+        end = last_message_end(frames, 0, len(frames))
+        if len(frames) - end > FRAMED_LENGTH_MAX:
             raise RemoteProtocolError(
                 f"{self._endpoint}: a message of more than {FRAMED_LENGTH_MAX} bytes in frames"
             )
-        end = last_message_end(np.frombuffer(self._rest, np.uint8), 0, len(self._rest))
-        whole = np.frombuffer(bytes(self._rest[:end]), np.uint8)
-        del self._rest[:end]
-        return whole
+        self._rest = frames[end:].copy()
+        return frames[:end]
+
+    def check_end(self) -> None:
+        """Raise RemoteProtocolError when an answer ends amid a message."""
+        if len(self._rest):
+            raise RemoteProtocolError(f"{self._endpoint}: the answer ends amid a message")
 
 
 class _Exchange:
