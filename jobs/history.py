@@ -57,6 +57,16 @@ def check_token(table: str, token: PositionToken, cluster: str | None) -> None:
         )
 
 
+def is_restored(spark: SparkSession, table: str) -> bool:
+    """Whether somebody has brought it back to an earlier version after the last commit of a job."""
+    for commit in delta_table(spark, table).history(_RECENT).select("operation", "userMetadata").collect():
+        if commit.operation == "RESTORE":
+            return True
+        if _token(commit.userMetadata):
+            break
+    return False
+
+
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:
     """The version that goes farthest, of those up to ``latest``.
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster import parse_token
+from cluster import ConfigurationError, parse_token
 from jobs import delta_rs
 from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, start
-from jobs.delta_table import Commit, open_table
-from jobs.history import check_log, token_of_batch
+from jobs.delta_table import Commit, exists, open_table
+from jobs.history import check_log, is_restored, token_of_batch
 from jobs.schemas import DELTA_RS, of_all
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 from spark_connector.log import SourceLog
@@ -82,9 +82,11 @@ def keeping(
     """The query that keeps ``tables`` after what they hold; name and trigger are the caller's.
 
     Its batches pass the ``gate``, for whoever wants to stop it between two of them. Raises ConfigurationError
-    for a table of something else, or of another log, and what opening the log raises.
+    for a table of something else, or of another log, for one that lacks what the checkpoint says it has, and
+    what opening the log raises.
     """
     gate = gate or BatchGate()
+    _check_none_is_short(spark, tables, checkpoint)
     known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
     cluster = SourceLog(SourceOptions.parse(source)).cluster
     for table in known:
@@ -118,6 +120,34 @@ def keeping(
             batch.unpersist()
 
     return entries.writeStream.foreachBatch(on_batch).option("checkpointLocation", checkpoint)
+
+
+def _check_none_is_short(spark: SparkSession, tables: Collection[str], checkpoint: str) -> None:
+    """Raise ConfigurationError where a table lacks batches after which the checkpoint would go on."""
+    short = ((table, why) for table in tables if (why := _why_short(spark, table)))
+    table, why = next(short, ("", ""))
+    if table and _has_commits(spark, checkpoint):
+        raise ConfigurationError(
+            f"table {table} {why}, and checkpoint {checkpoint} goes on after batches that it lacks; expected "
+            "no checkpoint: delete it, and the job goes on after what each table has"
+        )
+
+
+def _why_short(spark: SparkSession, table: str) -> str:
+    """Why it may lack what a job had put into it; empty where nothing says so."""
+    if not exists(spark, table):
+        return "is not there"
+    return "was brought back to an earlier version by RESTORE" if is_restored(spark, table) else ""
+
+
+def _has_commits(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether a batch is done over ``checkpoint``, on whichever file system it is."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return not spark.read.text(f"{checkpoint}/commits").isEmpty()
+    except AnalysisException:  # there is no such folder
+        return False
 
 
 def _least(positions: Collection[int | None]) -> int | None:

@@ -98,6 +98,28 @@ def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(spark, member_d
     assert run_job(spark, name, member_dir, table, startingOffsets="earliest") == whole[name]
 
 
+@pytest.mark.parametrize("name", ["log", "sessions"])
+@pytest.mark.parametrize("how", ["restored", "deleted"])
+def test_a_table_that_lacks_what_its_checkpoint_says_it_has_is_refused_until_that_is_deleted(
+    spark, member_dir, kept, table, whole, name, how
+):
+    """Else the job would go on after the rows that are gone, and say nothing."""
+    shutil.copytree(kept / name, table)
+    if how == "restored":
+        spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1").collect()
+        says = "was brought back to an earlier version by RESTORE"
+    else:
+        for path in set(Path(table).iterdir()) - {Path(checkpoint_in(table))}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        says = "is not there"
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=rf"table {table} {says}, and checkpoint .* delete it"):
+            run_job(spark, name, member_dir, table)
+    shutil.rmtree(checkpoint_in(table))
+    for _ in range(2):
+        assert run_job(spark, name, member_dir, table) == whole[name]
+
+
 @pytest.mark.parametrize("source", [{}, {"startingOffsets": "earliest"}], ids=["goes on", "from the begin"])
 @pytest.mark.parametrize("name", ["log", "terms"])
 def test_a_table_of_another_log_is_refused_and_stays_as_it_is(
