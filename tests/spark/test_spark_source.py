@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from spark_connector.schema import ROW_COLUMNS
 from tests.spark.logs import TERM_LENGTH, open_log
-from tests.spark.pipeline import Pipeline, stream, wait_for
+from tests.spark.pipeline import stream, wait_for
 from tests.tree import SAFELY
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "aeron-cluster-1.53"
@@ -273,14 +273,6 @@ def test_a_column_that_the_log_does_not_have_is_refused(spark, aeron):
     rows = source(spark, aeron / "member-0").schema("position BIGINT, paylod BINARY").load()
     with pytest.raises(PySparkException, match="no column 'paylod'; did you mean payload"):
         rows.count()
-
-
-@pytest.fixture
-def pipeline(spark, live, tmp_path):
-    made = Pipeline(spark, live, tmp_path / "out")
-    yield made
-    if made.query is not None:
-        made.query.stop()
 
 
 def test_a_batch_keeps_the_range_of_its_first_action_until_it_is_loaded_again(spark, live):
