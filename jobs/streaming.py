@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError
 from jobs.command import JVM_ENDED, NOT_UP, JobOptions
-from spark_connector.schema import ROW_COLUMNS
+from spark_connector.schema import ROW_COLUMNS, ddl_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ def read_log(spark: SparkSession, source: dict[str, str], columns: Sequence[str]
 
 def ddl(columns: Iterable[str]) -> str:
     """Columns of the Log as a schema that readers take."""
-    return ", ".join(f"{name} {ROW_COLUMNS[name]}" for name in columns)
+    return ", ".join(f"{name} {ddl_type(ROW_COLUMNS[name])}" for name in columns)
 
 
 def starting_at(source: dict[str, str], position: int | None) -> dict[str, str]:

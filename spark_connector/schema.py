@@ -91,7 +91,12 @@ def ddl(names: Iterable[str], decoded: str = "", more: Mapping[str, str] = Mappi
     ``more``: columns that are not the log's.
     """
     types = {name.lower(): kind for name, kind in {**_ALL_COLUMNS, DECODED: decoded, **more}.items()}
-    return ", ".join(f"{name} {types[name.lower()]}{_comment(name)}" for name in names)
+    return ", ".join(f"{name} {ddl_type(types[name.lower()])}{_comment(name)}" for name in names)
+
+
+def ddl_type(kind: str) -> str:
+    """A column's type as it means the same in each session: TIMESTAMP may stand for one without a zone."""
+    return "TIMESTAMP_LTZ" if kind == "TIMESTAMP" else kind
 
 
 def _comment(name: str) -> str:

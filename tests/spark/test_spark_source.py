@@ -207,6 +207,18 @@ def test_without_a_narrower_schema_the_rows_have_every_column(spark, aeron):
     assert all(f.nullable for f in fields)
 
 
+@pytest.mark.parametrize("clusters", ["", ".eu"])
+def test_times_have_a_zone_also_where_timestamp_stands_for_one_without(spark, aeron, decoded, clusters):
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        log = spark.read.format("cluster").option(f"clusterDir{clusters}", str(aeron / "member-0")).load()
+        assert dict(log.dtypes)["timestamp"] == "timestamp"
+        times = log.selectExpr("position", "unix_millis(timestamp) AS ms").orderBy("position").collect()
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert [row.ms for row in times] == [entry["clusterTime"] for entry in decoded]
+
+
 @pytest.mark.conformance("P-75")
 def test_a_narrower_schema_prunes_columns_and_orders_them_anew(spark, aeron, decoded):
     rows = source(spark, aeron / "member-0", entryTypes="TIMER").schema(
