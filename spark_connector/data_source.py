@@ -6,7 +6,7 @@ of a sink. So making one costs nothing and touches nothing outside; it only refu
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -23,7 +23,7 @@ from spark_connector.cluster_names import (
 from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
-from spark_connector.options import SinkOptions, SourceOptions, check_names
+from spark_connector.options import AT_LEAST_ONCE, SinkOptions, SourceOptions, check_names
 from spark_connector.remarks import remarks, remarks_of_batch_write
 from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
@@ -135,16 +135,35 @@ class ClusterDataSource(DataSource):
         if sinks := named_sinks(self.options):
             from spark_connector.many_sinks import ManyStreamWriter
 
+            for options in sinks.values():
+                _check_progress(self.options, options)
             writers = {name: ClusterStreamWriter(options) for name, options in sinks.items()}
             return ManyStreamWriter(writers, _routing(sinks, schema))
         check_sink_schema(schema)
-        return ClusterStreamWriter(SinkOptions.parse(self.options))
+        parsed = SinkOptions.parse(self.options)
+        _check_progress(self.options, parsed)
+        return ClusterStreamWriter(parsed)
 
 
 def _check_appends(overwrite: bool) -> None:
     if overwrite:
         raise ConfigurationError(
             "the log cannot be overwritten: write with mode append, stream with output mode append"
+        )
+
+
+def _check_progress(given: Mapping[str, str], parsed: SinkOptions) -> None:
+    """Raise ConfigurationError where Spark may give a micro-batch other rows when it runs again: those of one
+    that is registered are not sent.
+    """
+    is_asynchronous = any(
+        name.lower() == "asyncprogresstrackingenabled" and value.strip().lower() == "true"
+        for name, value in given.items()
+    )
+    if is_asynchronous and parsed.delivery_mode != AT_LEAST_ONCE:
+        raise ConfigurationError(
+            "option asyncProgressTrackingEnabled is true, so that a micro-batch may have other rows when it "
+            "runs again; expected deliveryMode at-least-once beside it"
         )
 
 

@@ -529,6 +529,21 @@ def test_a_number_that_may_be_meant_otherwise_than_in_milliseconds_is_told(capsy
     ]
 
 
+@pytest.mark.parametrize("to", [{"endpoints": "0=a:1"}, {"endpoints.eu": "0=a:1", "routeBy": "payload"}])
+def test_progress_that_is_tracked_later_is_refused_where_each_row_is_to_be_in_the_log_once(to):
+    """Spark may cut a registered micro-batch anew then, and its tasks send nothing of one."""
+    schema = StructType().add("payload", "binary")
+    given = {**to, "asyncProgressTrackingEnabled": "true"}
+    for mode in ({}, {"deliveryMode": "exactly-once"}):
+        with pytest.raises(
+            ConfigurationError, match=r"asyncProgressTrackingEnabled is true, .* at-least-once"
+        ):
+            ClusterDataSource({**given, **mode}).streamWriter(schema, overwrite=False)
+    ClusterDataSource({**given, "deliveryMode": "at-least-once"}).streamWriter(schema, overwrite=False)
+    off = {**given, "asyncProgressTrackingEnabled": "false"}
+    ClusterDataSource(off).streamWriter(schema, overwrite=False)
+
+
 def test_a_directory_has_no_scheme():
     for text in ("file:///c1/member-0", "s3://bucket/member-0", "/c1/member-0,dbfs:/c1/member-1"):
         says = refusal(SourceOptions.parse, {"clusterDir": text})
