@@ -1,14 +1,12 @@
 """Rows that go in by the sink and come out of the source: the same, in each form that the sink takes."""
 
 import zlib
-from contextlib import ExitStack
 from datetime import date
 from decimal import Decimal
 
 import pytest
 
-from cluster.node.node import ClusterNode
-from tests.node.processes import await_that, keys_of
+from tests.spark.clusters import running_clusters
 
 NAMES = ("eu", "us")
 LENGTHS = (0, 1, 31, 32, 1343, 1344, 1345, 9000, 70_000)
@@ -19,15 +17,8 @@ pytestmark = pytest.mark.conformance("P-98")
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory):
     """A cluster of one member for each name."""
-    folder = tmp_path_factory.mktemp("clusters")
-    with ExitStack() as opened:
-        nodes = {}
-        for number, name in enumerate(NAMES):
-            keys = keys_of(folder / name, cluster_id=number)
-            nodes[name] = opened.enter_context(ClusterNode.launch(**keys))
-        for node in nodes.values():
-            await_that(lambda node=node: node.is_leader, "it leads")
-        yield {name: f"tcp:{node.config.tcp_ingress_of(node.config.member)}" for name, node in nodes.items()}
+    with running_clusters(tmp_path_factory.mktemp("clusters"), NAMES) as found:
+        yield found
 
 
 def payloads(log):

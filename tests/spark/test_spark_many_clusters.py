@@ -8,9 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from cluster import LogReader
-from cluster.node.node import ClusterNode
 from examples.many_clusters import orders, read, write
-from tests.node.processes import await_that, keys_of
+from tests.spark.clusters import running_clusters
 from tests.spark.logs import open_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "spark-checkpoint-3"
@@ -21,15 +20,8 @@ ROWS = 2_000
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory):
     """A cluster of one member for each name."""
-    folder = tmp_path_factory.mktemp("clusters")
-    with ExitStack() as opened:
-        nodes = {}
-        for number, name in enumerate(NAMES):
-            keys = keys_of(folder / name, cluster_id=number)
-            nodes[name] = opened.enter_context(ClusterNode.launch(**keys))
-        for node in nodes.values():
-            await_that(lambda node=node: node.is_leader, "it leads")
-        yield {name: f"tcp:{node.config.tcp_ingress_of(node.config.member)}" for name, node in nodes.items()}
+    with running_clusters(tmp_path_factory.mktemp("clusters"), NAMES) as found:
+        yield found
 
 
 def test_the_example_has_each_order_once_and_a_customers_in_order(spark, endpoints):
