@@ -53,17 +53,21 @@ THE_REST_IS_THE_JOBS = {
 @app.command(cls=Verb, epilog=EPILOG, context_settings=THE_REST_IS_THE_JOBS)
 def job(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="One of the jobs below; its options follow.")],
+    name: Annotated[
+        str, typer.Argument(help="One of the jobs below; its options follow.", show_default=False)
+    ] = "",
 ) -> None:
     """Run a Spark job on the log: Delta tables of it, or answers into it."""
-    if name not in JOBS:
-        raise typer.BadParameter(f"there is no job {name!r}; expected one of {', '.join(JOBS)}")
+    module = name.replace("-", "_")
+    if module not in JOBS:
+        what = f"there is no job {name!r}" if name else "which job?"
+        raise typer.BadParameter(f"{what}; expected one of {', '.join(JOBS)}")
     folder = str(folder_of_jobs())
     sys.path.insert(0, folder)
     # Of members that the demo starts.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
     sys.argv = [f"cluster job {name}", *ctx.args]
-    runpy.run_module(f"jobs.{name}", run_name="__main__", alter_sys=False)
+    runpy.run_module(f"jobs.{module}", run_name="__main__", alter_sys=False)
 
 
 def folder_of_jobs() -> Path:

@@ -127,6 +127,8 @@ def dump(
         directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
     ) as reader:
         diagnostics = _Diagnostics(reader)
+        if from_position is not None and not follow:
+            diagnostics.check_begin(from_position)
         start = _first_entry(reader, from_position)
         if follow:
             batches = reader.follow(start, to_position, on_damage=diagnostics.damage)
@@ -203,6 +205,8 @@ def export(
             diagnostics.finish()
             return
         assert format is not None
+        if from_position is not None:
+            diagnostics.check_begin(from_position)
         batches = reader.batches(
             _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
         )
@@ -255,6 +259,12 @@ class _Diagnostics:
         self._is_damaged = True
         sys.stdout.flush()
         print(f"damaged: {damage}", file=sys.stderr)
+
+    def check_begin(self, position: int) -> None:
+        """Warn of a ``--from`` after the log's end, where there is nothing to print."""
+        end = self._reader.end_position()
+        if position > end:
+            print(f"warning: --from {position} is after the end of the log, {end}", file=sys.stderr)
 
     def finish(self) -> None:
         for warning in self._reader.warnings[self._warned :]:

@@ -46,6 +46,8 @@ def node(
     )
     for line in config_text.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")
+    if moved := config_text.told_if_moved(config, loaded):
+        sys.stderr.write(f"warning: {moved}\n")
 
     from cluster.errors import ServiceError
     from cluster.node import process

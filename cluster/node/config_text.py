@@ -21,6 +21,7 @@ from cluster.errors import ConfigurationError, StorageError
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS
 from cluster.node.config_types import key_of
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.transport import credentials
 from cluster.transport.endpoint import CLIENT_VARIABLE_PREFIX, ENDPOINTS_VARIABLE
 from cluster.transport.tls import TLS_VARIABLES
@@ -112,6 +113,14 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
         if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
             lines.append(f"unknown environment variable {name}{_near(key, KEYS)}")
     return lines
+
+
+def told_if_moved(path: str | os.PathLike[str], config: NodeConfig) -> str | None:
+    """One line for the file of a member's directory that names another one, as after a move or a copy."""
+    folder = Path(path).resolve().parent
+    if not (folder / "cluster" / CLUSTER_MARK_FILE_NAME).exists() or config.path.resolve() == folder:
+        return None
+    return f"{path}: dir is {config.path}, which is used, and not {folder}; give --dir {folder} for that one"
 
 
 def _near(key: str, keys: Sequence[str]) -> str:

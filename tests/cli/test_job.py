@@ -54,6 +54,19 @@ def test_an_unknown_job_is_named_with_those_there_are(capsys: pytest.CaptureFixt
     assert said.count("\n") == 1
 
 
+def test_no_job_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job"]) == 2
+    said = capsys.readouterr().err
+    assert "which job?; expected one of tables, log_to_delta, " in said
+    assert said.count("\n") == 1
+
+
+def test_a_job_may_be_named_with_hyphens() -> None:
+    done = job("log-to-delta", "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: cluster job log-to-delta [-h] ")
+
+
 def test_an_installed_package_has_no_top_level_jobs_and_runs_them(tmp_path: Path) -> None:
     """The wheel, unpacked as pip does, in front of everything else."""
     checkout = tmp_path / "checkout"

@@ -77,6 +77,18 @@ def test_from_and_to_are_positions_of_first_frames(run):
         ]
 
 
+@pytest.mark.parametrize("verb", [["dump", "--json"], ["export", "log.parquet"]])
+def test_from_a_position_after_the_logs_end_is_told_with_where_that_is(run, tmp_path, monkeypatch, verb):
+    monkeypatch.chdir(tmp_path)
+    end = expected()[-1]["endPosition"]
+    for position, warned in (
+        (end, ""),
+        (end + 32, f"warning: --from {end + 32} is after the end of the log, {end}\n"),
+    ):
+        status, _, err = run(*verb, "--dir", members() / "member-0", "--from", position)
+        assert (status, err) == (0, warned)
+
+
 @pytest.mark.parametrize("verb", [["dump"], ["dump", "--json"], ["export", "log.parquet"]])
 def test_from_a_position_that_was_purged_is_told_with_where_the_log_begins(run, tmp_path, monkeypatch, verb):
     monkeypatch.chdir(tmp_path)

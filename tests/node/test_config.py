@@ -16,6 +16,7 @@ from cluster.node import config, config_text
 from cluster.node.config_keys import KEYS
 from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.transport.bounds import Bounds
 from cluster.transport.server import BYTES_PER_POLL_MAX, UNREAD_BYTES_MAX
 from cluster.transport.tls import TlsFiles
@@ -222,6 +223,22 @@ def test_a_variable_that_only_looks_like_ours_is_told_but_no_error(tmp_path):
     assert config_text.unknown_variables({"CLUSTER_MAX_SESION": "1", **known}) == [
         "unknown environment variable CLUSTER_MAX_SESION; did you mean max_sessions?"
     ]
+
+
+def test_the_file_of_a_directory_that_was_moved_is_told(tmp_path):
+    before, now = tmp_path / "c1", tmp_path / "c2"
+    before.mkdir()
+    loaded = load_text(before, f'dir = "{before}"')
+    (before / "cluster").mkdir()
+    (before / "cluster" / CLUSTER_MARK_FILE_NAME).touch()
+    assert config_text.told_if_moved(before / "node.toml", loaded) is None
+    before.rename(now)
+    said = f"{now}/node.toml: dir is {before}, which is used, and not {now}; give --dir {now} for that one"
+    assert config_text.told_if_moved(now / "node.toml", loaded) == said
+    given = config_text.load(now / "node.toml", overrides={"dir": str(now)}, environment={})
+    assert config_text.told_if_moved(now / "node.toml", given) is None
+    (tmp_path / "node.toml").write_text(f'dir = "{now}"')
+    assert config_text.told_if_moved(tmp_path / "node.toml", given) is None
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):
