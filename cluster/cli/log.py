@@ -127,7 +127,7 @@ def dump(
         directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
     ) as reader:
         diagnostics = _Diagnostics(reader)
-        if from_position is not None and not follow:
+        if not follow:
             diagnostics.check_begin(from_position)
         start = _first_entry(reader, from_position)
         if follow:
@@ -205,8 +205,7 @@ def export(
             diagnostics.finish()
             return
         assert format is not None
-        if from_position is not None:
-            diagnostics.check_begin(from_position)
+        diagnostics.check_begin(from_position)
         batches = reader.batches(
             _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
         )
@@ -250,7 +249,7 @@ class _Diagnostics:
         self._is_damaged = False
         for damage in reader.damage:
             self.damage(damage)
-        reader.end_position()  # says whether the log was stopped in order
+        self._end = reader.end_position()  # warns of a log that was not stopped in order
         for warning in reader.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         self._warned = len(reader.warnings)
@@ -260,11 +259,10 @@ class _Diagnostics:
         sys.stdout.flush()
         print(f"damaged: {damage}", file=sys.stderr)
 
-    def check_begin(self, position: int) -> None:
+    def check_begin(self, position: int | None) -> None:
         """Warn of a ``--from`` after the log's end, where there is nothing to print."""
-        end = self._reader.end_position()
-        if position > end:
-            print(f"warning: --from {position} is after the end of the log, {end}", file=sys.stderr)
+        if position is not None and position > self._end:
+            print(f"warning: --from {position} is after the end of the log, {self._end}", file=sys.stderr)
 
     def finish(self) -> None:
         for warning in self._reader.warnings[self._warned :]:
