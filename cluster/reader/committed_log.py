@@ -85,6 +85,7 @@ class CommittedLog(Protocol):
         *,
         max_bytes: int = BLOCK_LENGTH,
         is_committed: bool = False,
+        is_skimmed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; together they hold every entry whose
@@ -94,7 +95,8 @@ class CommittedLog(Protocol):
         ``end_position()``, which bounds it anyway unless the caller knows that the range ``is_committed``). A
         block is longer than ``max_bytes`` only for one message that is. Damage raises LogDamaged where it is
         reached, or is handed to ``on_damage`` and skipped. Raises LogPurged when ``from_position`` was
-        purged, and DataLoss when a range that ``is_committed`` is not here as far as ``to_position``.
+        purged, and DataLoss when a range that ``is_committed`` is not here as far as ``to_position``. Who
+        only wants to know where runs begin and end has them ``is_skimmed``: padding may stand for messages.
         """
         ...
 

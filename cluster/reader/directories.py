@@ -164,6 +164,7 @@ class DirectoriesLog:
         *,
         max_bytes: int = BLOCK_LENGTH,
         is_committed: bool = False,
+        is_skimmed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """As every reader. What one directory lacks is read from another, and damage is reported, never

@@ -133,6 +133,7 @@ class DirectoryLog:
         *,
         max_bytes: int = BLOCK_LENGTH,
         is_committed: bool = False,
+        is_skimmed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         extent = self.extent()

@@ -12,6 +12,7 @@ range of positions is half-open, and an entry belongs to the range in which its 
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -310,8 +311,8 @@ class LogReader:
         beyond the end.
 
         Frames are found only from where one begins: from ``known`` (default: the log's start) or from
-        the start of the term, which no entry crosses, whichever is nearer. What lies between is read. Raises
-        LogPurged.
+        the start of the term, which no entry crosses, whichever is nearer. What lies between is read, by the
+        member over ``endpoints``. Raises LogPurged.
         """
         if known is None:
             known = self.start_position
@@ -319,10 +320,11 @@ class LogReader:
                 raise LogPurged(f"position {position} was purged, the log begins at {known}", known)
         assert known <= position
         begin = max(position - position % self.term_length, known)
-        for at, block in self.blocks(begin, position, is_committed=is_committed, on_damage=on_damage):
+        skimmed = partial(self.log.blocks, is_skimmed=True, on_damage=on_damage)
+        for at, block in skimmed(begin, position, is_committed=is_committed):
             begin = at + len(block)
         if begin < position:  # damage lies there, or the log ends before
-            begin = next((at for at, _ in self.blocks(begin, on_damage=on_damage)), position)
+            begin = next((at for at, _ in skimmed(begin)), position)
         return begin
 
     def batches(

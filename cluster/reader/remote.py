@@ -46,6 +46,7 @@ GIVE_UP_S = 20.0  # without any member that goes on
 RETRY_INTERVAL_S = 0.1
 STALLED_MS = 500  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
+SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
 
 OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
 
@@ -341,6 +342,7 @@ class RemoteLog:
         *,
         max_bytes: int = BLOCK_LENGTH,
         is_committed: bool = False,
+        is_skimmed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """As every reader. What is damaged or purged at one member is read at another.
@@ -353,6 +355,7 @@ class RemoteLog:
             end = self.end_position()
         elif not is_committed and end > self._commit_position:  # what is known to be committed stays so
             end = min(end, self.end_position())
+        wanted = SKIMMED if is_skimmed else self._wanted
         failures: dict[int, ClusterError] = {}
         deadline_ms = self._now_ms() + self._give_up_ms
         while position < end:
@@ -364,7 +367,7 @@ class RemoteLog:
                 failures.clear()
                 continue
             try:
-                for block in self._read(member_id, position, end, min(max_bytes, BLOCK_BYTES)):
+                for block in self._read(member_id, position, end, min(max_bytes, BLOCK_BYTES), wanted):
                     yield position, block
                     position += len(block)
                     failures.clear()
@@ -372,10 +375,12 @@ class RemoteLog:
             except (Unreachable, RemoteProtocolError, ConfigurationError, LogPurged, LogDamaged) as error:
                 failures[member_id] = error
 
-    def _read(self, member_id: int, position: int, end: int, max_bytes: int) -> Iterator[np.ndarray]:
+    def _read(
+        self, member_id: int, position: int, end: int, max_bytes: int, wanted: tuple[link.Wanted, ...]
+    ) -> Iterator[np.ndarray]:
         """The blocks from ``position`` on that one member has; raises why it has no more."""
         status: link.LogStatus | None = None
-        for answer in self._clients[member_id].read(position, end, max_bytes, self._wanted):
+        for answer in self._clients[member_id].read(position, end, max_bytes, wanted):
             if isinstance(answer, link.LogStatus):
                 status = answer
                 self._observe(status)

@@ -201,12 +201,19 @@ def is_wanted(entry, wanted):
     return entry["entryType"] in wanted.entry_types and is_of_session
 
 
-def test_what_is_not_wanted_does_not_cross_the_network(served, monkeypatch):
-    received, endpoints = [], served("tcp")
+@pytest.fixture
+def received(monkeypatch):
+    """How many bytes sockets gave, each time that one did."""
+    lengths = []
     whole = FrameSplitter.split
     monkeypatch.setattr(
-        FrameSplitter, "split", lambda self, data: received.append(len(data)) or whole(self, data)
+        FrameSplitter, "split", lambda self, data: lengths.append(len(data)) or whole(self, data)
     )
+    return lengths
+
+
+def test_what_is_not_wanted_does_not_cross_the_network(served, received):
+    endpoints = served("tcp")
 
     def bytes_of(**options):
         with LogReader.open(endpoints=endpoints, **options) as reader:
@@ -217,6 +224,17 @@ def test_what_is_not_wanted_does_not_cross_the_network(served, monkeypatch):
     everything = bytes_of()
     assert bytes_of(entry_filter=EntryFilter(("TIMER",))) < everything / 10
     assert bytes_of(entry_filter=EntryFilter()) == everything
+
+
+@pytest.mark.parametrize("options", [{}, {"entry_filter": EntryFilter(sessions=(2,))}])
+def test_a_boundary_is_looked_for_by_the_member(served, received, options):
+    """What lies before it, up to a term buffer of log, does not cross the network."""
+    with LogReader.open(endpoints=served("tcp"), **options) as reader:
+        last = list(reader.entries())[-1]["position"]
+        received.clear()
+        assert reader.boundary_at_or_after(last) == last
+        assert reader.boundary_at_or_after(last - 1) == last
+        assert last > 50_000 and sum(received) < 5_000
 
 
 # -- members that fail, scripted --
