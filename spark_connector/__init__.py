@@ -30,7 +30,9 @@ def register(spark: SparkSession) -> None:
     """
     from spark_connector.data_source import ClusterDataSource
     from spark_connector.replay import ReplayDataSource
+    from spark_connector.shipped_files import give_streams_the_files
     from spark_connector.snapshots import SnapshotDataSource
 
     for source in (ClusterDataSource, SnapshotDataSource, ReplayDataSource):
         spark.dataSource.register(source)
+    give_streams_the_files(spark)
