@@ -46,7 +46,7 @@ interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the re
 	@.ci/node
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
-# So many random kills while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
+# So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
 faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
 	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(WITHIN)) $(ARGS)
 

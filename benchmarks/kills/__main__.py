@@ -1,4 +1,4 @@
-"""Run rounds of kills and add them to the ledger."""
+"""Run rounds of kills and stops, and add them to the ledger."""
 
 from __future__ import annotations
 

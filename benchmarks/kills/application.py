@@ -32,6 +32,10 @@ SETTINGS = {
     "spark.cores.max": "2",
     "spark.task.maxFailures": "1000",
     "spark.stage.maxConsecutiveAttempts": "1000",
+    # An executor that stands still is given up after seconds, and its task runs elsewhere.
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "8s",
+    "spark.network.timeoutInterval": "2s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
 }
 

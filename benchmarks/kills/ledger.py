@@ -44,8 +44,12 @@ class Ledger:
 
     def totals(self) -> dict[str, Any]:
         """Of all rounds."""
-        kills: Counter[str] = Counter()
+        kills, stops = Counter[str](), Counter[str]()
         for figures in self.rounds:
             kills.update(figures["kills"])
+            stops.update(figures.get("stops", {}))  # there were none in the first rounds
         sums = {name: sum(figures[name] for figures in self.rounds) for name in ("rows", "lost", "doubled")}
-        return {"rounds": len(self.rounds), "kills": kills.total(), **dict(sorted(kills.items())), **sums}
+        counts = {"kills": kills.total(), **dict(sorted(kills.items()))}
+        if stops:
+            counts |= {"stops": stops.total(), **dict(sorted(stops.items()))}
+        return {"rounds": len(self.rounds), **counts, **sums}

@@ -57,12 +57,14 @@ class RealSpark:
 
     def start(self, port: int) -> None:
         """Master, worker and application; the master listens at ``port``."""
-        address, (self._worker,) = self.start_cluster(port, workers=1)
+        address, (self._worker,) = self.start_cluster(port, workers=1, cores=4)  # for two applications
         self._command = [sys.executable, "-m", "benchmarks.kills.application", address, self._endpoints]
         self.start_application()
 
-    def start_cluster(self, port: int, workers: int) -> tuple[str, list[subprocess.Popen[str]]]:
-        """A master that listens at ``port``, and workers of two cores; (the address, the workers).
+    def start_cluster(
+        self, port: int, workers: int, cores: int = 2
+    ) -> tuple[str, list[subprocess.Popen[str]]]:
+        """A master that listens at ``port``, and workers of so many cores; (the address, the workers).
 
         Each is at a loopback address of its own, so that Spark takes them for hosts.
         """
@@ -70,13 +72,18 @@ class RealSpark:
         deploy = "org.apache.spark.deploy"
         master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--webui-port", "0"]
         self._spawn(str(SPARK_CLASS), *master, "--port", str(port))
-        worker = [f"{deploy}.worker.Worker", "--webui-port", "0", "--cores", "2", "--memory", "4g"]
+        worker = [f"{deploy}.worker.Worker", "--webui-port", "0", "--cores", str(cores), "--memory", "4g"]
         worker += ["--work-dir", str(self._folder / "work")]
         hosts = [f"127.0.0.{number}" for number in range(1, workers + 1)]
         return address, [self._spawn(str(SPARK_CLASS), *worker, "--host", host, address) for host in hosts]
 
     def start_application(self) -> None:
         self.application = self._spawn(*self._command, str(self._folder))
+
+    def driver(self) -> list[int]:
+        """The driver's Python, its JVM and what that has started."""
+        assert self.application is not None
+        return [self.application.pid, *below(self.application.pid)]
 
     def kill_driver(self) -> int:
         """The driver's Python and its JVM at once. Its executors go on until they notice."""

@@ -1,7 +1,8 @@
-"""Kills at random moments, and a count after each round.
+"""Kills and stops at random moments, and a count after each round.
 
-A seed gives the kinds of a round, its victims among those that run, and the moments. What the machine does
-meanwhile is its own: the same seed meets the same kinds, not the same row.
+What is killed has gone; what is stopped (SIGSTOP) wakes when others have taken over, and goes on where it
+was. A seed gives the kinds of a round, its victims among those that run, and the moments. What the machine
+does meanwhile is its own: the same seed meets the same kinds, not the same row.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,11 @@ from cluster import LogReader
 from cluster.errors import ClusterError
 
 # A driver takes half a minute of CPU to come back, a worker nothing.
-WEIGHTS = {"driver": 12, "worker": 22, "executor": 16, "leader": 25, "follower": 25}
+KILLS = {"driver": 12, "worker": 22, "executor": 16, "leader": 25, "follower": 25}
+STOPPED = "stopped "
+STOPS = {f"{STOPPED}{kind}": weight // 3 for kind, weight in KILLS.items()}
+STOP_MAX_S = 20.0  # beyond the time-out of a session, of a leader and of an executor
+AWAKE_MAX_S = 5.0  # for so long two drivers work on one checkpoint
 MESSAGES_PER_S = 50
 PAUSE_MAX_S = 1.5
 PATIENCE_S = 600.0  # a driver comes back in half a minute, on a machine that has nothing else to do
@@ -79,22 +84,55 @@ class Stage:
                 self.spark.start_application()
                 return f"driver {pid}"
             case "worker" | "executor":
-                find = self.spark.workers if kind == "worker" else self.spark.executors
-                pid = chance.choice(self._await(find, f"there is a {kind}"))
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                pid = self._process_of(kind, chance)
+                send_signal(signal.SIGKILL, pid)
                 return f"{kind} {pid}"
-        return self._kill_member(kind, chance)
+        victim = self._member(kind, chance)
+        self.members.kill(victim)
+        self.members.start(victim)
+        return f"{kind} {victim}"
 
-    def _kill_member(self, kind: str, chance: random.Random) -> str:
-        """With all three in step, so that a majority is left."""
+    def stop(self, kind: str, chance: random.Random, wait: Callable[[float], object]) -> str:
+        """Stop one of the kind, and wake it after a while. Returns whom, and for how long."""
+        seconds = STOP_MAX_S * chance.random()
+        match kind:
+            case "driver":
+                return self._stop_driver(AWAKE_MAX_S * chance.random(), wait)
+            case "worker" | "executor":
+                victim = self._process_of(kind, chance)
+                send_signal(signal.SIGSTOP, victim)
+                wait(seconds)
+                send_signal(signal.SIGCONT, victim)
+            case _:
+                victim = self._member(kind, chance)
+                self.members.pause(victim)
+                wait(seconds)
+                self.members.wake(victim)
+        return f"{kind} {victim} for {seconds:.1f} s"
+
+    def _stop_driver(self, seconds: float, wait: Callable[[float], object]) -> str:
+        """With all that runs for it, until another driver has answered in its place; then both are awake."""
+        spark, old = self.spark, self.spark.driver()
+        pids = [*old, *spark.executors(), *spark.workers()]
+        send_signal(signal.SIGSTOP, *pids)
+        spark.start_application()
+        wait(1.0)  # what the stopped ones had sent is committed
+        self.await_answers()
+        send_signal(signal.SIGCONT, *pids)
+        wait(seconds)
+        send_signal(signal.SIGKILL, *old)
+        return f"driver {old[-1]} until another answered, then awake for {seconds:.1f} s"
+
+    def _process_of(self, kind: str, chance: random.Random) -> int:
+        find = self.spark.workers if kind == "worker" else self.spark.executors
+        return chance.choice(self._await(find, f"there is a {kind}"))
+
+    def _member(self, kind: str, chance: random.Random) -> int:
+        """The leader, or a follower, once all three are in step, so that a majority is left without it."""
         members = self.members
         self._await(lambda: len(members.established()) == 3, "all are there")
         leader = members.await_leader()
-        victim = leader if kind == "leader" else chance.choice([i for i in members.ids if i != leader])
-        members.kill(victim)
-        members.start(victim)
-        return f"{kind} {victim}"
+        return leader if kind == "leader" else chance.choice([i for i in members.ids if i != leader])
 
     def await_answers(self) -> None:
         """Return when rows came through that were not there before: all works again."""
@@ -108,20 +146,23 @@ class Stage:
         """How the members stand, and the last that they and Spark wrote."""
         return f"{self.members.tell()}\nSpark:\n{self.spark.last_lines()}"
 
-    def run_round(self, seed: int, kills: int) -> dict[str, Any]:
-        """So many kills, then the count. Raises AssertionError for what is lost or doubled."""
-        chance, killed, began = random.Random(seed), Counter[str](), time.monotonic()
+    def run_round(self, seed: int, count: int, weights: Mapping[str, int] = KILLS | STOPS) -> dict[str, Any]:
+        """So many kills and stops, then the count. Raises AssertionError for what is lost or doubled."""
+        chance, done, began = random.Random(seed), Counter[str](), time.monotonic()
         with Load(self.members.tcp, messages_per_s=MESSAGES_PER_S, name=f"ask-{seed}") as load:
-            for kind in chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=kills):
+            for kind in chance.choices(list(weights), list(weights.values()), k=count):
                 self.await_answers()
                 load.await_seconds(PAUSE_MAX_S * chance.random())
-                whom = self.kill(kind, chance)
-                killed[kind] += 1
-                self.say(
-                    f"seed {seed}: kill {killed.total()} of {kills}: {whom}, {self.answers.seen} answers"
-                )
+                if kind.startswith(STOPPED):
+                    whom = STOPPED + self.stop(kind.removeprefix(STOPPED), chance, load.await_seconds)
+                else:
+                    whom = "killed " + self.kill(kind, chance)
+                done[kind] += 1
+                self.say(f"seed {seed}: {done.total()} of {count}: {whom}, {self.answers.seen} answers")
             load.finish()
-        figures = {"seed": seed, "kills": dict(killed), **self.check()}
+        kills = {kind: times for kind, times in done.items() if kind in KILLS}
+        stops = {kind: times for kind, times in done.items() if kind in STOPS}
+        figures = {"seed": seed, "kills": kills, "stops": stops, **self.check()}
         return {**figures, "seconds": round(time.monotonic() - began), "taken": time.strftime("%Y-%m-%d")}
 
     def check(self) -> dict[str, int]:
@@ -142,6 +183,13 @@ class Stage:
             return False
         log = log_of(members.member_dir(0))
         return len(delta_rows(self.folder / "log")) == len(log) and count(log).lost == 0
+
+
+def send_signal(number: signal.Signals, *pids: int) -> None:
+    """To those of them that are there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @contextmanager
