@@ -23,7 +23,13 @@ from spark_connector.cluster_names import (
 from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoded import DECODED
 from spark_connector.decoding import decoded_type, decoder_of
-from spark_connector.options import AT_LEAST_ONCE, SinkOptions, SourceOptions, check_names
+from spark_connector.options import (
+    AT_LEAST_ONCE,
+    SinkOptions,
+    SourceOptions,
+    check_is_no_table,
+    check_names,
+)
 from spark_connector.remarks import remarks, remarks_of_batch_write
 from spark_connector.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
@@ -71,6 +77,7 @@ class ClusterDataSource(DataSource):
     def reader(self, schema: StructType) -> ClusterBatchReader | ManyBatchReader:
         from spark_connector.source import ClusterBatchReader, FilteringBatchReader
 
+        check_is_no_table(self.options)
         if clusters := named_clusters(self.options):
             self._tell_remarks(list(clusters.values()))
             return _many_batch_reader(clusters, schema)
@@ -109,6 +116,7 @@ class ClusterDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter | ManyBatchWriter:
         from spark_connector.sink import ClusterBatchWriter
 
+        check_is_no_table(self.options)
         _check_appends(overwrite)
         if sinks := named_sinks(self.options):
             from spark_connector.many_sinks import ManyBatchWriter

@@ -7,7 +7,7 @@ made, before a query starts, with the option's name, its value and what was expe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from cluster.errors import ConfigurationError
@@ -483,6 +483,11 @@ class SinkOptions(ConnectionOptions):
             raise ConfigurationError(f"option txnAppId is {application!r}: {error}") from None
 
 
+NO_TABLES = (
+    "there are no tables of format cluster: Spark hands a table's options to no Python data source; "
+    "CREATE TEMPORARY VIEW name USING cluster OPTIONS (…) can be selected from and inserted into"
+)
+
 SourceOptions.ELSEWHERE = {
     **{
         name.lower(): f"option {name} is for a write, and this is a read"
@@ -501,16 +506,20 @@ SinkOptions.ELSEWHERE = {
 }
 
 
+def check_is_no_table(given: Mapping[str, str]) -> None:
+    """Raise ConfigurationError where no option is given: of a table in a catalog Spark hands over none."""
+    if not given:
+        expected = "expected endpoints or, to read, clusterDir"
+        raise ConfigurationError(f"no option is given, {expected}; {NO_TABLES}")
+
+
 def check_names(given: Iterable[str]) -> None:
     """Raise ConfigurationError for a name that neither the source nor the sink knows of one cluster.
 
     For the moment when it is not known yet which of them is being made. Tables of a catalog are refused.
     """
     if any(name.lower().startswith(TABLE_OPTION_PREFIX) for name in given):
-        raise ConfigurationError(
-            "there are no tables of format cluster: Spark hands a table's options to no Python data source; "
-            "CREATE TEMPORARY VIEW name USING cluster OPTIONS (…) can be selected from and inserted into"
-        )
+        raise ConfigurationError(NO_TABLES)
     names = [*SourceOptions.names(), *(n for n in SinkOptions.names() if n not in SourceOptions.names())]
     known = {name.lower() for name in names} | SPARK_SINK_OPTIONS | SPARK_SOURCE_OPTIONS
     for name in given:

@@ -276,6 +276,14 @@ def test_a_path_is_answered_with_the_option_to_use():
     assert "takes no path" in refusal(check_names, ["path"])
 
 
+def test_what_spark_asks_without_options_is_answered_as_a_table():
+    """A table's options are not handed over, so a read or a write of one has none."""
+    source, schema = ClusterDataSource({}), StructType().add("payload", "string")
+    for asked in (source.reader, lambda schema: source.writer(schema, overwrite=False)):
+        with pytest.raises(ConfigurationError, match=r"no option is given.*CREATE TEMPORARY VIEW"):
+            asked(schema)
+
+
 @pytest.mark.conformance("P-17")
 @pytest.mark.parametrize(
     "options, says",
