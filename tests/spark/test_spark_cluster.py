@@ -192,8 +192,10 @@ def test_wrong_options_of_the_sink_and_overwriting_are_refused(spark, cluster):
         save(rows, cluster, comMitimeout="1")
     with pytest.raises(PySparkException, match="option minPartitions is for a read"):
         save(rows, cluster, minPartitions="2")
-    with pytest.raises(PySparkException, match="needs option endpoints"):
+    with pytest.raises(PySparkException, match="no option is given, expected endpoints"):
         rows.write.format("cluster").mode("append").save()
+    with pytest.raises(PySparkException, match="needs option endpoints"):
+        rows.write.format("cluster").mode("append").option("commitTimeoutMs", "1").save()
     begin = end_of(cluster)
     for mode, says in (
         ("overwrite", "cannot be overwritten"),
