@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import DataLoss, LogPurged
 from cluster.reader.token import identity_text
+from spark_connector.address_space import check_address_space
 from spark_connector.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> L
         if len(dirs) > 1:
             return LogReader.open(dir=dirs, archive_dir=archives, **asking)
         return LogReader.open(dir=dirs[0], archive_dir=archives and archives[0], **asking)
+    check_address_space()
     if options.read_preference is not None:
         asking["read_preference"] = options.read_preference
     if options.request_timeout_ms is not None:

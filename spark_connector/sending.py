@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.lane import Lane
+from spark_connector.address_space import check_address_space
 from spark_connector.known_rows import KnownRows, read_back
 from spark_connector.options import SinkOptions
 from spark_connector.task import spare_imports_to_the_collector
@@ -27,6 +28,7 @@ BATCHES_AHEAD = 2
 
 def open_session(options: SinkOptions, lane: Lane | None) -> ClusterClient:
     """A session with the cluster. Raises what ``ClusterClient.connect`` does."""
+    check_address_space()
     from cluster.client import ClusterClient
 
     timeout_s = options.commit_timeout_ms / 1000

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError
 from cluster.transport.tls import TlsFiles
+from spark_connector.address_space import check_address_space
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.directory_options import ReplayOptions, SnapshotOptions
 from spark_connector.log import open_reader
@@ -16,6 +17,7 @@ from spark_connector.offsets import Offset
 from spark_connector.options import ENTRY_TYPES, SinkOptions, SourceOptions, check_names
 from spark_connector.places import EARLIEST, LATEST, Instant, TermBegin
 from spark_connector.planning import PlanLimits
+from spark_connector.sending import open_session
 
 
 def source(**options):
@@ -274,6 +276,19 @@ def test_a_path_is_answered_with_the_option_to_use():
     assert "clusterDir" in refusal(source_of, {"path": "/members/0"})
     assert "endpoints" in refusal(SinkOptions.parse, {"endpoints": "a:1", "path": "/members/0"})
     assert "takes no path" in refusal(check_names, ["path"])
+
+
+def test_endpoints_are_refused_to_a_process_without_the_address_space_for_them(monkeypatch):
+    """Spark limits it by a setting; gRPC then waits for a thread that cannot start."""
+    source = SourceOptions.parse({"endpoints": "a:1"})
+    sink = SinkOptions.parse({"endpoints": "a:1"})
+    monkeypatch.setattr("resource.getrlimit", lambda what: (1 << 30, 1 << 30))
+    for opened in (lambda: open_reader(source), lambda: open_session(sink, None)):
+        with pytest.raises(ConfigurationError, match=r"may have 1024 MiB .* spark.executor.pyspark.memory"):
+            opened()
+    for allowed in (2 << 30, -1):
+        monkeypatch.setattr("resource.getrlimit", lambda what, allowed=allowed: (allowed, allowed))
+        check_address_space()
 
 
 def test_what_spark_asks_without_options_is_answered_as_a_table():
