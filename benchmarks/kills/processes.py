@@ -45,6 +45,13 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def send_signal(number: signal.Signals, *pids: int) -> None:
+    """To those of them that are there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 class RealSpark:
     """A context manager; whatever runs at its end is killed."""
 
@@ -122,8 +129,6 @@ class RealSpark:
 
     def close(self) -> None:
         for process in self._started:
-            for pid in [process.pid, *below(process.pid)]:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send_signal(signal.SIGKILL, process.pid, *below(process.pid))
             process.wait()
         self._log.close()

@@ -7,7 +7,6 @@ does meanwhile is its own: the same seed meets the same kinds, not the same row.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 
 from benchmarks.kills.application import ANSWER
 from benchmarks.kills.counting import check_delta, count, delta_rows, log_of
-from benchmarks.kills.processes import RealSpark
+from benchmarks.kills.processes import RealSpark, send_signal
 from benchmarks.load import Load
 from benchmarks.real_members import RealMembers, await_that, free_base_port
 from cluster import LogReader
@@ -183,13 +182,6 @@ class Stage:
             return False
         log = log_of(members.member_dir(0))
         return len(delta_rows(self.folder / "log")) == len(log) and count(log).lost == 0
-
-
-def send_signal(number: signal.Signals, *pids: int) -> None:
-    """To those of them that are there."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 @contextmanager

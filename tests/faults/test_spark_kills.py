@@ -9,17 +9,10 @@ pytestmark = pytest.mark.faults
 
 @pytest.mark.conformance("P-112")
 @pytest.mark.timeout(1200)
-def test_no_row_is_lost_or_doubled_by_kills_at_random_moments(tmp_path):
+@pytest.mark.parametrize("what, kinds", [("kills", KILLS), ("stops", STOPS)])
+def test_no_row_is_lost_or_doubled_by_kills_and_stops_at_random_moments(tmp_path, what, kinds):
+    """What was stopped wakes when others have taken over."""
     with stage(tmp_path, print) as running:
-        found = running.run_round(118, 5, KILLS)
+        found = running.run_round(118, 5, kinds)
     assert found["rows"] > 0 and found["delta_rows"] > 2 * found["rows"]
-    assert found["kills"].keys() == KILLS.keys(), "each kind is among them"
-
-
-@pytest.mark.conformance("P-112")
-@pytest.mark.timeout(1200)
-def test_no_row_is_lost_or_doubled_by_what_stood_still_and_wakes_when_others_have_taken_over(tmp_path):
-    with stage(tmp_path, print) as running:
-        found = running.run_round(118, 5, STOPS)
-    assert found["rows"] > 0 and found["delta_rows"] > 2 * found["rows"]
-    assert found["stops"].keys() == STOPS.keys(), "each kind is among them"
+    assert found[what].keys() == kinds.keys(), "each kind is among them"
