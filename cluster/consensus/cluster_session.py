@@ -7,6 +7,7 @@ from cluster.errors import LocalProtocolError
 from cluster.protocol.consumer import Consumer
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.lane import Lane
+from cluster.protocol.response_channel import is_supervised
 from cluster.protocol.resume import resume_hash
 from cluster.protocol.session import ENCODED_PRINCIPAL_LENGTH_MAX
 
@@ -94,6 +95,11 @@ class ClusterSession:
         self.has_open_event_pending = True  # until a SessionEvent OK went out from this member
         self.has_new_leader_event_pending = False
         self.time_of_last_activity_ns = now_ns  # only until it is open
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether every member keeps its answers until its client has them."""
+        return is_supervised(self.response_channel)
 
     def reject(self, code: EventCode, detail: str) -> None:
         self.state = SessionState.REJECTED

@@ -279,7 +279,7 @@ class SessionManager:
         session.open(position)
         self._pending.remove(session)
         self.sessions[session.id] = session
-        self.table.open(session.id, session.connection_id, cluster_time)
+        self.table.open(session.id, session.connection_id, cluster_time, session.is_supervised)
         self.lanes.append_open(session.id, session.encoded_principal, position, cluster_time)
         self.consumers.append_open(session.encoded_principal, position, cluster_time)
         self._uncommitted_next_ids.add(position, session.id + 1)
@@ -462,7 +462,7 @@ class SessionManager:
         session.open(log_position)
         self._commit_position = max(self._commit_position, log_position)
         self.sessions[session.id] = session
-        self.table.open(session.id, NULL_VALUE, last_activity)
+        self.table.open(session.id, NULL_VALUE, last_activity, session.is_supervised)
         return session
 
     # ---- a snapshot

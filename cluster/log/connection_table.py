@@ -13,7 +13,8 @@ KEPT_LENGTH, KEPT_ROW = range(7, 9)  # half a frame that is lent to compiled tur
 IS_PART_NEW = 9  # the half frame has begun since it was lent last
 
 # Kinds.
-NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER = range(5)  # STRANGER: a client that is only sent to
+NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER, SERVICE_LINK = range(6)
+# STRANGER: a client that is only sent to; SERVICE_LINK: the process of a service.
 
 # Bits of STATE.
 IS_KEPT = 1  # bytes were received that wait for more, or for their owner

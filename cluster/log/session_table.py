@@ -19,7 +19,7 @@ NULL_VALUE = -1
 
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, LAST_ACTIVITY = range(4)
-APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, HELD = range(4, 10)
+APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, HELD, SUPERVISED = range(4, 11)
 SLOT_WORDS = 16
 
 FREE, OPEN, CLOSING = range(3)  # states
@@ -36,7 +36,8 @@ SESSION_SLOT = np.dtype(
         ("touched", "<i8"),  # 1: in the list of slots that follow_log changed
         ("egress_end", "<i8"),  # within frame_egress: how much, then where to; 0 outside
         ("held", "<i8"),  # 1: its messages are dropped until its client has taken answers
-        ("reserved", "<i8", 6),
+        ("supervised", "<i8"),  # 1: its answers are kept by every member until its client has them
+        ("reserved", "<i8", 5),
     ]
 )
 assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS
@@ -138,7 +139,13 @@ class SessionTable:
     def __len__(self) -> int:
         return self.max_sessions - len(self._free)
 
-    def open(self, cluster_session_id: int, connection_id: int = NULL_VALUE, last_activity: int = 0) -> int:
+    def open(
+        self,
+        cluster_session_id: int,
+        connection_id: int = NULL_VALUE,
+        last_activity: int = 0,
+        is_supervised: bool = False,
+    ) -> int:
         """Add an open session; return its slot number. The id must be new, and a slot free (``len``)."""
         assert cluster_session_id > 0
         assert self._free, "the caller refuses sessions beyond max_sessions"
@@ -149,6 +156,7 @@ class SessionTable:
         row["state"] = OPEN
         row["connection_id"] = connection_id
         row["last_activity"] = last_activity
+        row["supervised"] = is_supervised
         _insert(self.words, cluster_session_id, self.words[SLOTS_AT] + slot * SLOT_WORDS)
         return slot
 

@@ -265,10 +265,11 @@ class ConsensusModuleAgent:
             and not parts.clients.has_ready
         )
 
-    def on_busy_turns(self, last_ns: int, now_ns: int, slow_tick_ns: int) -> None:
+    def on_busy_turns(self, now_ns: int, slow_tick_ns: int, last_ns: int, longest_gap_ns: int) -> None:
         """Compiled code has taken turns, the last one at ``last_ns``; it saw the time ``now_ns`` after it."""
         self.turn.now_ns = now_ns
         self.turn.slow_tick_ns = slow_tick_ns
+        self._tracker.measure(longest_gap_ns)
         self._tracker.update(last_ns)
 
     def publish_egress(self) -> int:

@@ -134,13 +134,15 @@ class DutyCycleStallTracker:
 
     def measure_and_update(self, now_ns: int) -> int:
         """A cycle begins; returns the gap before it. One of exactly the threshold is not too long (C-4)."""
-        gap_ns = 0
-        if self._last_ns is not None:
-            gap_ns = now_ns - self._last_ns
-            if gap_ns > self._max_ns:
-                self._max_ns = gap_ns
-                self._counters.max_cycle_time_ns.set(gap_ns)
-            if gap_ns > self._threshold_ns:
-                self._counters.cycle_time_exceeded.get_and_add(1)
+        gap_ns = 0 if self._last_ns is None else now_ns - self._last_ns
+        self.measure(gap_ns)
         self._last_ns = now_ns
         return gap_ns
+
+    def measure(self, gap_ns: int) -> None:
+        """There was this gap."""
+        if gap_ns > self._max_ns:
+            self._max_ns = gap_ns
+            self._counters.max_cycle_time_ns.set(gap_ns)
+        if gap_ns > self._threshold_ns:
+            self._counters.cycle_time_exceeded.get_and_add(1)

@@ -190,7 +190,7 @@ class MemberLife:
         return BusyTurns(
             self.consensus_module,
             [service.agent for service in self.services],
-            self.services[0].counters.position if len(self.services) == 1 else None,
+            self.services[0].counters if len(self.services) == 1 else None,
             self.counters_file,
             ports.poller,
             ports.calls,

@@ -33,10 +33,10 @@ from cluster.reader.recordings import find_recording
 from cluster.service.channel import RecoveryState, ServiceChannel, ServiceEgress
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Connection
+from cluster.transport.sockets import BUFFERS_PER_SEND_MAX, Connection
 
 SEND_BYTES_MAX = 4 * 1024 * 1024  # that wait for the socket
-ANSWERS_BYTES_MAX = 1024 * 1024  # of one message
+ANSWERS_BYTES_MAX = 128 * 1024  # of one message: compiled turns keep half a one (busy/words.py, KEPT_BYTES)
 IDLE_WAIT_S = 0.01
 DRAIN_TRIES = 100  # of this long: a second
 
@@ -174,42 +174,33 @@ class ModuleLink:
         self._connection.offer(*map(link_frame, messages))
 
     def flush(self) -> int:
-        """Hand over what the service has sent. Returns how much was done."""
-        return self._send_answers() + self._send_requests()
+        """Hand over what the service has sent, as much as the socket may be given. Returns how much was done.
 
-    def report(self) -> None:
-        """At the end of a turn: say how far the service has come, if all that came of it is sent."""
-        channel = self.channel
+        Behind it goes how far the service has come, if all that came of it is sent.
+        """
+        channel, frames = self.channel, []
+        length, count = self._connection.queued_bytes, 0
+        while length < SEND_BYTES_MAX and (batch := channel.poll_egress()) is not None:
+            answers = list(map(link_frame, _messages_of(batch)))
+            length += sum(map(len, answers))
+            frames += answers
+            count += 1
+        while length < SEND_BYTES_MAX and (message := channel.poll_consensus_module()) is not None:
+            frames.append(request_frame(message, channel.polled_position))
+            length += len(frames[-1])
+            count += 1
         if channel.is_taken and channel.log_position > self._reported_position:
             self._reported_position = channel.log_position
-            cycles = self.cycles
-            self.send(
-                ServicePosition(
-                    channel.log_position, cycles.max_cycle_time_ns.value, cycles.cycle_time_exceeded.value
-                )
-            )
-
-    @property
-    def _has_room(self) -> bool:
-        return self._connection.queued_bytes < SEND_BYTES_MAX
-
-    def _send_answers(self) -> int:
-        count = 0
-        while self._has_room and (batch := self.channel.poll_egress()) is not None:
-            self.send(*_messages_of(batch))
-            count += 1
+            frames.append(link_frame(self._position()))
+        for begin in range(0, len(frames), BUFFERS_PER_SEND_MAX):
+            self._connection.offer(*frames[begin : begin + BUFFERS_PER_SEND_MAX])
         return count
 
-    def _send_requests(self) -> int:
-        """In one piece, as many as the socket may be given."""
-        frames: list[bytes] = []
-        length = self._connection.queued_bytes
-        while length < SEND_BYTES_MAX and (message := self.channel.poll_consensus_module()) is not None:
-            frames.append(request_frame(message, self.channel.polled_position))
-            length += len(frames[-1])
-        if frames:
-            self._connection.offer(b"".join(frames))
-        return len(frames)
+    def _position(self) -> ServicePosition:
+        cycles = self.cycles
+        return ServicePosition(
+            self.channel.log_position, cycles.max_cycle_time_ns.value, cycles.cycle_time_exceeded.value
+        )
 
     def idle(self) -> int:
         """A callback waits, or is about to need room: hand over, and let the socket take some of it."""

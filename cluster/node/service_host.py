@@ -79,8 +79,11 @@ class ServiceHost:
 
     @property
     def awaits_events(self) -> bool:
-        """Not known: snapshots that are being written and the member's orders are looked at in each turn."""
-        return False
+        """Whether another turn would find nothing to do but what its member gives it."""
+        agent, snapshots = self._agent, self._snapshots
+        return (
+            agent is not None and snapshots is not None and agent.awaits_events and not snapshots.is_writing
+        )
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take one turn; what a callback raises is told, and the service goes on."""
@@ -98,7 +101,6 @@ class ServiceHost:
             except Exception as error:
                 link.send(raised(error))
             work_count += link.flush()
-            link.report()
         if link.is_closed or (self._agent is not None and self._agent.is_closed):
             self.stop()
         return work_count

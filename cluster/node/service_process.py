@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from cluster.errors import RemoteProtocolError
+from cluster.log.connection_table import SERVICE_LINK
 from cluster.log.runs import headers
 from cluster.member.services.remote_service import ProcessEvents
 from cluster.protocol.frame import HEADER_LENGTH
@@ -82,6 +83,17 @@ class ChildProcess:
         self._due_ns = 0  # not before this is a child started
 
     # -- ServiceProcess --
+
+    @property
+    def descriptor(self) -> int | None:
+        connection = self._connection
+        is_heard = (
+            connection is not None
+            and self._is_greeted
+            and connection.is_connected
+            and not (connection.is_readable or connection.has_frames)
+        )
+        return connection.descriptor if connection is not None and is_heard else None
 
     def do_work(self, now_ns: int, events: ProcessEvents, *, is_receiving: bool) -> int:
         """Accept, receive, and look after the child. Returns how much was done."""
@@ -179,6 +191,7 @@ class ChildProcess:
             )
         self._tell(f"{self._name} runs in process {hello.pid}")
         self._is_greeted = True
+        connection.serve(SERVICE_LINK, self._service_id)
         self._lost_ns = None
         events.on_connected()
         return offset + header.aligned_length

@@ -106,6 +106,11 @@ class ServiceSnapshots:
         self._child: SnapshotChild | None = None
         self._taken: tuple[int, int] = (0, NO_RECORDING)  # position and recording of the child's
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a child is at work, whose end is to be looked for."""
+        return self._child is not None
+
     def take(self, log_position: int, write: WriteSnapshot) -> int:
         """Raises ClusterError when the member has no place for it, AgentTermination when it is gone.
 

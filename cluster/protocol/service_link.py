@@ -145,14 +145,14 @@ def request_frame(message: bytes, log_position: int) -> bytes:
 def answers_messages(
     leadership_term_id: int, columns: np.ndarray, buffer: np.ndarray, length_max: int
 ) -> Iterator[ServiceAnswers]:
-    """Answers as messages with about ``length_max`` bytes of payloads each, or one answer.
+    """Answers as messages with about ``length_max`` bytes of columns and payloads each, or one answer.
 
     ``columns`` has rows of session ids, timestamps, offsets in ``buffer``, lengths, and answer ids.
     """
     offsets, lengths = columns[2], columns[3]
     begin, end = int(offsets.min()), int((offsets + lengths).max())
     rows = len(offsets)
-    if end - begin > length_max and rows > 1:
+    if columns.nbytes + end - begin > length_max and rows > 1:
         half = rows // 2
         yield from answers_messages(leadership_term_id, columns[:, :half], buffer, length_max)
         yield from answers_messages(leadership_term_id, columns[:, half:], buffer, length_max)

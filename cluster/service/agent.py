@@ -55,6 +55,10 @@ SERVICE_ACK_TRIES = 5
 class DutyCycleTracker(Protocol):
     """Counters 218 and 219 (Aeron: DutyCycleStallTracker)."""
 
+    def update(self, now_ns: int) -> None: ...
+
+    def measure(self, gap_ns: int) -> None: ...
+
     def measure_and_update(self, now_ns: int) -> object: ...
 
 
@@ -124,12 +128,22 @@ class ClusteredServiceAgent:
     def is_compiled(self) -> bool:
         """Whether compiled turns can stand for the service: its member may then do without this agent's."""
         compiled = self.compiled
-        can_be = self._callbacks.is_echo if compiled is None else compiled.is_in_place()
-        return can_be and not self._sessions.has_supervised
+        return self._callbacks.is_echo if compiled is None else compiled.is_in_place()
+
+    @property
+    def has_supervised_sessions(self) -> bool:
+        """Whether it has to see their messages itself: every member keeps what they are answered."""
+        return self._sessions.has_supervised
 
     @property
     def is_responder(self) -> bool:
         return self._context.is_responder
+
+    def on_busy_turns(self, last_ns: int, longest_gap_ns: int) -> None:
+        """Its member's compiled turns stood for its own, the last one at ``last_ns``."""
+        if self._tracker is not None:
+            self._tracker.measure(longest_gap_ns)
+            self._tracker.update(last_ns)
 
     def take_back(self, read_position: int, position: int, cluster_time: int) -> None:
         """Compiled turns have delivered the log to here; the time is that of the last message."""

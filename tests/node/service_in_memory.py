@@ -17,6 +17,7 @@ from cluster.archive import Archive
 from cluster.archive.files import OsFile, OsFiles
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.errors import AgentTermination, ClusterError
+from cluster.log.connection_table import SERVICE_LINK
 from cluster.log.runs import headers
 from cluster.member.services.remote_service import ProcessEvents, RemotePorts, RemoteService
 from cluster.node.module_link import ModuleLink
@@ -30,6 +31,7 @@ from cluster.protocol.session import SessionMessageHeader
 from cluster.service.channel import RecoveryState, ServiceChannel
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
+from tests.node.lent_service import LentTurns
 from tests.service.harness import LIVE, PARAMS, LogUnderTest
 
 SECOND = 1_000_000_000
@@ -73,6 +75,7 @@ class InMemoryProcess:
         self.starts = 0
         self.is_retired = False
         self.is_stuck = False  # it takes no turns
+        self.is_lent = False  # compiled turns may stand for Python's
         self._connection: Connection | None = None
         self._link: Connection | None = None
         self._files = KernelFiles()
@@ -81,6 +84,7 @@ class InMemoryProcess:
     def start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection = self._connect(ours, self.poller)
+        self._connection.serve(SERVICE_LINK, 0)
         self._link = self._connect(theirs, self.poller_of_service)
         link = ModuleLink(0, self._link, self.poller_of_service, self._files)
         self.host = ServiceHost(0, link, self.poller_of_service, self._files)
@@ -113,6 +117,13 @@ class InMemoryProcess:
         events.on_lost()
 
     # -- ServiceProcess --
+
+    @property
+    def descriptor(self) -> int | None:
+        connection = self._connection
+        if not self.is_lent or self.frames_left == 0 or connection is None or connection.is_closed:
+            return None
+        return None if connection.is_readable or connection.has_frames else connection.descriptor
 
     def do_work(self, now_ns: int, events: ProcessEvents, *, is_receiving: bool) -> int:
         if self.host is None and not self.is_retired:
@@ -166,8 +177,9 @@ class Gauges:
 class Module:
     """The consensus module's side of one service, and its log in a real archive."""
 
-    def __init__(self, directory: str, service: str) -> None:
+    def __init__(self, directory: str, service: str, *, is_compiled: bool = False) -> None:
         self.now_ns = SECOND
+        self.role = Role.FOLLOWER
         self.archive = Archive.open(directory, file_sync_level=0, checksum="crc32c", epoch_ms=lambda: 0)
         self.recording = self.archive.create_recording(
             stream_id=100,
@@ -208,6 +220,9 @@ class Module:
             ),
         )
 
+        self.lent = LentTurns(self.remote, self.process.poller) if is_compiled else None
+        self.process.is_lent = is_compiled
+
     def _newest_snapshot(self, position_max: int) -> RecoveryState | None:
         known = [
             RecoveryState(0, position, 0, (id_,))
@@ -225,7 +240,18 @@ class Module:
         return work_count
 
     def _turn_of_member(self) -> int:
-        return self.remote.do_work(self.now_ns, 0) + self._take()
+        return self._turn_in_compiled_code() + self.remote.do_work(self.now_ns, 0) + self._take()
+
+    def _turn_in_compiled_code(self) -> int:
+        lent = self.lent
+        if lent is None:
+            return 0
+        before = lent.taken
+        lent.turn(self.commit_position, self.now_ns, is_leader=self.role is Role.LEADER)
+        self.answers += lent.answers()
+        if self.process.frames_left is not None:
+            self.process.frames_left = max(self.process.frames_left - (lent.taken - before), 0)
+        return lent.taken - before
 
     def settle(self) -> Module:
         idle = 0
@@ -271,6 +297,7 @@ class Module:
 
     def join(self, role: Role, *, position: int | None = None) -> None:
         position = self.commit_position if position is None else position
+        self.role = role
         is_startup = position == 0
         join = JoinLog(position, LIVE, 0, PARAMS.session_id, 100, is_startup, role, False, "aeron:ipc")
         self.channel.join_log(join.encode(), self.recording)
@@ -292,6 +319,8 @@ class Module:
 
     def close(self) -> None:
         self.remote.close()
+        if self.lent is not None:
+            self.lent.close()
         self.process.end()
         self.archive.close()
 

@@ -28,9 +28,9 @@ class NumberingColumns(Numbering):
 def a_module(tmp_path):
     made = []
 
-    def make(service: str = "Numbering", name: str = "archive") -> Module:
+    def make(service: str = "Numbering", name: str = "archive", *, is_compiled: bool = False) -> Module:
         (tmp_path / name).mkdir()
-        made.append(Module(str(tmp_path / name), f"{__name__}:{service}"))
+        made.append(Module(str(tmp_path / name), f"{__name__}:{service}", is_compiled=is_compiled))
         return made[-1]
 
     yield make
@@ -84,6 +84,17 @@ def test_a_service_that_dies_at_any_time_does_everything_once(a_module, service,
     assert killed.process.starts > 3, "the service did not die: this proves nothing"
     assert results(killed) == results(whole)
     assert len(whole.answers) > 20 and len(whole.sent) > 20 and len(whole.snapshots) > 1
+
+
+@pytest.mark.parametrize("service", ["Numbering", "NumberingColumns"])
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_turns_do_the_same_for_it_whenever_it_dies(a_module, service, seed):
+    whole = history(a_module(service, "whole"), Random(seed), None)
+    lent = history(a_module(service, "lent", is_compiled=True), Random(seed), None)
+    killed = history(a_module(service, "killed", is_compiled=True), Random(seed), Random(seed + 1000))
+    assert results(lent) == results(killed) == results(whole)
+    assert killed.process.starts > 3
+    assert lent.lent.taken > 20, "Python took nearly all: this proves nothing"
 
 
 def test_the_next_process_starts_from_the_newest_snapshot(leader):

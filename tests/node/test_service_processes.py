@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster import ClusteredService, ClusterNode
+from cluster.member.services.remote_service import RemoteService
 from tests.node.counting_service import COUNTING, Client, events, kill, pid_of
 from tests.node.processes import Process, Up, await_that, free_base_port, is_alive, keys_of, run, tool
 
@@ -40,6 +41,54 @@ def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tm
         assert sum(line.startswith("enters an election") for line in log) == 1
         client.client.close()
     assert not is_alive(pid_of(node.config.path)), "the member's end is its services'"
+
+
+class Repeating(ClusteredService):
+    """Answers each message with itself."""
+
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        session.offer(bytes(buffer))
+
+
+REPEATING = f"{__name__}:Repeating"
+
+
+def test_compiled_turns_serve_it_and_python_is_called_for_what_is_rare(tmp_path, monkeypatch):
+    python_turns = []
+    do_work = RemoteService.do_work
+    monkeypatch.setattr(
+        RemoteService, "do_work", lambda self, *now: python_turns.append(0) or do_work(self, *now)
+    )
+    with ClusterNode.launch(**keys_of(tmp_path, services=[REPEATING])) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(f"0=ipc:{node.config.ipc_path}")
+        client.send(b"first")
+        client.await_answers(1)
+        began, before = time.monotonic(), len(python_turns)
+        for number in range(300):
+            client.send(b"%d" % number)
+            client.await_answers(number + 2)
+        ticks = (time.monotonic() - began) / 0.010
+        client.client.close()
+
+    assert client.answers[1:] == [b"%d" % number for number in range(300)]
+    assert len(python_turns) - before < ticks + 30, "no turn of Python's for a message"
+
+
+def test_a_service_that_is_killed_under_load_has_answered_each_message_once(tmp_path):
+    with ClusterNode.launch(**keys_of(tmp_path, services=[REPEATING])) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        client = Client(f"0=ipc:{node.config.ipc_path}")
+        sent = [b"%d" % number for number in range(3000)]
+        for begin in range(0, len(sent), 1000):
+            if begin:
+                await_that(lambda: is_alive(pid_of(node.config.path)), "the service is back")
+                kill(pid_of(node.config.path))
+            for number in range(begin, begin + 1000, 10):
+                client.send(*sent[number : number + 10])
+                client.client.poll_egress()
+        assert client.await_answers(len(sent)) == sent
+        client.client.close()
 
 
 def test_a_service_that_is_slow_holds_up_neither_its_member_nor_the_other_services(tmp_path):

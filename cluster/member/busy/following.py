@@ -30,7 +30,6 @@ from cluster.member.busy.words import (
     BASE,
     COMMIT_COUNTER,
     COMMITTED,
-    COMPILED_SERVICE,
     ENTRY,
     FAILED,
     HEARD_NS,
@@ -44,8 +43,6 @@ from cluster.member.busy.words import (
     REASON,
     REPORTED,
     REPORTED_NS,
-    SERVICE,
-    SERVICES,
     SYNCED,
     TERM_ID,
 )
@@ -147,10 +144,7 @@ def follow(t):  # type: ignore[no-untyped-def]
     limit = min(w[NOTIFIED], w[APPENDED])
     if w[PROCESSED] < limit:
         _process(t, limit)
-        if w[SERVICE] == COMPILED_SERVICE:
-            serve_committed(t)
-        else:
-            w[REASON] |= SERVICES
+        serve_committed(t)
     make_room(t)
 
 

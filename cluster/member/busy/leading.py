@@ -44,7 +44,6 @@ from cluster.member.busy.words import (
     COMMIT_DUE_NS,
     COMMIT_RISEN_NS,
     COMMITTED,
-    COMPILED_SERVICE,
     ENTRY,
     FAILED,
     FLUSHED,
@@ -69,8 +68,6 @@ from cluster.member.busy.words import (
     REPORT_POSITION,
     REPORT_TERM_ID,
     ROOM,
-    SERVICE,
-    SERVICES,
     STREAM_POSITION,
     SYNCED,
     TAKEN_IN,
@@ -139,6 +136,13 @@ def may_take_input(t):  # type: ignore[no-untyped-def]
     """Whether clients are read: they wait in their sockets for the majority, and for room."""
     w = t.words
     return w[POSITION] < w[INPUT_LIMIT] and w[POSITION] - w[COMMITTED] < w[UNCOMMITTED_MAX]
+
+
+@routine
+def fits_one_write(t):  # type: ignore[no-untyped-def]
+    """Whether what another client sends can be written together with what was appended in this turn."""
+    w = t.words
+    return w[POSITION] - w[FLUSHED] <= t.recorded.size - 2 * t.received.size  # with the headers of fragments
 
 
 @routine
@@ -263,14 +267,11 @@ def commit(t):  # type: ignore[no-untyped-def]
         return
     w[COMMITTED] = w[QUORUM_POSITION] = position
     w[COMMIT_DUE_NS] = w[NOW_NS] + w[HEARTBEAT_NS]
-    if not w[IS_COMMIT_UNTOLD]:
+    if not w[IS_COMMIT_UNTOLD] and w[MEMBERS] > 1:
         w[IS_COMMIT_UNTOLD] = 1
         w[COMMIT_RISEN_NS] = w[NOW_NS]
     t.counters[w[COMMIT_COUNTER]] = position
-    if w[SERVICE] == COMPILED_SERVICE:
-        serve_committed(t)
-    else:
-        w[REASON] |= SERVICES
+    serve_committed(t)
 
 
 @routine

@@ -15,7 +15,7 @@ import numpy as np
 from cluster.archive import sync_proof
 from cluster.archive.recording import Recording
 from cluster.consensus.context import NULL_POSITION
-from cluster.counters import Counter, CountersFile
+from cluster.counters import CountersFile
 from cluster.log.checksum import CODES
 from cluster.log.connection_table import (
     CLIENT,
@@ -29,21 +29,22 @@ from cluster.log.connection_table import (
     LINK_IN,
     LINK_OUT,
     OWNER,
+    SERVICE_LINK,
     STATE,
     ConnectionTable,
 )
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
+from cluster.member.busy.services import LentServices, ServiceCounters
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.enums import AppendPositionFlags, Role
+from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.link import CommitAck
-from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.compiled_callback import CompiledCallback
+from cluster.protocol.service_link import LogLimit
 from cluster.transport.message_frames import link_frame
 
 RECEIVE_BYTES = 1024 * 1024
@@ -53,7 +54,6 @@ EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 QUEUED_BYTES_MAX = 1024 * 1024  # on a link; beyond it Python lets its follower lag
 SERVICE_ROWS = 4096
-LIVE = 1 << 62  # a log without an end that is known
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
 VAIN_MAX = 4
 REST_NS = 50_000_000
@@ -87,7 +87,7 @@ class BusyTurns:
         self,
         agent: ConsensusModuleAgent,
         services: Sequence[object],
-        service_position: Counter | None,
+        service_counters: ServiceCounters | None,
         counters: CountersFile,
         poller: ServedSockets,
         calls: Calls,
@@ -95,17 +95,16 @@ class BusyTurns:
         spin_ns: int,
         is_stepped: bool,
     ) -> None:
-        """``services`` are the agents of the member's services."""
+        """``services`` are the agents of the member's services, the counters those of a single one."""
         self._calls = calls
         self._is_lent = False
         self._vain = 0  # runs without work, one after the other
         self._rests_until_ns = 0
         self._agent = agent
         self._poller = poller
-        self._services = services
-        self._service_position = service_position
         self._table_words = np.zeros(at.WORDS, np.int64)
         words = self._words = self._table_words.data  # the same memory, in half of the time
+        self._services = LentServices(services, service_counters, words)
         words[at.IS_STEPPED], words[at.SPIN_NS] = is_stepped, spin_ns
         words[at.EPOLL] = poller.fileno()
         context = agent.context
@@ -125,6 +124,8 @@ class BusyTurns:
         self._scratch = np.zeros(at.SCRATCH, np.uint8)
         ack = np.frombuffer(link_frame(CommitAck(0, 0, 0, 0)), np.uint8)
         self._scratch[at.ACK_AT : at.ACK_AT + at.ACK_LENGTH] = ack
+        limit = np.frombuffer(link_frame(LogLimit(0)), np.uint8)
+        self._scratch[at.LIMIT_AT : at.LIMIT_AT + at.LIMIT_LENGTH] = limit
         self._commit_frame = _frame(CommitPosition(0, 0, context.member_id))
         self._append_frame = _frame(AppendPosition(0, 0, context.member_id, AppendPositionFlags.NONE))
         nothing = np.zeros(0, np.uint8)
@@ -142,6 +143,7 @@ class BusyTurns:
             columns=self._messages.words,
             service_call=np.zeros(0, np.int64),
             answers=np.zeros(0, np.int64),
+            limits=self._services.limits,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
             kept=np.empty(at.KEPT_ROWS * at.KEPT_BYTES, np.uint8),
@@ -195,7 +197,7 @@ class BusyTurns:
             recording is not None
             and recording.may_be_lent
             and parts.termination.position == NULL_POSITION
-            and not parts.supervision.is_in_use
+            and not parts.supervision.has_touched
         )
 
     # ---- a leader
@@ -344,17 +346,8 @@ class BusyTurns:
     def _two(self, a: int, b: int) -> tuple[int, int]:
         return self._words[a], self._words[b]
 
-    def _compiled_service(self) -> ClusteredServiceAgent | None:
-        if len(self._services) == 1:
-            (service,) = self._services
-            if isinstance(service, ClusteredServiceAgent) and service.is_compiled:
-                return service
-        return None
-
     def _needed_position(self) -> int:
-        needed = self._agent.parts.processing.adapter.cursor.read_position
-        service = self._compiled_service()
-        return needed if service is None else min(needed, service.adapter.cursor.read_position)
+        return self._services.needed_position(self._agent.parts.processing.adapter.cursor.read_position)
 
     def _lend_log(self, base: int, end: int) -> None:
         words = self._words
@@ -362,27 +355,13 @@ class BusyTurns:
         assert base <= self._needed_position()
         words[at.BASE], words[at.POSITION], words[at.FLUSHED] = base, end, end
         words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
-        service = self._compiled_service()
-        words[at.SERVICE] = at.NO_SERVICE if not self._services else at.PYTHON_SERVICE
-        if service is not None and service.adapter.max_log_position > LIVE:
-            assert self._service_position is not None
-            cursor, state = service.adapter.cursor, service.state
-            words[at.SERVICE] = at.COMPILED_SERVICE
-            words[at.SERVICE_FUNCTION] = self._lend_function(service.compiled)
-            words[at.SERVED_AT], words[at.SERVED] = cursor.read_position, cursor.position
-            words[at.SERVICE_TERM_ID], words[at.SERVICE_TIME] = state.leadership_term_id, state.cluster_time
-            words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
-            words[at.SERVICE_COUNTER] = self._service_position.index
-
-    def _lend_function(self, compiled: CompiledCallback | None) -> int:
-        if compiled is None:
-            return at.ECHO
-        if self._tables.service_call is not compiled.call:
+        self._services.lend()
+        compiled = self._services.compiled
+        if compiled is not None and self._tables.service_call is not compiled.call:
             answers = compiled.answers
             self._tables = self._tables._replace(
                 service_call=compiled.call, answers=answers.words, answer_bytes=answers.buffer
             )
-        return compiled.address
 
     def _lend_links(self) -> dict[int, int]:
         """Descriptors that send to each member that is up."""
@@ -418,6 +397,9 @@ class BusyTurns:
         self._is_lent = True
         busy_turns(self._tables)
         self._is_lent = False
+        agent.on_busy_turns(
+            words[at.NOW_NS], words[at.SLOW_TICK_NS], words[at.LAST_NS], words[at.LONGEST_GAP_NS]
+        )
         self._calls.raise_failure()
         if words[at.KEPT_COUNT]:
             self._take_back_parts(table)
@@ -426,7 +408,7 @@ class BusyTurns:
         """Half frames that their connections keep, so that compiled turns take the rest."""
         slot, words = 0, self._words
         for descriptor in sorted(table.kept):
-            is_served = table.get(descriptor, KIND) in (CLIENT, LINK_IN)
+            is_served = table.get(descriptor, KIND) in (CLIENT, LINK_IN, SERVICE_LINK)
             if slot == at.KEPT_ROWS or not is_served or table.get(descriptor, STATE) != IS_KEPT:
                 continue
             part = self._poller.target(descriptor).lend_part(at.KEPT_BYTES)
@@ -494,10 +476,7 @@ class BusyTurns:
             )
         cursor = agent.parts.processing.adapter.cursor
         cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
-        if words[at.SERVICE] == at.COMPILED_SERVICE:
-            service = self._compiled_service()
-            assert service is not None
-            service.take_back(*self._two(at.SERVED_AT, at.SERVED), words[at.SERVICE_TIME])
+        self._services.take_back()
         agent.replica.advance_time(words[at.CLUSTER_TIME])
 
     def _end(self, recording: Recording) -> int:
@@ -511,7 +490,6 @@ class BusyTurns:
             if self._vain == VAIN_MAX:
                 self._vain = 0
                 self._rests_until_ns = words[at.NOW_NS] + REST_NS
-        self._agent.on_busy_turns(words[at.LAST_NS], words[at.NOW_NS], words[at.SLOW_TICK_NS])
         if reason & at.FAILED:
             number = words[at.ERROR]
             raise recording.fail(OSError(number, os.strerror(number)))
@@ -543,7 +521,7 @@ class BusyTurns:
             offset += 16 + (length + 7 & ~7)
         for descriptor, pieces in queued.items():
             table.mark(descriptor, IS_QUEUED | IS_CUT, False)
-            if table.get(descriptor, KIND) == LINK_OUT:
+            if table.get(descriptor, KIND) in (LINK_OUT, SERVICE_LINK):
                 link = self._poller.target(descriptor)
                 if not all(link.offer(piece) > 0 for piece in pieces) or descriptor in to_close:
                     link.close("it takes nothing more")  # what follows would not join on

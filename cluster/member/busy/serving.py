@@ -1,94 +1,64 @@
-"""Committed log to the compiled service, and what clients get: answers, and acknowledgements of commits.
+"""Committed log to the service: delivered to a compiled one, and to one in a process of its own as a limit.
 
-As ``service/agent.py`` and ``clients/egress_publisher.py``: one send a client, its answers and behind them
-its acknowledgements.
+As ``service/agent.py`` and ``services/remote_service.py``.
 """
 
-from cluster.log.connection_table import (
-    ACKS_BEGIN,
-    ACKS_END,
-    CLIENT,
-    INDEX_LENGTH,
-    KIND,
-    OWNER,
-    ROW_WORDS,
-    STRANGER,
-)
 from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
-from cluster.log.memory import copy_bytes, put_i64
 from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_columns
-from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
-from cluster.log.session_frames import FRAME_OVERHEAD, frame_answers
-from cluster.log.session_table import (
-    CLUSTER_SESSION_ID,
-    COMMITTED_POSITION,
-    CONNECTION_ID,
-    NULL_VALUE,
-    SLOT_WORDS,
-    SLOTS_AT,
-    TOUCHED,
-    TOUCHED_AT,
-    TOUCHED_COUNT,
-)
-from cluster.log.session_table import COMMITTED as COMMITTED_MESSAGES
-from cluster.member.busy.envelopes import offer
+from cluster.log.message_columns import EXTRA, LENGTHS, SESSION_IDS, TIMESTAMPS
+from cluster.log.session_frames import FRAME_OVERHEAD
+from cluster.log.session_table import SUPERVISED, find_slot
+from cluster.member.busy.egress import put_acks, send_acks, send_answers
+from cluster.member.busy.remote import send_limit
 from cluster.member.busy.words import (
-    ACK_AT,
-    ACK_LENGTH,
     BASE,
     COMMITTED,
+    COMPILED_SERVICE,
     ECHO,
+    HAS_SUPERVISED,
     IS_SERVING,
     LEADER_ROLE,
+    PYTHON_SERVICE,
     REASON,
+    REMOTE_SERVICE,
     ROLE,
     SERVED,
     SERVED_AT,
+    SERVICE,
     SERVICE_COUNTER,
     SERVICE_FUNCTION,
     SERVICE_ROWS,
-    SERVICE_TERM_ID,
     SERVICE_TIME,
     SERVICES,
-    TERM_ID,
 )
-
-# In the frame of a CommitAck.
-SESSION_AT, ACK_TERM_AT, MESSAGES_AT, ACK_POSITION_AT = 40, 48, 56, 64
-
-
-@routine
-def descriptor_of(t, connection_id):  # type: ignore[no-untyped-def]
-    """The client's descriptor, or -1."""
-    if connection_id == NULL_VALUE:
-        return -1
-    descriptor = t.by_connection[connection_id & INDEX_LENGTH - 1]
-    if _is_of(t, descriptor, connection_id):
-        return descriptor
-    for other in range(t.connections.size // ROW_WORDS):
-        if _is_of(t, other, connection_id):
-            return other
-    return -1
-
-
-@routine
-def _is_of(t, descriptor, connection_id):  # type: ignore[no-untyped-def]
-    row = descriptor * ROW_WORDS
-    kind = t.connections[row + KIND]
-    return kind in (CLIENT, STRANGER) and t.connections[row + OWNER] == connection_id
 
 
 @routine
 def serve_committed(t):  # type: ignore[no-untyped-def]
-    """Deliver to the service what is committed; its answers go out with the acknowledgements.
+    """Have the service process what is committed; SERVICES leaves that to Python."""
+    w = t.words
+    if w[SERVICE] == PYTHON_SERVICE:
+        w[REASON] |= SERVICES
+        return
+    if w[SERVICE] == REMOTE_SERVICE:
+        send_limit(t)
+    acks = put_acks(t) if w[ROLE] == LEADER_ROLE else 0
+    if w[SERVICE] == COMPILED_SERVICE:
+        _deliver(t)
+    if acks > 0:
+        send_acks(t, acks)
 
-    What its agent has to see (another entry, a message that the service does not take, a long answer, damage)
-    is left to Python by SERVICES.
+
+@routine
+def _deliver(t):  # type: ignore[no-untyped-def]
+    """Deliver it to the compiled service; its answers go out with the acknowledgements.
+
+    What its agent has to see (another entry, a message of a supervised session or one that the service does
+    not take, a long answer, damage) is left to Python by SERVICES.
     """
     w = t.words
-    acks = _put_acks(t) if w[ROLE] == LEADER_ROLE else 0
     while w[SERVED] < w[COMMITTED]:
         rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - w[BASE]
         status, offset, count, is_in_side = deliver_run(
@@ -96,10 +66,11 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
+            taken = _unsupervised(t, count) if w[HAS_SUPERVISED] else count
             if w[SERVICE_FUNCTION] == ECHO:
-                served = _echo(t, payloads, count, status != OUT_FULL)
+                served = _echo(t, payloads, taken, status != OUT_FULL)
             else:
-                served = _serve(t, payloads, count, status != OUT_FULL)
+                served = _serve(t, payloads, taken, status != OUT_FULL)
             if served > 0:
                 w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
                 w[SERVED_AT] = w[SERVED] = t.columns[EXTRA * rows + served - 1]
@@ -114,8 +85,18 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
             w[REASON] |= SERVICES
             break
     t.counters[w[SERVICE_COUNTER]] = w[SERVED]
-    if acks > 0:
-        _send_acks(t, acks)
+
+
+@routine
+def _unsupervised(t, count):  # type: ignore[no-untyped-def]
+    """How many of the messages come before one of a supervised session, whose answers Python keeps."""
+    begin = SESSION_IDS * t.words[SERVICE_ROWS]
+    for row in range(count):
+        if row == 0 or t.columns[begin + row] != t.columns[begin + row - 1]:
+            slot = find_slot(t.sessions, t.columns[begin + row])
+            if slot >= 0 and t.sessions[slot + SUPERVISED] != 0:
+                return row
+    return count
 
 
 @routine
@@ -126,7 +107,7 @@ def _echo(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
         for row in range(count):
             if t.columns[LENGTHS * rows + row] + FRAME_OVERHEAD + 32 > t.egress.size:
                 return 0
-        _send_answers(t, t.columns, payloads, count, is_last)
+        send_answers(t, t.columns, payloads, count, is_last)
     return count
 
 
@@ -139,96 +120,7 @@ def _serve(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
     while served < count:
         served = call_rows(w[SERVICE_FUNCTION], call, payloads, served, count)
         if w[IS_SERVING]:
-            _send_answers(t, t.answers, t.answer_bytes, call[ANSWERED], is_last and served == count)
+            send_answers(t, t.answers, t.answer_bytes, call[ANSWERED], is_last and served == count)
         if call[STATUS] != TAKEN:
             break
     return served
-
-
-@routine
-def _send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped-def]
-    """Send each client its answers, each of which fits."""
-    w = t.words
-    rows = columns.size // COLUMNS
-    row = 0
-    while row < count:
-        taken, ranges = frame_answers(
-            t.egress,
-            0,
-            columns[SESSION_IDS * rows : SESSION_IDS * rows + count],
-            columns[TIMESTAMPS * rows : TIMESTAMPS * rows + count],
-            columns[OFFSETS * rows : OFFSETS * rows + count],
-            columns[LENGTHS * rows : LENGTHS * rows + count],
-            buffer,
-            row,
-            w[SERVICE_TERM_ID],
-            t.sessions,
-            t.ranges,
-        )
-        for i in range(ranges):
-            descriptor = descriptor_of(t, t.ranges[3 * i])
-            if descriptor < 0:
-                continue
-            begin, length = t.ranges[3 * i + 1], t.ranges[3 * i + 2] - t.ranges[3 * i + 1]
-            at = descriptor * ROW_WORDS
-            acks_begin = acks_end = 0
-            if is_last and taken == count:
-                acks_begin, acks_end = t.connections[at + ACKS_BEGIN], t.connections[at + ACKS_END]
-                t.connections[at + ACKS_BEGIN] = acks_end
-            offer(t, descriptor, t.egress, begin, length, t.acks, acks_begin, acks_end - acks_begin)
-        row = taken
-
-
-@routine
-def _put_acks(t):  # type: ignore[no-untyped-def]
-    """Frame the acknowledgements of the sessions that were touched, each client's side by side.
-
-    Returns how many clients get some; their descriptors are in ``ready``.
-    """
-    table, connections = t.sessions, t.connections
-    begin = table[TOUCHED_AT]
-    clients = 0
-    for i in range(begin, begin + table[TOUCHED_COUNT]):
-        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
-        descriptor = descriptor_of(t, table[slot + CONNECTION_ID])
-        if descriptor < 0:
-            continue
-        at = descriptor * ROW_WORDS
-        if connections[at + ACKS_END] == 0:
-            t.ready[clients] = descriptor
-            clients += 1
-        connections[at + ACKS_END] += ACK_LENGTH
-    ends = 0
-    for i in range(clients):  # from lengths to begins
-        at = t.ready[i] * ROW_WORDS
-        length = connections[at + ACKS_END]
-        connections[at + ACKS_BEGIN] = connections[at + ACKS_END] = ends
-        ends += length
-    for i in range(begin, begin + table[TOUCHED_COUNT]):
-        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
-        table[slot + TOUCHED] = 0
-        descriptor = descriptor_of(t, table[slot + CONNECTION_ID])
-        if descriptor < 0:
-            continue
-        at = descriptor * ROW_WORDS + ACKS_END
-        ack = connections[at]
-        copy_bytes(t.acks, ack, t.scratch, ACK_AT, ACK_LENGTH)
-        put_i64(t.acks, ack + SESSION_AT, table[slot + CLUSTER_SESSION_ID])
-        put_i64(t.acks, ack + ACK_TERM_AT, t.words[TERM_ID])
-        put_i64(t.acks, ack + MESSAGES_AT, table[slot + COMMITTED_MESSAGES])
-        put_i64(t.acks, ack + ACK_POSITION_AT, table[slot + COMMITTED_POSITION])
-        connections[at] += ACK_LENGTH
-    table[TOUCHED_COUNT] = 0
-    return clients
-
-
-@routine
-def _send_acks(t, clients):  # type: ignore[no-untyped-def]
-    """Send those that went with no answer."""
-    for i in range(clients):
-        descriptor = t.ready[i]
-        at = descriptor * ROW_WORDS
-        begin, end = t.connections[at + ACKS_BEGIN], t.connections[at + ACKS_END]
-        if end > begin:
-            offer(t, descriptor, t.acks, begin, end - begin, t.acks, 0, 0)
-        t.connections[at + ACKS_BEGIN] = t.connections[at + ACKS_END] = 0

@@ -2,7 +2,8 @@
 
     wait       for sockets, no longer than until the slow tick
     tick       every 10 ms: whether an operator asks for something
-    receive    members by id, then clients in turn          receiving.py
+    receive    members by id, then clients in turn, then    receiving.py
+               the process of a service                     remote.py
     lead       flush, sync, quorum, commit, serve           leading.py
     follow     sync, report, process, serve                 following.py
 
@@ -24,12 +25,13 @@ which order, is what Python's turn does with the same events; only CommitPositio
 for log to go with.
 """
 
-from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, STATE
+from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
 from cluster.member.busy.following import follow, receive_log
 from cluster.member.busy.leading import (
     COMMIT_WAIT_NS,
+    fits_one_write,
     is_commit_due,
     lead,
     may_take_input,
@@ -37,6 +39,7 @@ from cluster.member.busy.leading import (
     receive_reports,
     tell_commit,
 )
+from cluster.member.busy.remote import receive_from_service
 from cluster.member.busy.system import (
     MONOTONIC,
     READABLE,
@@ -48,6 +51,7 @@ from cluster.member.busy.system import (
 from cluster.member.busy.words import (
     CLUSTER_TIME,
     COMMIT_DUE_NS,
+    COMMIT_RISEN_NS,
     CONTROL_TOGGLE,
     DUE_NS,
     EVENT,
@@ -59,15 +63,18 @@ from cluster.member.busy.words import (
     LAST_CLIENT,
     LAST_NS,
     LEADER_ROLE,
+    LONGEST_GAP_NS,
     LOOKS_IN_VAIN,
     NODE_TOGGLE,
     NOW_NS,
     QUIET_UNTIL_NS,
     READY_COUNT,
     REASON,
+    REMOTE_SERVICE,
     ROLE,
     ROOM,
     RUN_TURNS,
+    SERVICE,
     SLEEPS,
     SLOW_TICK_NS,
     SPIN_NS,
@@ -95,6 +102,8 @@ _OF_THE_TURN = (
     "recorder",
     "envelopes",
     "buffer",
+    "egress",
+    "remote",
     "serving",
     "leading",
     "following",
@@ -126,7 +135,8 @@ def _await_events(t):  # type: ignore[no-untyped-def]
         if w[NOW_NS] < due_ns:
             timeout_ms = (due_ns - w[NOW_NS] + 999_999) // 1_000_000
             if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
-                timeout_ms = min(timeout_ms, COMMIT_WAIT_NS // 1_000_000)
+                left_ns = max(w[COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[NOW_NS], 0)
+                timeout_ms = min(timeout_ms, (left_ns + 500_000) // 1_000_000)
     found = wait(t, timeout_ms)
     w[NOW_NS] = read_clock(t, MONOTONIC)
     return found
@@ -173,7 +183,8 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
             return False
         kind = connections[row + KIND]
         is_client = kind == CLIENT and w[ROLE] == LEADER_ROLE
-        if connections[row + STATE] != 0 or not (kind == LINK_IN or is_client):
+        is_service = kind == SERVICE_LINK and w[SERVICE] == REMOTE_SERVICE
+        if connections[row + STATE] != 0 or not (kind == LINK_IN or is_client or is_service):
             return False
         place = count
         while place > 0 and _comes_before(t, descriptor, t.ready[place - 1]):
@@ -190,7 +201,7 @@ def _comes_before(t, descriptor, other):  # type: ignore[no-untyped-def]
     connections, last = t.connections, t.words[LAST_CLIENT]
     a, b = descriptor * ROW_WORDS, other * ROW_WORDS
     if connections[a + KIND] != connections[b + KIND]:
-        return connections[a + KIND] == LINK_IN
+        return connections[a + KIND] == LINK_IN or connections[b + KIND] == SERVICE_LINK
     a_owner, b_owner = connections[a + OWNER], connections[b + OWNER]
     if connections[a + KIND] == CLIENT and (a_owner <= last) != (b_owner <= last):
         return b_owner <= last
@@ -202,13 +213,16 @@ def _receive_as_leader(t):  # type: ignore[no-untyped-def]
     w = t.words
     for i in range(w[READY_COUNT]):
         descriptor = t.ready[i]
-        if t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
+        kind = t.connections[descriptor * ROW_WORDS + KIND]
+        if kind == LINK_IN:
             receive_reports(t, descriptor)
-        elif may_take_input(t):
+        elif kind == SERVICE_LINK:
+            receive_from_service(t, descriptor)
+        elif not may_take_input(t):
+            w[REASON] |= ROOM
+        elif fits_one_write(t):  # else it comes first in the next turn
             receive_ingress(t, descriptor)
             w[LAST_CLIENT] = t.connections[descriptor * ROW_WORDS + OWNER]
-        else:
-            w[REASON] |= ROOM
         if w[REASON] & FRAMES:
             break
 
@@ -216,7 +230,10 @@ def _receive_as_leader(t):  # type: ignore[no-untyped-def]
 @routine
 def _receive_as_follower(t):  # type: ignore[no-untyped-def]
     for i in range(t.words[READY_COUNT]):
-        receive_log(t, t.ready[i])
+        if t.connections[t.ready[i] * ROW_WORDS + KIND] == SERVICE_LINK:
+            receive_from_service(t, t.ready[i])
+        else:
+            receive_log(t, t.ready[i])
         if t.words[REASON] != 0:
             break
 
@@ -225,9 +242,10 @@ def _receive_as_follower(t):  # type: ignore[no-untyped-def]
 def busy_turns(t):  # type: ignore[no-untyped-def]
     """Turn until something is rare; returns why, bits of ``words.py``."""
     w = t.words
-    w[REASON] = w[UNSENT_END] = w[RUN_TURNS] = 0
+    w[REASON] = w[UNSENT_END] = w[RUN_TURNS] = w[LONGEST_GAP_NS] = 0
     while True:
         found = _await_events(t)
+        w[LONGEST_GAP_NS] = max(w[LONGEST_GAP_NS], w[NOW_NS] - w[LAST_NS])
         if found < 0:
             w[REASON] |= INTERRUPTED
             break

@@ -27,6 +27,7 @@ class Tables(NamedTuple):
     columns: np.ndarray  # of delivered messages
     service_call: np.ndarray  # log/message_calls.py
     answers: np.ndarray  # columns of what the service's function answers
+    limits: np.ndarray  # that a service's process has not reached: positions, and when they were sent
     ready: np.ndarray  # descriptors
     received: np.ndarray
     kept: np.ndarray  # rows of KEPT_BYTES, each with half a frame
@@ -54,6 +55,7 @@ _WORDS = [
     "columns",
     "service_call",
     "answers",
+    "limits",
     "ready",
     "keepers",
 ]
@@ -82,6 +84,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     READY_COUNT,
     NOW_NS,
     LAST_NS,  # of the turn before
+    LONGEST_GAP_NS,  # from one turn to the next, in this run
     SLOW_TICK_NS,
     TICK_NS,  # from one slow tick to the next
     QUIET_UNTIL_NS,  # a slow tick before it is Python's only if an operator asks for something
@@ -164,19 +167,27 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     SERVICE_TERM_ID,
     SERVICE_TIME,
     IS_SERVING,  # its answers go out
+    HAS_SUPERVISED,  # there are sessions whose messages are Python's
     SERVICE_COUNTER,
+    # the service in a process of its own; SERVED is what it has reported
+    SERVICE_LINK,  # descriptor
+    LIMIT,  # it may read the log to there
+    LIMITS,  # rows of ``limits``
+    ANSWERED,  # answers taken since it has reported
+    MAX_CYCLE_COUNTER,
+    CYCLES_EXCEEDED_COUNTER,
     # done
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(87)
+) = range(95)
 WORDS = 96
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
 TOGGLE_NEUTRAL = 1  # above it, and never below 0: something is asked for
 NO_CHECKSUM = -1
 ECHO = 0
-NO_SERVICE, PYTHON_SERVICE, COMPILED_SERVICE = range(3)
+PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none
 
 # A row of members.
 MEMBER_WORDS = 8
@@ -188,12 +199,14 @@ PIECES_AT = 64  # three struct iovec
 HEADER_AT = 128  # of an envelope
 FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
 ACK_AT = 256  # CommitAck, to be filled in
+LIMIT_AT = 384  # LogLimit, to be filled in
 PROOF_AT = 1024  # a slot of the proof file with its mark
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192
 
 IS_TO_CLOSE = -1  # in ``unsent``, for a length
-ACK_LENGTH = 96  # aligned
+ACK_LENGTH, LIMIT_LENGTH = 96, 64  # aligned
+LIMITS_MAX = 16  # that were sent and not reached: a process that does not read costs no memory
 READY_MAX = 256
 KEPT_ROWS = 32
 KEPT_BYTES = 160 * 1024  # an envelope of a link, and more

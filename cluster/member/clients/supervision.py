@@ -18,7 +18,6 @@ from cluster.consensus.replica import ReplicatedState
 from cluster.member.frames import answer_frame
 from cluster.member.ports import Clients, Peers
 from cluster.protocol.link import AnswersTaken, SessionHeld, TakenAnswer, TakenAnswers
-from cluster.protocol.response_channel import is_supervised
 from cluster.service.channel import ServiceEgress
 from cluster.transport.message_frames import link_frame
 
@@ -50,9 +49,9 @@ class Supervision:
         self._table.slots["held"] = 0
 
     @property
-    def is_in_use(self) -> bool:
-        """Whether there are supervised sessions, or news of them."""
-        return bool(not self._answers.is_empty or self._connections or self._touched or self._news)
+    def has_touched(self) -> bool:
+        """Whether there may be answers to be sent."""
+        return bool(self._touched)
 
     def prune(self) -> None:
         """Forget the sessions whose close is committed."""
@@ -74,7 +73,8 @@ class Supervision:
                 payload = batch.buffer[begin : begin + int(batch.lengths[row])].tobytes()
                 answer = KeptAnswer(int(batch.answer_ids[row]), int(batch.timestamps[row]), payload)
                 self._answers.keep(session_id, answer)
-                self._touched[session_id] = None
+                if session_id in self._connections:
+                    self._touched[session_id] = None
         return batch.rows(batch.answer_ids == 0)
 
     def send(self) -> int:
@@ -114,7 +114,7 @@ class Supervision:
             session is None
             or session.connection_id != connection_id
             or message.leadership_term_id != self._replica.leadership_term_id
-            or not is_supervised(session.response_channel)
+            or not session.is_supervised
         ):
             return False
         slot = self._slot(session_id)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError
 from cluster.log.runs import headers
+from cluster.member.services.service_adapter import MAX_LOG_POSITION
 from cluster.member.services.service_progress import LogScript, TakenFromService, replay
 from cluster.member.services.snapshot_inlet import NOT_WANTED, SnapshotInlet
 from cluster.protocol import decode, streams
@@ -69,6 +70,11 @@ class ProcessEvents(Protocol):
 class ServiceProcess(Protocol):
     """The process of one service: it is started, and started again when it has ended."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """Of its socket, where only that and time give ``do_work`` more to do; None where it cannot say."""
+        ...
+
     def do_work(self, now_ns: int, events: ProcessEvents, *, is_receiving: bool) -> int: ...
 
     def send(self, frame: bytes) -> None:
@@ -88,6 +94,16 @@ class ServiceGauges(Protocol):
     """What counters show of a service."""
 
     def show(self, position: ServicePosition) -> None: ...
+
+
+class LentService(NamedTuple):
+    """What compiled turns have to know of a service in a process of its own (``busy/remote.py``)."""
+
+    descriptor: int
+    position: int  # that it has reported
+    answer_count: int  # taken beyond the position
+    limit: int  # that it was sent last
+    limits: list[tuple[int, int]]  # that it has not reached: position, when it was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,7 @@ class RemoteService:
         self._ports = ports
         self._inlet = SnapshotInlet(service_id, ports.snapshots, ports.on_error)
         self._script = LogScript()
+        self._is_live = False  # the log that was joined last has no end that is known
         self._taken: TakenFromService | None = None  # from the first process's start on
         self._next_ack_id = 0
         self._acks_waiting: deque[ServiceAck] = deque()  # of joins, until a snapshot's is given
@@ -147,8 +164,40 @@ class RemoteService:
 
     @property
     def awaits_events(self) -> bool:
-        """Not known: much of what it does is by the state of its process."""
-        return False
+        """Whether another turn would find nothing to do but what its process or time gives it."""
+        channel = self._channel
+        return (
+            self._is_started
+            and self._ports.process.descriptor is not None
+            and channel.is_taken
+            and not channel.has_orders
+            and not self._acks_waiting
+            and channel.awaited_snapshot is None
+            and self._termination is None
+            and (self._limit >= self._ports.commit_position() or len(self._limits) == LIMITS_MAX)
+        )
+
+    def lend(self) -> LentService | None:
+        """For compiled turns, where it ``awaits_events``; None where they cannot stand for it."""
+        descriptor, taken = self._ports.process.descriptor, self._taken
+        if (
+            descriptor is None
+            or taken is None
+            or not self._is_live
+            or self._position != taken.position
+            or taken.is_said_again
+        ):
+            return None
+        return LentService(descriptor, self._position, taken.answers, self._limit, list(self._limits))
+
+    def take_back(self, lent: LentService) -> None:
+        """What came of compiled turns."""
+        assert self._taken is not None
+        self._limit, self._limits = lent.limit, deque(lent.limits)
+        if lent.position > self._position:
+            self._position = lent.position
+            self._on_taken(lent.position)
+        self._taken.answers = lent.answer_count
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take what the service says, and tell it what the module does. Returns how much was done."""
@@ -262,7 +311,11 @@ class RemoteService:
                 self._send_item(item)
             match item:
                 case LogJoined(message):
-                    self._acks_waiting.append(self._ack(JoinLog.decode(message).log_position))
+                    join = JoinLog.decode(message)
+                    self._is_live = join.max_log_position == MAX_LOG_POSITION
+                    self._acks_waiting.append(self._ack(join.log_position))
+                case LogClosed():
+                    self._is_live = False
                 case bytes():
                     self._on_control(decode(item))
         self._give_waiting_acks()

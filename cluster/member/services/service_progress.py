@@ -26,18 +26,23 @@ class TakenFromService:
 
     def __init__(self, position: int) -> None:
         self.position = position
-        self._requests = self._answers = 0  # taken beyond the position
+        self._requests = self.answers = 0  # taken beyond the position
         self._requests_again = self._answers_again = 0  # of them, what the present process has yet to say
 
     def on_position(self, position: int) -> None:
         """Everything up to ``position`` is taken; a process that catches up reports what is known."""
         if position > self.position:
             self.position = position
-            self._requests = self._answers = self._requests_again = self._answers_again = 0
+            self._requests = self.answers = self._requests_again = self._answers_again = 0
+
+    @property
+    def is_said_again(self) -> bool:
+        """Whether the present process has yet to say what the one before it had said."""
+        return bool(self._requests_again or self._answers_again)
 
     def on_process_lost(self) -> None:
         """The next process says again what was taken beyond the position."""
-        self._requests_again, self._answers_again = self._requests, self._answers
+        self._requests_again, self._answers_again = self._requests, self.answers
 
     def is_new_request(self, log_position: int) -> bool:
         """Whether a request that was offered at ``log_position`` was not taken before; it is now."""
@@ -53,7 +58,7 @@ class TakenFromService:
         """How many of the next ``count`` answers were taken before; the others are now."""
         known = min(count, self._answers_again)
         self._answers_again -= known
-        self._answers += count - known
+        self.answers += count - known
         return known
 
 

@@ -5,16 +5,22 @@ import zlib
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 import cluster.log
 from cluster.archive import sync_proof
 from cluster.log.kernel import SHARED_MODULES
-from cluster.member.busy import envelopes, recorder, serving, system, turn, words
+from cluster.member.busy import egress, envelopes, recorder, remote, system, turn, words
 from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, CommitAckFrame, consensus_frame
+from cluster.member.services import remote_service
+from cluster.node.module_link import ANSWERS_BYTES_MAX
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags, ClusterControlToggle, NodeControlToggle
 from cluster.protocol.frame import frame_header
+from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition
 from cluster.transport import envelopes as python_envelopes
+from cluster.transport.message_frames import link_frame
 
 FOLDER = Path(turn.__file__).parent
 WITH_KERNELS = [path.stem for path in FOLDER.glob("*.py") if "@routine" in path.read_text()]
@@ -51,12 +57,34 @@ def test_fields_of_messages_lie_where_the_turn_looks():
     ack = CommitAckFrame().of(31, 32, 33, 34)
     assert len(ack) == words.ACK_LENGTH
     for place, value in (
-        (serving.SESSION_AT, 31),
-        (serving.ACK_TERM_AT, 32),
-        (serving.MESSAGES_AT, 33),
-        (serving.ACK_POSITION_AT, 34),
+        (egress.SESSION_AT, 31),
+        (egress.ACK_TERM_AT, 32),
+        (egress.MESSAGES_AT, 33),
+        (egress.ACK_POSITION_AT, 34),
     ):
         assert int.from_bytes(ack[place : place + 8], "little") == value
+
+
+def test_what_is_said_to_a_services_process_and_by_it_lies_where_the_turn_looks():
+    def word(frame, place, length=8):
+        return int.from_bytes(frame[place : place + length], "little")
+
+    limit = link_frame(LogLimit(41))
+    assert len(limit) == words.LIMIT_LENGTH
+    assert word(limit, remote.BLOCK_AT) == 41
+    assert word(limit, remote.STREAM_AT, 4) == remote.LINK_STREAM == streams.LINK
+    position = link_frame(ServicePosition(42, 43, 44))
+    assert word(position, envelopes.SBE_AT) & envelopes.KIND_MASK == remote.SERVICE_POSITION
+    assert word(position, 0, 4) == remote.POSITION_FRAME_LENGTH
+    assert [word(position, remote.BLOCK_AT + place) for place in (0, 8, 16)] == [42, 43, 44]
+    columns = np.arange(1, 11, dtype=np.int64).reshape(5, 2)
+    answers = link_frame(ServiceAnswers(45, columns.tobytes(), b"payloads"))
+    assert word(answers, envelopes.SBE_AT) & envelopes.KIND_MASK == remote.SERVICE_ANSWERS
+    assert word(answers, remote.BLOCK_AT) == 45
+    assert word(answers, remote.COLUMNS_LENGTH_AT, 4) == columns.nbytes == 2 * remote.ROW_BYTES
+    assert word(answers, remote.COLUMNS_AT) == 1
+    assert words.LIMITS_MAX == remote_service.LIMITS_MAX
+    assert words.KEPT_BYTES >= ANSWERS_BYTES_MAX + 1024, "half a message of answers waits in compiled turns"
 
 
 def test_an_envelopes_header_has_its_checksums_where_python_puts_them():
@@ -82,6 +110,7 @@ def test_places_in_scratch_do_not_overlap():
         (words.PIECES_AT, 48),
         (words.HEADER_AT, 32 + envelopes.POSITION_FRAME_LENGTH),
         (words.ACK_AT, words.ACK_LENGTH),
+        (words.LIMIT_AT, words.LIMIT_LENGTH),
         (words.PROOF_AT, recorder.DONE_OFFSET + recorder.DONE_LENGTH),
         (words.EVENTS_AT, words.READY_MAX * system.EVENT_LENGTH),
         (words.SCRATCH, 0),

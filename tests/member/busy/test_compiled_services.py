@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.echo import EchoService
 from cluster.testing import SimulatedCluster
 from cluster.testing.storm import play
 from tests.member.busy.busy_cluster import COUNTED, compiled_turns, processes, run
@@ -80,6 +82,32 @@ def test_a_state_comes_back_from_a_snapshot_and_goes_on_in_compiled_turns():
     cluster.settle()
 
     assert client.answers == [(3).to_bytes(8, "little")]
+    cluster.check()
+
+
+@pytest.mark.parametrize("service", [EchoService, Counter])
+def test_messages_of_others_stay_in_compiled_turns_beside_a_supervised_session(service, monkeypatch):
+    seen: list[bytes] = []
+    on_messages = ClusteredServiceAgent.on_messages
+
+    def noted(agent, batch):
+        seen.extend(map(bytes, batch.payloads()))
+        on_messages(agent, batch)
+
+    monkeypatch.setattr(ClusteredServiceAgent, "on_messages", noted)
+    cluster = SimulatedCluster(service, members=3, seed=5, compiled_turns=True)
+    careful, plain = cluster.connect("careful", supervised=True), cluster.connect("plain")
+    for row in range(40):
+        plain.offer(b"a%d" % row)
+        if row % 8 == 0:
+            careful.offer(b"b%d" % row)
+        cluster.run(0.002)
+    cluster.settle()
+
+    assert len(plain.answers) == 40
+    assert len(careful.answers) == 5
+    assert sum(payload.startswith(b"b") for payload in seen) == 3 * 5, "each member keeps the answers"
+    assert len(seen) < 3 * 15
     cluster.check()
 
 

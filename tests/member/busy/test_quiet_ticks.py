@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from cluster.member.agent import ConsensusModuleAgent
+from cluster.member.phases.leading import Leading
 from cluster.member.turn import QUIET_NS
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
 from cluster.service.echo import EchoService
@@ -91,3 +92,41 @@ def test_no_tick_is_quiet_while_something_waits_for_it(cluster, pending):
 
     assert module.quiet_until_ns == 0
     setattr(part, name, before)
+
+
+def test_a_session_that_is_opened_in_compiled_turns_is_seen_by_the_very_next_turn(cluster, monkeypatch):
+    """The commit of its open event hastens the slow tick, which completes it: nobody waits 10 ms for that."""
+    waited = []
+    on_committed = Leading._on_committed
+    slow_tick = ConsensusModuleAgent._slow_tick
+    hastened = {}
+
+    def committed(self, commit_position):
+        on_committed(self, commit_position)
+        if self._replica.sessions.has_pending_work:
+            hastened.setdefault(self._ports.context.member_id, self._ports.turn.now_ns)
+
+    def ticked(self):
+        if (since_ns := hastened.pop(self.context.member_id, None)) is not None:
+            waited.append(self.turn.now_ns - since_ns)
+        slow_tick(self)
+
+    monkeypatch.setattr(Leading, "_on_committed", committed)
+    monkeypatch.setattr(ConsensusModuleAgent, "_slow_tick", ticked)
+    for number in range(10):
+        cluster.connect(f"client {number}")
+
+    assert len(waited) >= 10
+    assert max(waited) < 1_000_000
+
+
+def test_turns_in_compiled_code_are_no_stall_of_the_module_or_of_its_service(cluster):
+    client = cluster.connect()
+    for number in range(40):
+        client.offer(b"%d" % number)
+        cluster.run(0.005)
+
+    for member in processes(cluster):
+        module, (service,) = member.life.counters, member.life.services
+        assert service.counters.max_cycle_time_ns.get() <= 1.5 * TICK_S * 1e9
+        assert module.max_cycle_time_ns.get() <= 2.5 * TICK_S * 1e9

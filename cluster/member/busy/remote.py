@@ -1,0 +1,153 @@
+"""A service in a process of its own: how far it may read the log, what it answers, how far it has come.
+
+As ``services/remote_service.py``, for what is frequent:
+
+LogLimit           to it, when the commit position has risen; no more than LIMITS_MAX that it has not reached
+ServiceAnswers     from it, framed and sent to the clients of a leader
+ServicePosition    from it, shown in its counters
+
+All else that it says is Python's, and what follows it too.
+"""
+
+from cluster.log.frames import DATA_UNFRAGMENTED, align_frame
+from cluster.log.kernel import routine
+from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
+from cluster.log.message_columns import LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.runs import NOT_A_FRAME
+from cluster.log.session_frames import FRAME_OVERHEAD
+from cluster.member.busy.egress import send_answers
+from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
+from cluster.member.busy.receiving import leave, receive_frames
+from cluster.member.busy.words import (
+    ANSWERED,
+    COMMITTED,
+    CYCLES_EXCEEDED_COUNTER,
+    LEADER_ROLE,
+    LIMIT,
+    LIMIT_AT,
+    LIMIT_LENGTH,
+    LIMITS,
+    LIMITS_MAX,
+    MAX_CYCLE_COUNTER,
+    NOW_NS,
+    ROLE,
+    SERVED,
+    SERVICE_COUNTER,
+    SERVICE_LINK,
+    SERVICE_ROWS,
+    SERVICE_TERM_ID,
+)
+
+LINK_STREAM = 1000
+STREAM_AT = 16
+BLOCK_AT = SBE_AT + 8
+SERVICE_POSITION = 10 << 16 | 1112 << 32  # template and schema, bits 16 to 47 of the SBE header
+SERVICE_ANSWERS = 11 << 16 | 1112 << 32
+POSITION_FRAME_LENGTH = BLOCK_AT + 24
+# Behind the block of ServiceAnswers: the length of its columns, and they.
+COLUMNS_LENGTH_AT, COLUMNS_AT = BLOCK_AT + 8, BLOCK_AT + 12
+ROW_BYTES = 40  # of five columns
+
+
+@routine
+def send_limit(t):  # type: ignore[no-untyped-def]
+    """Let the process read what is committed, as long as it comes along."""
+    w, limits = t.words, t.limits
+    reached = 0
+    while reached < w[LIMITS] and limits[2 * reached] <= w[SERVED]:
+        reached += 1
+    if reached > 0:
+        w[LIMITS] -= reached
+        for i in range(2 * w[LIMITS]):
+            limits[i] = limits[2 * reached + i]
+    if w[COMMITTED] <= w[LIMIT] or w[LIMITS] == LIMITS_MAX:
+        return
+    w[LIMIT] = w[COMMITTED]
+    limits[2 * w[LIMITS]], limits[2 * w[LIMITS] + 1] = w[COMMITTED], w[NOW_NS]
+    w[LIMITS] += 1
+    put_i64(t.scratch, LIMIT_AT + BLOCK_AT, w[COMMITTED])
+    offer(t, w[SERVICE_LINK], t.scratch, LIMIT_AT, LIMIT_LENGTH, t.scratch, 0, 0)
+
+
+@routine
+def receive_from_service(t, descriptor):  # type: ignore[no-untyped-def]
+    """Take its answers and positions."""
+    received, end, follows = receive_frames(t, descriptor, False)
+    offset = 0
+    while offset < end and follows != NOT_A_FRAME and _take(t, offset):
+        offset += align_frame(get_i32(t.received, offset))
+    leave(t, descriptor, offset, received, end, follows)
+    send_limit(t)
+
+
+@routine
+def _take(t, frame):  # type: ignore[no-untyped-def]
+    """Take one frame; False, with nothing done, where that is Python's."""
+    buffer = t.received
+    if (
+        get_i32(buffer, frame) < POSITION_FRAME_LENGTH
+        or get_i32(buffer, frame + 4) != DATA_UNFRAGMENTED
+        or get_i32(buffer, frame + STREAM_AT) != LINK_STREAM
+    ):
+        return False
+    kind = get_i64(buffer, frame + SBE_AT) & KIND_MASK
+    if kind == SERVICE_POSITION:
+        return _take_position(t, frame + BLOCK_AT)
+    return kind == SERVICE_ANSWERS and _take_answers(t, frame)
+
+
+@routine
+def _take_position(t, block):  # type: ignore[no-untyped-def]
+    w, buffer = t.words, t.received
+    position = get_i64(buffer, block)
+    if position < w[SERVED] or position > w[LIMIT]:
+        return False
+    if position > w[SERVED]:
+        w[SERVED], w[ANSWERED] = position, 0
+    t.counters[w[SERVICE_COUNTER]] = position
+    t.counters[w[MAX_CYCLE_COUNTER]] = get_i64(buffer, block + 8)
+    t.counters[w[CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, block + 16)
+    return True
+
+
+@routine
+def _take_answers(t, frame):  # type: ignore[no-untyped-def]
+    w = t.words
+    rows = _read_answers(t, frame)
+    if rows == 0 or w[ROLE] != LEADER_ROLE:
+        return False
+    w[SERVICE_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
+    w[ANSWERED] += rows
+    send_answers(t, t.columns, t.received, rows, False)
+    return True
+
+
+@routine
+def _read_answers(t, frame):  # type: ignore[no-untyped-def]
+    """Columns of the answers in ``received``; 0 where one is to a supervised session, too long, or wrong."""
+    w, buffer, columns = t.words, t.received, t.columns
+    end = frame + get_i32(buffer, frame)
+    length = get_u32(buffer, frame + COLUMNS_LENGTH_AT)
+    begin = frame + COLUMNS_AT
+    rows = length // ROW_BYTES
+    if length % ROW_BYTES != 0 or rows > w[SERVICE_ROWS] or begin + length + 4 > end:
+        return 0
+    payloads = begin + length + 4
+    payloads_length = get_u32(buffer, begin + length)
+    if payloads + payloads_length > end:
+        return 0
+    for row in range(rows):
+        at = begin + 8 * row
+        offset, answer_length = get_i64(buffer, at + 16 * rows), get_i64(buffer, at + 24 * rows)
+        if (
+            get_i64(buffer, at + 32 * rows) != 0
+            or not 0 <= offset <= payloads_length
+            or not 0 <= answer_length <= payloads_length - offset
+            or answer_length + FRAME_OVERHEAD + 32 > t.egress.size
+        ):
+            return 0
+        columns[SESSION_IDS * w[SERVICE_ROWS] + row] = get_i64(buffer, at)
+        columns[TIMESTAMPS * w[SERVICE_ROWS] + row] = get_i64(buffer, at + 8 * rows)
+        columns[OFFSETS * w[SERVICE_ROWS] + row] = payloads + offset
+        columns[LENGTHS * w[SERVICE_ROWS] + row] = answer_length
+    return rows

@@ -1,0 +1,107 @@
+"""A member's services as compiled turns have them: a compiled one, one in a process of its own, or Python's.
+
+Compiled turns serve a single service themselves. Of several each is given its part of the log by Python, once
+the turns end for it.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from cluster.counters import Counter
+from cluster.member.busy import words as at
+from cluster.member.services.remote_service import LentService, RemoteService
+from cluster.protocol.enums import Role
+from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.compiled_callback import CompiledCallback
+
+LIVE = 1 << 62  # a log without an end that is known
+
+
+class ServiceCounters(Protocol):
+    """Of one service."""
+
+    @property
+    def position(self) -> Counter: ...
+
+    @property
+    def max_cycle_time_ns(self) -> Counter: ...
+
+    @property
+    def cycle_time_exceeded(self) -> Counter: ...
+
+
+class LentServices:
+    """``lend`` says in ``words`` and ``limits`` who serves, ``take_back`` what came of it."""
+
+    def __init__(
+        self, services: Sequence[object], counters: ServiceCounters | None, words: memoryview
+    ) -> None:
+        """``services`` are agents; the counters are those of a single one."""
+        self._inline = [service for service in services if isinstance(service, ClusteredServiceAgent)]
+        self._service = services[0] if len(services) == 1 else None
+        self._counters = counters
+        self._words = words
+        self.limits = np.zeros(2 * at.LIMITS_MAX, np.int64)
+
+    @property
+    def _compiled_service(self) -> ClusteredServiceAgent | None:
+        service = self._service
+        return service if isinstance(service, ClusteredServiceAgent) and service.is_compiled else None
+
+    @property
+    def compiled(self) -> CompiledCallback | None:
+        """The function of a compiled service that has one."""
+        service = self._compiled_service
+        return None if service is None else service.compiled
+
+    def needed_position(self, position: int) -> int:
+        """From where on the log has to be in memory, by what the consensus module needs of it."""
+        service = self._compiled_service
+        return position if service is None else min(position, service.adapter.cursor.read_position)
+
+    def lend(self) -> None:
+        words, compiled, service = self._words, self._compiled_service, self._service
+        words[at.SERVICE] = at.PYTHON_SERVICE
+        if compiled is not None and compiled.adapter.max_log_position > LIVE:
+            self._lend_compiled(compiled)
+        elif isinstance(service, RemoteService) and (lent := service.lend()) is not None:
+            self._lend_remote(lent)
+
+    def _lend_compiled(self, service: ClusteredServiceAgent) -> None:
+        words, cursor, state = self._words, service.adapter.cursor, service.state
+        assert self._counters is not None
+        words[at.SERVICE] = at.COMPILED_SERVICE
+        words[at.SERVICE_FUNCTION] = at.ECHO if service.compiled is None else service.compiled.address
+        words[at.SERVED_AT], words[at.SERVED] = cursor.read_position, cursor.position
+        words[at.SERVICE_TERM_ID], words[at.SERVICE_TIME] = state.leadership_term_id, state.cluster_time
+        words[at.HAS_SUPERVISED] = service.has_supervised_sessions
+        words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
+        words[at.SERVICE_COUNTER] = self._counters.position.index
+
+    def _lend_remote(self, lent: LentService) -> None:
+        words, counters = self._words, self._counters
+        assert counters is not None
+        words[at.SERVICE] = at.REMOTE_SERVICE
+        words[at.SERVICE_LINK], words[at.SERVED], words[at.ANSWERED] = lent[:3]
+        words[at.LIMIT], words[at.LIMITS] = lent.limit, len(lent.limits)
+        for row, limit in enumerate(lent.limits):
+            self.limits[2 * row : 2 * row + 2] = limit
+        words[at.SERVICE_COUNTER] = counters.position.index
+        words[at.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
+        words[at.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
+
+    def take_back(self) -> None:
+        words, service = self._words, self._service
+        for inline in self._inline:
+            inline.on_busy_turns(words[at.LAST_NS], words[at.LONGEST_GAP_NS])
+        if words[at.SERVICE] == at.COMPILED_SERVICE:
+            assert isinstance(service, ClusteredServiceAgent)
+            service.take_back(words[at.SERVED_AT], words[at.SERVED], words[at.SERVICE_TIME])
+        elif words[at.SERVICE] == at.REMOTE_SERVICE:
+            assert isinstance(service, RemoteService)
+            rows = self.limits[: 2 * words[at.LIMITS]].reshape(-1, 2).tolist()
+            limits = [(position, sent_ns) for position, sent_ns in rows]
+            lent = words[at.SERVICE_LINK], words[at.SERVED], words[at.ANSWERED], words[at.LIMIT]
+            service.take_back(LentService(*lent, limits))

@@ -1,0 +1,145 @@
+"""Compiled turns of a member for its service in a process of its own, between the turns of a ``Module``."""
+
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+
+import numpy as np
+from numba import types
+
+from cluster.log.connection_table import CLIENT, KEPT_LENGTH
+from cluster.log.message_columns import COLUMNS
+from cluster.log.runs import headers
+from cluster.log.session_table import SessionTable
+from cluster.member.busy import remote, words
+from cluster.member.busy.services import LentServices
+from cluster.member.services.remote_service import RemoteService
+from cluster.protocol import decode
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.link import CommitAck
+from cluster.protocol.service_link import LogLimit
+from cluster.protocol.session import SessionMessageHeader
+from cluster.transport.message_frames import link_frame
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import Connection, ReceiveBuffer
+from cluster.transport.system_calls import SystemCalls
+
+SESSIONS = (7, 8)  # of one client, which these turns know; they have no other
+ROWS = 4096
+
+
+class LentTurns:
+    """``turn`` does what ``busy_turns`` does for the service, once; ``reason`` is then why it would end."""
+
+    def __init__(self, service: RemoteService, poller: Poller) -> None:
+        self.service = service
+        self.reason = 0
+        self.taken = 0  # frames of the service that went no other way
+        self.counters = np.zeros(3, np.int64)
+        self._poller = poller
+        ours, self.client = socket.socketpair()
+        self._connection = Connection(
+            ours, poller, ReceiveBuffer(1 << 16), is_log_allowed=False, connection_id=1
+        )
+        self._connection.serve(CLIENT, 1)
+        poller.table.index[1] = self._connection.descriptor
+        self.client.setblocking(False)
+        self.sessions = SessionTable(8)
+        for session in SESSIONS:
+            self.sessions.open(session, connection_id=1)
+        self._words = np.zeros(words.WORDS, np.int64)
+        counters = [SimpleNamespace(index=index) for index in range(3)]
+        names = ("position", "max_cycle_time_ns", "cycle_time_exceeded")
+        self._services = LentServices(
+            [service], SimpleNamespace(**dict(zip(names, counters))), self._words.data
+        )
+        scratch = np.zeros(words.SCRATCH, np.uint8)
+        for at, frame in (
+            (words.ACK_AT, link_frame(CommitAck(0, 0, 0, 0))),
+            (words.LIMIT_AT, link_frame(LogLimit(0))),
+        ):
+            scratch[at : at + len(frame)] = np.frombuffer(frame, np.uint8)
+        nothing = {
+            name: np.zeros(8, np.int64 if kind.dtype is types.int64 else np.uint8)
+            for name, kind in zip(words.Tables._fields, words.TABLES.types)
+        }
+        self.tables = words.Tables(
+            **nothing
+            | {
+                "words": self._words,
+                "calls": SystemCalls().table,
+                "counters": self.counters,
+                "limits": self._services.limits,
+                "sessions": self.sessions.words,
+                "ranges": self.sessions.ranges,
+                "columns": np.zeros(COLUMNS * ROWS, np.int64),
+                "received": np.zeros(1 << 20, np.uint8),
+                "kept": np.zeros(words.KEPT_ROWS * words.KEPT_BYTES, np.uint8),
+                "keepers": np.zeros(words.KEPT_ROWS, np.int64),
+                "egress": np.zeros(1 << 20, np.uint8),
+                "unsent": np.zeros(1 << 20, np.uint8),
+                "scratch": scratch,
+            }
+        )
+
+    def turn(self, commit_position: int, now_ns: int, *, is_leader: bool) -> bool:
+        """Take what the service says, and tell it the commit position. False where Python has to."""
+        if not self.service.awaits_events:
+            return False
+        w = self._words
+        self._services.lend()
+        if w[words.SERVICE] != words.REMOTE_SERVICE:
+            return False
+        table = self._poller.table
+        self.tables = self.tables._replace(connections=table.words, by_connection=table.index)
+        w[words.ROLE] = words.LEADER_ROLE if is_leader else words.FOLLOWER_ROLE
+        w[words.COMMITTED], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
+        w[words.REASON] = w[words.UNSENT_END] = 0
+        descriptor = int(w[words.SERVICE_LINK])
+        before = self._words[[words.ANSWERED, words.SERVED]].copy()
+        remote.send_limit(self.tables)
+        remote.receive_from_service(self.tables, descriptor)
+        self.reason = int(w[words.REASON])
+        self.taken += bool((before != self._words[[words.ANSWERED, words.SERVED]]).any())
+        self._services.take_back()
+        connection = self._poller.target(descriptor)
+        assert isinstance(connection, Connection)
+        if w[words.KEPT_COUNT]:
+            connection.keep_part(self._kept(descriptor), is_new=True)
+        if self.reason & words.FRAMES:
+            received = self.tables.received[w[words.GIVEN_BEGIN] : w[words.GIVEN_END]]
+            connection.adopt(received, is_new=True)
+        assert not self.reason & words.UNSENT
+        return True
+
+    def _kept(self, descriptor: int) -> np.ndarray:
+        """Half a frame, given back as ``lend.py`` does it."""
+        slot = int(np.flatnonzero(self.tables.keepers == descriptor + 1)[0])
+        length = self._poller.table.get(descriptor, KEPT_LENGTH)
+        self.tables.keepers[:] = 0
+        self._words[words.KEPT_COUNT] = 0
+        self._poller.table.set(descriptor, KEPT_LENGTH, 0)
+        return self.tables.kept[slot * words.KEPT_BYTES :][:length]
+
+    def answers(self) -> list[tuple[int, bytes]]:
+        """What the client was sent since the last time: sessions and payloads."""
+        data = bytearray()
+        while True:
+            try:
+                data += self.client.recv(1 << 20)
+            except BlockingIOError:
+                break
+        buffer = np.frombuffer(bytes(data), np.uint8)
+        found = []
+        for offset, header in headers(buffer, 0, len(buffer)):
+            begin, end = offset + HEADER_LENGTH, offset + header.frame_length
+            message = decode(buffer, begin, end - begin)
+            assert isinstance(message, SessionMessageHeader)
+            payload = buffer[begin + 8 + SessionMessageHeader.BLOCK_LENGTH : end].tobytes()
+            found.append((message.cluster_session_id, payload))
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+        self.client.close()
